@@ -438,7 +438,8 @@ done:
     return rc;
 }
 
-osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n)
+osh_status osh_file_write_by(osh_ctx *cx, const char *path, osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f),
+                             void *user)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
@@ -448,7 +449,7 @@ osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size
     if (!(temp = osh_sprintf(cx, "%s.tmp", path))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_file_create(cx, &f, temp));
     made = true;
-    OSH_TRY(osh_file_pwrite(cx, f, p, n, 0));
+    OSH_TRY(fill(cx, user, f));
     OSH_TRY(osh_file_sync(cx, f));
     OSH_TRY(osh_rename(cx, temp, path));
     made = false;
@@ -457,6 +458,19 @@ done:
     if (made) unlink(temp);
     osh_free(cx, temp);
     return rc;
+}
+
+typedef struct bytes { const void *p; size_t n; } bytes;
+
+static osh_status fill_bytes(osh_ctx *cx, void *user, osh_file *f)
+{
+    const bytes *b = user;
+    return osh_file_pwrite(cx, f, b->p, b->n, 0);
+}
+
+osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n)
+{
+    return osh_file_write_by(cx, path, fill_bytes, &(bytes){p, n});
 }
 
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from)

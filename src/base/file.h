@@ -64,6 +64,9 @@ void osh_file_forget(osh_file *f); // its pages leave the cache where they are c
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes);
 /* temp name, fsync, rename */
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
+/* The same of a file that fill writes, piece by piece. */
+osh_status osh_file_write_by(osh_ctx *cx, const char *path, osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f),
+                             void *user);
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from); // bytes, fsync
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);

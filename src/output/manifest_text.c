@@ -147,7 +147,37 @@ done:
     return rc;
 }
 
-osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_emitter *e, const osh_result *results)
+/* ---- the file: in pieces, since the text of 20,000 modules takes 10 MB ---- */
+
+enum { PIECE = 1 << 16 };
+typedef struct writing {
+    const osh_emitter *e;
+    const osh_result *results;
+    osh_file *f; // view
+    int64_t at;  // bytes that it has
+    osh_buf b;   // own: behind these
+} writing;
+
+static osh_status flush(osh_ctx *cx, writing *w)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_file_pwrite(cx, w->f, w->b.data, w->b.len, w->at));
+    w->at += (int64_t)w->b.len;
+    osh_buf_clear(&w->b);
+done:
+    return rc;
+}
+
+static osh_status begin_item(osh_ctx *cx, writing *w, bool first)
+{
+    osh_status rc = OSH_OK;
+    if (w->b.len >= PIECE) OSH_TRY(flush(cx, w));
+    OSH_TRY(osh_buf_printf(cx, &w->b, "%s\n    ", first ? "" : ","));
+done:
+    return rc;
+}
+
+static osh_status put_head(osh_ctx *cx, osh_buf *b, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -161,20 +191,41 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_emitter *e, cons
     OSH_TRY(osh_buf_printf(cx, b, "],\n"));
     OSH_TRY(put_files(cx, b, p, e->partial));
     OSH_TRY(put_folds(cx, b, p));
-    OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));
-    for (int i = 0; i < p->n_linears; i++) {
-        OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(put_module(cx, b, p, i, &results[i]));
-    }
-    OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n  \"tensors\": ["));
-    for (int64_t i = 0; i < p->n_out; i++) {
-        OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(put_tensor(cx, b, p, i, e->sums));
-    }
-    OSH_TRY(osh_buf_printf(cx, b, "\n  ]\n}\n"));
 done:
     osh_free(cx, made_of);
     osh_free(cx, stamps);
+    return rc;
+}
+
+static osh_status fill(osh_ctx *cx, void *user, osh_file *f)
+{
+    osh_status rc = OSH_OK;
+    writing *w = user;
+    const osh_plan *p = w->e->plan;
+    w->f = f;
+    OSH_TRY(put_head(cx, &w->b, w->e));
+    OSH_TRY(osh_buf_printf(cx, &w->b, "  \"modules\": ["));
+    for (int i = 0; i < p->n_linears; i++) {
+        OSH_TRY(begin_item(cx, w, !i));
+        OSH_TRY(put_module(cx, &w->b, p, i, &w->results[i]));
+    }
+    OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ],\n  \"tensors\": ["));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        OSH_TRY(begin_item(cx, w, !i));
+        OSH_TRY(put_tensor(cx, &w->b, p, i, w->e->sums));
+    }
+    OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ]\n}\n"));
+    OSH_TRY(flush(cx, w));
+done:
+    return rc;
+}
+
+osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e, const osh_result *results)
+{
+    writing w = {.e = e, .results = results}; // own
+    osh_buf_init(&w.b, 0);
+    osh_status rc = osh_file_write_by(cx, path, fill, &w);
+    osh_buf_deinit(cx, &w.b);
     return rc;
 }
 

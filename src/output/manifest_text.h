@@ -6,8 +6,8 @@
 #include "plan/identity.h"
 #include "plan/manifest.h"
 
-/* With checksums of e's files, which are finished. A line per tensor. */
-osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_emitter *e, const osh_result *results);
+/* To path, with checksums of e's files, which are finished. A line per tensor. */
+osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e, const osh_result *results);
 /* "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
 #endif

@@ -91,12 +91,11 @@ done:
 static osh_status write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_result *results)
 {
     osh_status rc = OSH_OK;
-    osh_buf b;
-    osh_buf_init(&b, 0);
-    OSH_TRY(osh_manifest_text(cx, &b, e, results));
-    OSH_TRY(write_text(cx, e, OSH_MANIFEST_NAME, b.data, b.len));
+    char *path = osh_path_join(cx, e->partial, OSH_MANIFEST_NAME); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_manifest_write(cx, path, e, results));
 done:
-    osh_buf_deinit(cx, &b);
+    osh_free(cx, path);
     return rc;
 }
 
