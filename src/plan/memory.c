@@ -24,8 +24,9 @@
 #include "store/loaders.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
-enum { STILL_BYTES = 1 << 20 }; // stacks of threads and what the C library takes where nothing is multiplied
-enum { LISTS_BYTES = 1 << 20 };
+/* Where nothing is multiplied: what the C library takes, and of each thread its stack and the library's cache. */
+enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
+enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 448, OUT_BYTES = 64 }; // of each Linear, report included, and tensor
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* All are rounded without data, in bands: the largest weights are looked for before the first band begins. */
 static bool streams_all(const osh_plan *p)
@@ -38,7 +39,7 @@ static bool streams_all(const osh_plan *p)
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
-    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * LINEAR_BYTES + p->n_out * OUT_BYTES;
     n += osh_globals_bytes(p) + (streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
@@ -50,6 +51,16 @@ static void raise_to(int64_t *peak, int64_t now)
     if (now > *peak) *peak = now;
 }
 
+/* Tensors are read past the page cache from the beginning on, by whoever reads. Else, where a large source is read so
+ * without data, a stream has bands for it and what is rounded in one piece is read by one thread. */
+static bool blocks_in_base(const osh_plan *p) { return p->opt->host_memory > 0; }
+
+static int64_t still_bytes(const osh_plan *p, int n_threads)
+{
+    int most = p->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
+    return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
+}
+
 /* ---- what runs outside of visits ---- */
 
 /* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
@@ -59,6 +70,7 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
     int64_t before = 0; // weight and work of the one before
     bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
+    if (datafree && !blocks_in_base(p)) reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) || osh_stream_takes(p, i)) continue;
@@ -496,13 +508,6 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
                 "--scratch-compression zstd compresses them");
 }
 
-/* Whether a tensor may be read past the page cache by others than a stream, whose bands have blocks of their own. */
-static bool reads_past_cache(const osh_plan *p)
-{
-    if (p->opt->host_memory > 0 || p->pipeline != OSH_PIPELINE_DATAFREE) return p->opt->host_memory > 0;
-    return !streams_all(p) || p->rotated || p->n_folds || osh_source_scratch(p->source);
-}
-
 bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }
 
 static void choose_f16(osh_ctx *cx, osh_plan *p)
@@ -523,13 +528,12 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     int64_t tuning = 0;
     bool multiplies = p->pipeline != OSH_PIPELINE_DATAFREE;
     if (multiplies) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
-    m->uncounted = multiplies ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + STILL_BYTES;
+    m->uncounted = multiplies ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
-    int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
-    bool past_cache = reads_past_cache(p);
-    if (past_cache) m->base_bytes += blocks;
+    int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    if (blocks_in_base(p)) m->base_bytes += blocks;
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
@@ -561,7 +565,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    m->least_host += m->base_bytes + (past_cache ? 0 : blocks); // a budget is what has them; without the list
+    m->least_host += m->base_bytes + (blocks_in_base(p) ? 0 : blocks); // a budget is what has them; without the list
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
