@@ -2,84 +2,12 @@
 #include "plan/visit.h"
 #include "graph/routed.h"
 #include "plan/blocks.h"
-#include "graph/picked.h"
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
 #include "plan/passthrough.h"
 
 #include <string.h>
-
-int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
-{
-    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
-    return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
-}
-
-int osh_observed(const osh_graph *g, bool same, int value)
-{
-    int original = g->values[value].original;
-    return same && original >= 0 ? original : value;
-}
-
-bool osh_fold_inside(const osh_range *r, const osh_fold *f)
-{
-    return osh_fold_in(f, r->first_subgraph, r->n_subgraphs);
-}
-
-void osh_fold_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s)
-{
-    bool whole = s->n == r->n_nodes; // in segments they are read where they lie
-    for (int i = 0; s->fold && whole && i < p->n_folds; i++)
-        for (int k = 0; osh_fold_inside(r, &p->folds[i]) && k < p->folds[i].n_takes; k++)
-            want[p->folds[i].takes[k]] = true;
-}
-
-int osh_n_ranges(const osh_plan *p)
-{
-    return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
-}
-
-static void widen(int *first, int *end, int i)
-{
-    if (i < 0) return;
-    if (*end == 0 || i < *first) *first = i;
-    if (i >= *end) *end = i + 1;
-}
-
-/* A model of experts has many of each, and what is done for a range must not look at all of them. */
-static void find_ends(osh_range *r, const osh_plan *p)
-{
-    osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
-    for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->linears[i];
-        widen(&r->l0, &r->l1, i), widen(&r->v0, &r->v1, l->input), widen(&r->w0, &r->w1, l->weight);
-    }
-    for (int i = r->first; i < r->first + r->n_nodes; i++) {
-        const osh_node *n = &p->graph->nodes[i];
-        for (int k = 0; k < n->op->n_in; k++) widen(&r->v0, &r->v1, n->in[k]);
-        for (int k = 0; k < n->op->n_out; k++) widen(&r->v0, &r->v1, n->out[k]);
-        for (int k = 0; k < n->op->n_weights; k++) widen(&r->w0, &r->w1, n->w[k]);
-    }
-    for (int i = 0; i < r->n_live_in; i++) widen(&r->v0, &r->v1, r->live_in[i]);
-    for (int i = 0; i < r->n_live_out; i++) widen(&r->v0, &r->v1, r->live_out[i]);
-}
-
-osh_range osh_range_at(const osh_plan *p, int index)
-{
-    osh_range r = {.n_nodes = p->graph->n_nodes, .n_subgraphs = p->parts->n, .observe = true,
-                   .name = "the whole model"};
-    if (p->pipeline != OSH_PIPELINE_BASIC) {
-        const osh_subgraph *s = &p->parts->parts[index];
-        const osh_pass *ps = &p->passes[index];
-        r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0, ps->fold,
-                        ps->block};
-    }
-    r.fold |= p->pipeline == OSH_PIPELINE_BASIC && p->n_folds;
-    find_ends(&r, p);
-    return r;
-}
 
 enum { N_LISTS = 10 };
 struct osh_visit_lists {
@@ -586,19 +514,6 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     if (v->fold) OSH_TRY(v->fold(cx, v->user, &w->r));
 done:
     return rc;
-}
-
-void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
-{
-    const osh_graph *g = p->graph;
-    for (int i = s->first; i < s->first + s->n; i++)
-        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) want[g->nodes[i].w[k]] = true;
-    for (int i = r->l0; values && i < r->l1; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (l->wants && values[l->input]) want[l->weight] = true;
-    }
-    osh_fold_wants(want, p, r, s);
 }
 
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v)
