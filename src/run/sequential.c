@@ -10,40 +10,12 @@
 
 #include "graph/picked.h"
 #include "output/stream.h"
-#include "plan/layout.h"
-#include "plan/lookup.h"
 #include "plan/memory.h"
-#include "plan/traversals.h"
-#include "run/folds.h"
-#include "run/prefetch.h"
-#include "run/run.h"
+#include "run/engine.h"
 #include "run/made_up.h"
-#include "store/activations.h"
 #include "store/scratch.h"
 
-typedef struct engine {
-    osh_run *r;
-    const osh_plan *p;
-    osh_weights *w;         // own
-    osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
-    osh_batch *batch;       // own: of a pass
-    osh_acts *acts;         // own
-    char *dir;              // own: of files of values
-    osh_stats *stats;       // own; the open ones
-    osh_folding *folding;   // own; what factors are made of, while it is open
-    osh_prefetch *prefetch; // own; of the visit that comes
-    bool *in_memory;        // own [linears]: w has the solved weight
-    bool *next;             // own [weights]: what the next visit loads first
-    int64_t *copy_at;       // own [weights]: output tensor that is its copy, or -1
-    size_t missed;          // places of the card's arena, when it began
-    const osh_step *step;   // view: of the pass
-    int index;              // of the visit
-    int v0, v1;             // values of its range
-    bool began;             // it has loaded
-    bool last;              // no later pass of the visit makes what this one makes
-} engine;
-
-static osh_status find_copies(osh_ctx *cx, engine *e)
+static osh_status find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -62,7 +34,7 @@ done:
     return rc;
 }
 
-static osh_status begin(osh_ctx *cx, engine *e)
+static osh_status begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -87,7 +59,7 @@ done:
     return rc;
 }
 
-static void end(osh_ctx *cx, engine *e, bool keep_files)
+static void end(osh_ctx *cx, osh_engine *e, bool keep_files)
 {
     size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
     if (missed && osh_cuda_detour_add(e->p->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
@@ -106,195 +78,14 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_free(cx, e->dir);
 }
 
-static bool solved(const void *user, const osh_range *r, const bool *values)
-{
-    const engine *e = user;
-    for (int i = r->l0; i < r->l1; i++) {
-        const osh_linear *l = &e->p->linears[i];
-        if (l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
-    }
-    return true;
-}
-
-static bool folded(const void *user, const osh_range *r)
-{
-    return osh_folds_known(((const engine *)user)->p, r->first_subgraph, r->n_subgraphs);
-}
-
 static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
-    engine *e = user;
+    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
     if (!rc) rc = osh_stats_keep(cx, e->stats, e->acts, e->dir);
     osh_mem_use(cx, old);
     return rc;
-}
-
-/* ---- weights ---- */
-
-typedef struct look { // at the first load of a visit
-    const engine *e;
-    bool *want, seen;
-} look;
-
-static osh_status look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
-{
-    look *l = user;
-    (void)cx;
-    if (!l->seen) osh_step_wants(l->want, l->e->p, r, s, values);
-    l->seen = true;
-    return OSH_OK;
-}
-
-static bool look_solved(const void *user, const osh_range *r, const bool *values)
-{
-    return solved(((const look *)user)->e, r, values);
-}
-
-static bool look_folded(const void *user, const osh_range *r)
-{
-    return folded(((const look *)user)->e, r);
-}
-
-static osh_status read_ahead(osh_ctx *cx, engine *e)
-{
-    osh_status rc = OSH_OK;
-    look l = {.e = e, .want = e->next};
-    osh_visitor v = {.load = look_load, .solved = look_solved, .folded = look_folded, .user = &l};
-    bool any = false;
-    osh_range next = osh_range_at(e->p, e->index + 1);
-    memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
-    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
-    for (int i = next.w0; i < next.w1; i++) any |= e->next[i] &= !e->w->w[i];
-    if (any)
-        OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1, solved(e, &next, NULL)));
-done:
-    return rc;
-}
-
-static bool waits_for_solve(const engine *e, int weight)
-{
-    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
-        if (e->p->linears[i].wants && !e->r->results[i].done) return true;
-    return false;
-}
-
-static osh_way way_of(const osh_step *s) { return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST; }
-
-static bool is_folded(const osh_plan *p, int weight)
-{
-    int64_t tensor = p->graph->weights[weight].tensor;
-    return tensor >= 0 && osh_is_folded(p, tensor);
-}
-
-/* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
-static osh_status load_one(osh_ctx *cx, engine *e, int weight, osh_way way)
-{
-    osh_status rc = OSH_OK;
-    osh_weights *w = e->w;
-    const osh_tensor *in_host;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
-    if (!w->w[weight]) {
-        osh_places_aim(e->p, e->index, way, OSH_LAYOUT_WEIGHT, weight);
-        rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
-    }
-    osh_mem_use(cx, old);
-    if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: it was, in an earlier load
-    if (in_host && e->copy_at[weight] >= 0 && !is_folded(e->p, weight)) // that one is copied when it is changed
-        OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
-done:
-    return rc;
-}
-
-/* What the output has, or soon has, of the weights in host memory goes, but for what a solve reads. */
-static void drop_copies(osh_ctx *cx, engine *e)
-{
-    if (!e->w->device) return;
-    osh_emit_let_go(e->r->emitter);
-    for (int i = 0; i < e->w->n; i++)
-        if (e->w->host[i] && !waits_for_solve(e, i)) osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
-}
-
-/* Of a Linear that is solved: from the output, through host memory. */
-static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
-{
-    osh_status rc = OSH_OK;
-    const osh_linear *l = &e->p->linears[linear];
-    osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
-    osh_tensor *bias = l->bias >= 0 ? e->w->w[e->p->graph->nodes[l->node].w[1]] : NULL; // view
-    e->in_memory[linear] = true;
-    if (!w->device) {
-        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));
-        goto done;
-    }
-    OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
-    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t, NULL)); // nothing with a bias learns on a card
-    OSH_TRY(osh_tensor_copy(cx, w, t));
-done:
-    osh_tensor_free(cx, t);
-    return rc;
-}
-
-/* As an earlier traversal left it. */
-static osh_status load_as_left(osh_ctx *cx, engine *e, int weight)
-{
-    osh_status rc = OSH_OK;
-    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
-        if (osh_is_done_before(e->p, &e->p->linears[i]) && !e->in_memory[i]) OSH_TRY(reload_one(cx, e, i));
-done:
-    return rc;
-}
-
-static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
-{
-    osh_status rc = OSH_OK;
-    engine *e = user;
-    osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // later, it is the next visit's
-        OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
-        osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
-    }
-    memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
-    osh_step_wants(e->next, e->p, r, s, values);
-    for (int i = 0; i < e->w->n; i++) {
-        OSH_TRY(osh_check_interrupt(cx));
-        if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
-        if (e->next[i]) OSH_TRY(load_as_left(cx, e, i));
-    }
-    if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
-    e->began = true;
-done:
-    osh_profile_end(cx, scope);
-    return rc;
-}
-
-static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
-{
-    osh_status rc = OSH_OK;
-    engine *e = user;
-    const osh_plan *p = e->p;
-    if (!p->propagate_error) goto done;
-    osh_span own = osh_linears_of_nodes(p, first, n);
-    for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (!l->wants) continue;
-        if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p, l)) continue;
-        OSH_TRY(reload_one(cx, e, i));
-    }
-done:
-    return rc;
-}
-
-static osh_status release(osh_ctx *cx, void *user, int first, int n)
-{
-    engine *e = user;
-    osh_emit_let_go(e->r->emitter);
-    osh_weights_release(cx, e->w, e->p->graph, first, n);
-    osh_span own = osh_linears_of_nodes(e->p, first, n);
-    for (int i = own.first; i < own.end; i++) e->in_memory[i] = false;
-    return OSH_OK;
 }
 
 /* ---- passes ---- */
@@ -305,18 +96,18 @@ static int64_t number_of(const osh_plan *p, int visit) { return (int64_t)p->trav
 /* Of the values that a visit stores; the last: as later visits see them. */
 static uint64_t stage_of(const osh_plan *p, int visit, bool last) { return (uint64_t)number_of(p, visit) * 2 + last; }
 
-static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
+static osh_status store(osh_ctx *cx, osh_engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
 {
     const osh_plan *p = e->p;
     bool last = e->last || p->graph->values[value].quantized >= 0; // an original is made once
     osh_acts_stage(e->acts, stage_of(p, e->index, last));
-    osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
+    osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
     osh_places_aim_off(p); // it rests elsewhere, or had its place
     return rc;
 }
 
-static osh_status ask(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+static osh_status ask(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -328,7 +119,7 @@ done:
 }
 
 /* Values of the batches that come behind k, where they were not asked for before. */
-static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+static osh_status ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     int64_t ahead = osh_acts_ahead(e->acts);
@@ -341,7 +132,7 @@ done:
 /* A value exists: for the statistics that are open, and for experts' coverage. */
 static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
-    engine *e = user;
+    osh_engine *e = user;
     osh_status rc = osh_coverage_feed(cx, e->r->coverage, value, x, b);
     if (rc) return rc;
     if (e->step->fold) return osh_folding_feed(cx, e->folding, value, x, b);
@@ -349,7 +140,7 @@ static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
 }
 
 /* In the lists of the pass's batch before. */
-static osh_status begin_batch(osh_ctx *cx, engine *e, int64_t first, int64_t n)
+static osh_status begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_plan *p = e->p;
     osh_batch_rows rows = {p->data.ids, p->data.offsets + first, n};
@@ -359,7 +150,7 @@ static osh_status begin_batch(osh_ctx *cx, engine *e, int64_t first, int64_t n)
     return rc;
 }
 
-static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
+static osh_status run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -395,7 +186,7 @@ done:
 static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
-    engine *e = user;
+    osh_engine *e = user;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
     int64_t n_tokens = 0;
@@ -429,9 +220,9 @@ done:
 static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
 {
     osh_status rc = OSH_OK;
-    engine *e = user;
+    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
-    drop_copies(cx, e);
+    osh_engine_drop_copies(cx, e, r);
     rc = osh_stats_collect(cx, e->stats);
     osh_solving s = {.first = r->first_subgraph, .n = r->n_subgraphs, .stats = e->stats, .w = e->w,
                      .in_memory = keep ? NULL : e->in_memory};
@@ -444,7 +235,7 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
 
 static osh_status fold_open(osh_ctx *cx, void *user, const osh_range *r)
 {
-    engine *e = user;
+    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
     osh_mem_use(cx, old);
@@ -453,7 +244,7 @@ static osh_status fold_open(osh_ctx *cx, void *user, const osh_range *r)
 
 static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
 {
-    engine *e = user;
+    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_status rc = osh_run_fold(cx, e->r, e->folding, e->w);
     osh_mem_use(cx, old);
@@ -464,7 +255,7 @@ static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
 
 static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
 {
-    engine *e = user;
+    osh_engine *e = user;
     for (int v = 0; v < e->p->graph->n_values; v++)
         if (!keep[v]) osh_acts_drop(cx, e->acts, v);
     return OSH_OK;
@@ -474,7 +265,7 @@ static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* Tables of which only rows are read: what the output has of them comes first, and each is read whole once, so that it
  * shows where one changes under the run. */
-static osh_status copy_tables(osh_ctx *cx, engine *e)
+static osh_status copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->p->graph;
@@ -498,7 +289,7 @@ done:
 static bool whole_on_disk(const osh_plan *p) { return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept; }
 
 /* A visit is over: its record, and only then the values go that were behind the one before. */
-static osh_status finish(osh_ctx *cx, engine *e, bool did)
+static osh_status finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p, e->index);
@@ -526,7 +317,7 @@ static int visit_of(const osh_plan *p, int value)
 }
 
 /* The first visit: behind the last one whose values an earlier run left complete on the disk. */
-static osh_status take_up(osh_ctx *cx, engine *e, int *start)
+static osh_status take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
     int64_t generation = -1;
@@ -549,14 +340,16 @@ done:
     return rc;
 }
 
-static osh_visitor visitor_of(engine *e)
+static osh_visitor visitor_of(osh_engine *e)
 {
-    return (osh_visitor){.open = open, .load = load, .pass = pass, .solve = solve, .reload = reload, .release = release,
-                         .drop = drop, .solved = solved, .fold_open = fold_open, .fold = fold, .folded = folded,
+    return (osh_visitor){.open = open, .load = osh_engine_load, .pass = pass, .solve = solve,
+                         .reload = osh_engine_reload, .release = osh_engine_release, .drop = drop,
+                         .solved = osh_engine_solved, .fold_open = fold_open, .fold = fold,
+                         .folded = osh_engine_folded,
                          .user = e};
 }
 
-static osh_status visits(osh_ctx *cx, engine *e)
+static osh_status visits(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -574,7 +367,7 @@ static osh_status visits(osh_ctx *cx, engine *e)
         if (osh_run_solved(e->r, r.first_subgraph, left) && osh_folds_known(p, r.first_subgraph, left))
             break; // by an earlier run
         if (!r.observe && !r.propagate && !r.fold) continue;
-        bool did = !solved(e, &r, NULL) || !folded(e, &r);
+        bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
         e->index = i, e->began = false;
         pr->step = number_of(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
@@ -593,7 +386,7 @@ done:
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
-    engine e = {.r = r, .p = r->plan, .index = index};
+    osh_engine e = {.r = r, .p = r->plan, .index = index};
     osh_visitor v = visitor_of(&e);
     osh_range range = osh_range_at(r->plan, index);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
@@ -612,7 +405,7 @@ done:
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    engine e = {.r = r, .p = r->plan};
+    osh_engine e = {.r = r, .p = r->plan};
     osh_coverage_free(cx, r->coverage); // of another traversal
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->plan));
     OSH_TRY(begin(cx, &e));
