@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # calibration.sh - what each way to calibrate static activations costs, for docs/calibration.md: a model whose values are far
 # larger than its weights, each observer, and one that looks twice with each --calib-cache. The last row keeps what every
-# layer makes until the end, as a calibrator does that holds all of it. Prints a table in Markdown.
+# layer makes until the end, as a calibrator does that holds all of it; two rows behind it are of the same model in F32, as BF16
+# values have no more bytes than F16 has. Prints a table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       of tests/make_model and tests/watch_memory
@@ -16,6 +17,9 @@ needed build out
 mkdir -p "$out"
 # shellcheck disable=SC2086 # words of the shape
 "$build/tests/make_model" "$out/model" $shape
+# shellcheck disable=SC2086
+"$build/tests/make_model" "$out/model-f32" $shape f32=1
+model=$out/model
 echo "| observer | kept | peak, predicted | peak, measured | scratch | time of processors |"
 echo "|---|---|---|---|---|---|"
 row() { # observer, kwargs, what is said of it, flags
@@ -31,7 +35,7 @@ s_modifiers:
         weights: {num_bits: 8, strategy: channel}
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $observer, observer_kwargs: {$kwargs}}
 YAML
-    job=(--model "$out/model" --recipe "$out/recipe.yaml" --dataset "$out/model/calibration.jsonl" --threads 2 "$@" ${flags[@]+"${flags[@]}"})
+    job=(--model "$model" --recipe "$out/recipe.yaml" --dataset "$model/calibration.jsonl" --threads 2 "$@" ${flags[@]+"${flags[@]}"})
     "$build/oneshot" plan "${job[@]}" --json >"$out/plan.json"
     python3 - "$build" "$out" "$observer" "$text" "${job[@]}" <<'P'
 import json, os, subprocess, sys
@@ -50,3 +54,5 @@ row static_minmax "" "two numbers"
 for observer in percentile layerwise_percentile min_mse entropy distribution; do row $observer "" "a histogram"; done
 for cache in ram disk recompute; do row layerwise_percentile "exact: true" "exact, \`$cache\`" --calib-cache $cache; done
 row layerwise_percentile "exact: true" "exact, all layers in memory" --calib-cache ram --pipeline basic
+model=$out/model-f32
+for cache in disk disk_f16; do row layerwise_percentile "exact: true" "exact, \`$cache\`, F32" --calib-cache $cache; done
