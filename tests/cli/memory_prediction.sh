@@ -81,6 +81,7 @@ read -r peak _ <watched
 echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in bands"
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
+rm -rf out
 # jobs of a few MiB, where what is predicted and never allocated shows; the best of three looks at what is over in 0.1 s
 small() { # times 100, flags: predicted is at most so many hundredths of measured
     local most=$1 job=(--model "${@:2}") best=0
