@@ -45,5 +45,6 @@ const osh_op osh_op_add = {
     .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_add_grad_cpu},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_add_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_grad_cuda)},
 };

@@ -206,7 +206,9 @@ const osh_op osh_op_attention = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_cuda_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu}, .grad_scratch = osh_attention_grad_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
+    .grad_scratch = osh_attention_grad_scratch, .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
 };
 
 static osh_status infer_sinks(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
@@ -222,5 +224,7 @@ const osh_op osh_op_attention_sinks = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_sinks_cuda_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu}, .grad_scratch = osh_attention_grad_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
+    .grad_scratch = osh_attention_grad_scratch, .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
 };

@@ -37,6 +37,8 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 {
     osh_grad_fn fn = op->grad[OSH_CPU] ? op->grad[OSH_CPU] : op->grad[OSH_REF];
     if (!fn) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient", op->name);
+    if (a->dout[0]->device && !(fn = op->grad[OSH_CUDA]))
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient on a device", op->name);
     osh_status rc = fn(cx, a);
 
     if (rc) osh_note(cx, "computing the gradient of %s", op->name);

@@ -34,7 +34,8 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
 /* Of a scalar loss L: dout holds dL/dout, F32 [N, width]; dL/din is added to din, F32, of values and of weights. The
  * derivative is that of the formula at what in[] holds: roundings of the forward pass count as none. What a weight gets
- * is summed sample by sample, so that a batch gives what its samples give one after the other. */
+ * is summed sample by sample, so that a batch gives what its samples give one after the other; on a card, whose batches
+ * follow from the data alone, over all rows of the batch, in an order that follows from their number. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
@@ -61,10 +62,14 @@ typedef struct osh_op {
     /* The same of the device's arena, gross, for run[OSH_CUDA] with x of dtype dt; NULL: none. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    osh_grad_fn grad[OSH_N_BACKENDS]; // [OSH_REF] NULL: it has no gradient; [OSH_CPU] NULL: the reference serves
+    osh_grad_fn grad[OSH_N_BACKENDS]; // [OSH_REF] NULL: it has no gradient; [OSH_CPU] NULL: the reference serves;
+                                      // [OSH_CUDA]: of tensors on a device
     /* As scratch, of its gradients; NULL: what the reference takes, which copies values to f32. */
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                            int n_threads);
+    /* As scratch_cuda, of grad[OSH_CUDA]. */
+    size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                osh_dtype dt);
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
     bool in_place;   // on the host out[0] may be in[0]
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
@@ -83,7 +88,7 @@ osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Bytes that its gradients take for n_tokens tokens, an upper bound: net, in up to 8 blocks. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
-/* Adds to a->din; in host memory. OSH_E_UNSUPPORTED: the op has no gradient. */
+/* Adds to a->din, where dout lies. OSH_E_UNSUPPORTED: the op has no gradient, or none there. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);

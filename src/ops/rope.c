@@ -140,5 +140,7 @@ const osh_op osh_op_rope = {
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
-    .scratch_cuda = osh_rope_cuda_scratch, .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rope_grad_cpu},
+    .scratch_cuda = osh_rope_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rope_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
+    .grad_scratch_cuda = osh_rope_cuda_scratch,
 };

@@ -1,7 +1,7 @@
 /* test_gradients.c - ops with a gradient: the reference against finite differences of the reference of the
  * forward pass, in F32; the fast column against the reference; a batch against its samples, three threads against one;
- * and no more memory than the op says. Ops without one are refused. */
-#include "kernel_test.h"
+ * and no more memory than the op says; the card's column against both. Ops without one are refused. */
+#include "card.h"
 #include "ops/scan.h"
 
 typedef struct grad_case {
@@ -394,6 +394,84 @@ static void test_none(void **state)
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
+/* Gradients of a case on the card into din, which is 0; the scratch that the call takes is what the op says. */
+static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
+{
+    osh_grad_args a = args_of(r), on = {.attr = a.attr, .seqs = a.seqs, .rough = rough};
+    carded in[MOST_IN], din[MOST_IN], dout = card_put(cx, d, r->dout);
+    int64_t width[MOST_IN] = {0};
+    on.dout[0] = &dout.t;
+    for (int k = 0; k < r->n_in; k++) {
+        in[k] = card_put(cx, d, r->in[k]), on.in[k] = &in[k].t, width[k] = osh_width(r->in[k]);
+        if (r->din[k]) din[k] = card_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
+    }
+    size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
+    size_t said = r->op->grad_scratch_cuda ? r->op->grad_scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt) : 0;
+    osh_status rc = osh_op_grad(cx, r->op, &on);
+    assert_int_equal(osh_arena_used(d->arena), before);
+    if (osh_arena_peak(d->arena) > peak && osh_arena_peak(d->arena) > before + said)
+        fail_msg("%s takes %zu bytes of the card, predicted %zu", r->c->op, osh_arena_peak(d->arena) - before, said);
+    for (int k = 0; k < r->n_in; k++) {
+        card_take(cx, NULL, &in[k]);
+        if (r->din[k]) card_take(cx, r->din[k], &din[k]);
+    }
+    card_take(cx, NULL, &dout);
+    return rc;
+}
+
+/* The card's column: near the reference and near finite differences, the same bytes in every order of the threads. */
+static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype dt, bool rough)
+{
+    grad_run r;
+    osh_tensor *want[MOST_IN] = {0}, *got[MOST_IN] = {0};
+    grad_run_open(cx, &r, c, dt);
+    osh_grad_args a = args_of(&r);
+    assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+    copy_din(cx, &r, want);
+    for (int o = 0; o < card_orders(); o++) {
+        card_order(o);
+        zero_din(&r);
+        if (grad_on(cx, d, &r, rough)) fail_msg("%s", osh_error_text(cx));
+        for (int k = 0; o && k < r.n_in; k++)
+            if (got[k] && memcmp(got[k]->data, r.din[k]->data, osh_tensor_bytes(got[k])))
+                fail_msg("%s, case %d, input %d: another order gives other bytes", c->op, (int)(c - cases), k);
+        copy_din(cx, &r, got);
+    }
+    card_order(0);
+    for (int k = 0; k < r.n_in; k++) {
+        if (!want[k]) continue;
+        double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
+        bool naught = osh_tensor_numel(want[k]) < 3; // a softmax of one key, say: what is left is rounding
+        if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))
+            fail_msg("%s, case %d, input %d, %s on the card: NMSE %g", c->op, (int)(c - cases), k, osh_dtype_name(dt),
+                     e);
+        osh_tensor *way = filled(cx, OSH_F32, osh_tensor_numel(r.in[k]), 0, 30, 1);
+        if (dt == OSH_F32 && !rough) check_direction(cx, &r, k, way->data);
+        osh_tensor_free(cx, way);
+        osh_tensor_free(cx, want[k]), osh_tensor_free(cx, got[k]);
+    }
+    grad_run_close(cx, &r);
+}
+
+static void test_card(void **state)
+{
+    static const char *const names[] = {"linear", "rms_norm", "layer_norm", "rope", "attention", "attention_sinks",
+                                        "glu", "act", "add"};
+    osh_ctx *cx = *state;
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int i = 0; d && i < N_CASES; i++) {
+        bool has = false;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) has |= !strcmp(cases[i].op, names[k]);
+        assert_true(has == (osh_op_find(cases[i].op)->grad[OSH_CUDA] != NULL));
+        if (!has) continue;
+        check_card(cx, d, &cases[i], OSH_F32, false);
+        check_card(cx, d, &cases[i], OSH_BF16, false);
+        check_card(cx, d, &cases[i], OSH_F16, false);
+        check_card(cx, d, &cases[i], OSH_BF16, true);
+    }
+    osh_device_close(cx, d);
+}
+
 int main(void)
 {
     int skip = pin_isa();
@@ -403,7 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_differences, cx), cmocka_unit_test_prestate(test_fast, cx),
         cmocka_unit_test_prestate(test_alone, cx),       cmocka_unit_test_prestate(test_scratch, cx),
-        cmocka_unit_test_prestate(test_none, cx),
+        cmocka_unit_test_prestate(test_none, cx),         cmocka_unit_test_prestate(test_card, cx),
         cmocka_unit_test(test_torture),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

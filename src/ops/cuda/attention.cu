@@ -14,6 +14,7 @@
  * would depend on what shares the pass. The products run over three indices: sample, kv head, head of its group. The
  * batch of osh_cuda_gemm is the longer one of the last two; where samples are short the longest of all three, with the
  * algorithm of a single product. */
+#include "ops/cuda/attention.cuh"
 #include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -40,29 +41,6 @@ static int64_t chunk_of(int64_t T)
 {
     int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float));
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, QUERIES));
-}
-
-typedef struct sink_weights { // [H]; NULL: none
-    const void *w;
-    osh_dtype dtype;
-} sink_weights;
-
-template <class T> static __device__ inline float sink_of(const sink_weights &s, int64_t head)
-{
-    float f = 0;
-    if (s.dtype == OSH_F64) f = osh_cu_load(static_cast<const double *>(s.w)[head]);
-    else if (s.dtype == OSH_F32) f = static_cast<const float *>(s.w)[head];
-    else if (s.dtype == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(s.w)[head]);
-    else f = osh_cu_load(static_cast<const osh_f16_t *>(s.w)[head]);
-    return osh_cu_round<T>(f);
-}
-
-/* osh_first_key, on the device */
-static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
-{
-    int64_t window = at.sliding_window, first = window && i >= window ? i - window + 1 : 0;
-    int64_t chunk = at.chunk ? i - i % at.chunk : 0;
-    return first > chunk ? first : chunk;
 }
 
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of

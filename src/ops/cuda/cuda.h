@@ -142,6 +142,15 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
+/* Gradients: all tensors lie on the device, dout and din in F32. */
+osh_status osh_rms_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_glu_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 /* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
  * row where none. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -170,6 +179,14 @@ size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, in
                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                     int64_t n_tokens, osh_dtype dt); // n_tokens: rows of w
+size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                      osh_dtype dt);
+size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                    osh_dtype dt);
+size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                       osh_dtype dt);
+size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                        osh_dtype dt);
 size_t osh_gptq_factor_cuda_scratch(int64_t I);
 size_t osh_cuda_triangle_bytes(int64_t n); // of it, gross: what a Cholesky factor and its inverse take
 

@@ -136,22 +136,79 @@ static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *
     return n_tables;
 }
 
+static rope_samples samples_at(const char *room, int64_t n_seqs)
+{
+    rope_samples seqs;
+    seqs.offsets = reinterpret_cast<const int64_t *>(room);
+    seqs.table = reinterpret_cast<const int32_t *>(seqs.offsets + n_seqs + 1);
+    seqs.freqs = reinterpret_cast<const float *>(seqs.table + n_seqs);
+    return seqs;
+}
+
+static rope_shape shape_of(const osh_tensor *x, const osh_rope_attr *at, int64_t n_seqs)
+{
+    return {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0, (float)at->attention_scaling,
+            at->interleaved, at->f32, (float)at->position_beta, (float)at->position_original};
+}
+
 template <class T>
 static void launch(const osh_op_args *a, const osh_rope_attr *at, const char *samples, int64_t n_seqs)
 {
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    rope_samples seqs;
-    rope_shape p = {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0,
-                    (float)at->attention_scaling, at->interleaved, at->f32, (float)at->position_beta,
-                    (float)at->position_original};
+    rope_samples seqs = samples_at(samples, n_seqs);
+    rope_shape p = shape_of(x, at, n_seqs);
 
-    seqs.offsets = reinterpret_cast<const int64_t *>(samples);
-    seqs.table = reinterpret_cast<const int32_t *>(seqs.offsets + n_seqs + 1);
-    seqs.freqs = reinterpret_cast<const float *>(seqs.table + n_seqs);
     if (!p.interleaved && osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) && osh_cu_packed(x, p.head_dim))
         p.n_packs = p.half / osh_cu_pack<T>::N;
     OSH_LAUNCH(rope_kernel<T>, osh_cu_grid(y->device, p.N, 1), THREADS, 0, osh_cuda_stream(y->device),
                static_cast<T *>(y->data), static_cast<const T *>(x->data), seqs, p);
+}
+
+/* dq [N, width] += dy, each pair turned back; nothing is rounded. */
+static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples seqs, rope_shape p)
+{
+    __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
+    int64_t n_heads = p.width / p.head_dim, rest = p.head_dim - 2 * p.half;
+
+    for (int64_t n = blockIdx.x; n < p.N; n += gridDim.x) {
+        int64_t sample = sample_of(seqs.offsets, p.n_seqs, n);
+        const float *freqs = seqs.freqs + seqs.table[sample] * p.half, *from = dy + n * p.width;
+        float pos = (float)(n - seqs.offsets[sample]), by = 1, *to = dq + n * p.width;
+        if (p.beta != 0) by += p.beta * (float)log(1 + (double)floorf(__fdiv_rn(pos, p.original)));
+        for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
+            double angle = __fmul_rn(freqs[i], pos);
+            c[i] = (float)cos(angle) * p.scaling * by;
+            s[i] = (float)sin(angle) * p.scaling * by;
+        }
+        __syncthreads();
+        for (int64_t j = threadIdx.x; j < n_heads * p.half; j += THREADS) {
+            int64_t i = j % p.half, at = j / p.half * p.head_dim + (p.interleaved ? 2 * i : i);
+            int64_t other = at + (p.interleaved ? 1 : p.half);
+            to[at] += from[at] * c[i] + from[other] * s[i];
+            to[other] += from[other] * c[i] - from[at] * s[i];
+        }
+        for (int64_t j = threadIdx.x; j < n_heads * rest; j += THREADS) {
+            int64_t at = j / rest * p.head_dim + 2 * p.half + j % rest;
+            to[at] += from[at] * by;
+        }
+        __syncthreads();
+    }
+}
+
+/* What the host says about the samples, on the device: own. */
+static osh_status samples_new(osh_ctx *cx, char **room, osh_device *d, const osh_rope_attr *at, const int64_t *offsets,
+                              int64_t n_seqs)
+{
+    osh_status rc = OSH_OK;
+    size_t n_bytes = osh_rope_samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
+    char *host = static_cast<char *>(osh_alloc(cx, n_bytes)); // own
+    *room = static_cast<char *>(osh_device_alloc(cx, d, n_bytes, OSH_LIFE_SHORT));
+    if (!host || !*room) OSH_TRY(OSH_E_NOMEM);
+    fill_samples(host, at, offsets, n_seqs);
+    OSH_TRY(d->type->put(cx, d, *room, host, n_bytes));
+done:
+    osh_free(cx, host);
+    return rc;
 }
 
 osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -161,20 +218,33 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    size_t n_bytes = osh_rope_samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
-    char *host = NULL; // own
-    void *room = NULL; // own: on the device
+    char *room = NULL; // own: on the device
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
-    host = static_cast<char *>(osh_alloc(cx, n_bytes));
-    room = osh_device_alloc(cx, d, n_bytes, OSH_LIFE_SHORT);
-    if (!host || !room) OSH_TRY(OSH_E_NOMEM);
-    fill_samples(host, at, offsets, n_seqs);
-    OSH_TRY(d->type->put(cx, d, room, host, n_bytes));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, launch<T>(a, at, static_cast<const char *>(room), n_seqs));
+    OSH_TRY(samples_new(cx, &room, d, at, offsets, n_seqs));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, launch<T>(a, at, room, n_seqs));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     osh_device_free(d, room);
-    osh_free(cx, host);
+    return rc;
+}
+
+osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rope_attr *at = static_cast<const osh_rope_attr *>(a->attr);
+    osh_device *d = a->dout[0]->device;
+    const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
+    int64_t n_seqs = a->seqs ? a->seqs->n : 1;
+    char *room = NULL; // own: on the device
+
+    if (!osh_tensor_numel(a->in[0]) || !a->din[0]) return OSH_OK;
+    OSH_TRY(samples_new(cx, &room, d, at, offsets, n_seqs));
+    OSH_LAUNCH(rope_back_kernel, osh_cu_grid(d, osh_rows(a->in[0]), 1), THREADS, 0, osh_cuda_stream(d),
+               static_cast<float *>(a->din[0]->data), static_cast<const float *>(a->dout[0]->data),
+               samples_at(room, n_seqs), shape_of(a->in[0], at, n_seqs));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    osh_device_free(d, room);
     return rc;
 }

@@ -23,6 +23,12 @@ int64_t osh_attention_row(int64_t n_keys); // elements of a row of scores
 /* Blocks of a scan over heads, each with a state of its own; the longest key, or state, that there is. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
+/* The way back through attention: queries of a chunk of a sample of T tokens, and bytes of its scores, of one head of
+ * each group. */
+int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
+size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
+enum { OSH_SUM_ROWS = 512 }; // of a chunk, of which columns are summed first (sums.cuh)
+size_t osh_sums_bytes(int64_t rows, int64_t D);
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt); // by attention_fused.cuh: no scratch
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 

@@ -1,0 +1,28 @@
+/* attention.cuh - what attention and its gradient share: sinks, and which keys a query sees. */
+#ifndef OSH_ATTENTION_CUH
+#define OSH_ATTENTION_CUH
+#include "ops/cuda/kernel.cuh"
+
+typedef struct sink_weights { // [H]; NULL: none
+    const void *w;
+    osh_dtype dtype;
+} sink_weights;
+
+template <class T> static __device__ inline float sink_of(const sink_weights &s, int64_t head)
+{
+    float f = 0;
+    if (s.dtype == OSH_F64) f = osh_cu_load(static_cast<const double *>(s.w)[head]);
+    else if (s.dtype == OSH_F32) f = static_cast<const float *>(s.w)[head];
+    else if (s.dtype == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(s.w)[head]);
+    else f = osh_cu_load(static_cast<const osh_f16_t *>(s.w)[head]);
+    return osh_cu_round<T>(f);
+}
+
+/* osh_first_key, on the device */
+static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
+{
+    int64_t window = at.sliding_window, first = window && i >= window ? i - window + 1 : 0;
+    int64_t chunk = at.chunk ? i - i % at.chunk : 0;
+    return first > chunk ? first : chunk;
+}
+#endif

@@ -1,0 +1,111 @@
+/* elementwise_grad.cu - gradients of add, glu and act, element by element in f32.
+ *
+ *   add   da += dy, db += dy     glu   dgate += dy up act'(gate), dup += dy act(gate)     act   dx += dy act'(x)
+ *
+ * Of a clamped glu (glu.c) nothing where it is clamped. */
+#include "ops/cuda/act.cuh"
+#include "ops/cuda/pack.cuh"
+
+#include <string.h>
+
+enum { THREADS = 256 };
+
+static __global__ void add_back(float *to, const float *dy, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        to[i] += dy[i];
+}
+
+osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = a->dout[0]->device;
+    int64_t n = osh_tensor_numel(a->dout[0]);
+
+    for (int k = 0; n && k < 2; k++) { // both may be one
+        if (!a->din[k]) continue;
+        OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
+                   static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data), n);
+        OSH_CUDA(cx, cudaGetLastError());
+    }
+done:
+    return rc;
+}
+
+typedef struct pair { float first, second; } pair; // what the gate, or x, and up get
+
+template <class F> struct glu_back {
+    F act;
+    __device__ pair operator()(float x, float up, float dy) const { return {dy * up * act.slope(x), dy * act(x)}; }
+};
+struct clamped_back {
+    float limit, alpha;
+    __device__ pair operator()(float x, float up, float dy) const
+    {
+        float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit), s = 1 / (1 + expf(-alpha * g));
+        return {x > limit ? 0 : dy * (u + 1) * s * (1 + alpha * g * (1 - s)), u != up ? 0 : dy * g * s};
+    }
+};
+template <class F> struct act_back {
+    F act;
+    __device__ pair operator()(float x, float, float dy) const { return {dy * act.slope(x), 0}; }
+};
+struct relu_back {
+    bool square;
+    __device__ pair operator()(float x, float, float dy) const { return {x > 0 ? (square ? 2 * x : 1) * dy : 0, 0}; }
+};
+
+template <class T> struct elements { // [n]
+    float *first, *second; // NULL: not wanted
+    const T *x, *y;        // y NULL: x alone
+    const float *dy;
+    int64_t n;
+};
+
+template <class T, class F> static __global__ void back_kernel(elements<T> e, F f)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < e.n; i += (int64_t)gridDim.x * THREADS) {
+        pair p = f(osh_cu_load(e.x[i]), e.y ? osh_cu_load(e.y[i]) : 0, e.dy[i]);
+        if (e.first) e.first[i] += p.first;
+        if (e.second) e.second[i] += p.second;
+    }
+}
+
+template <class F> static osh_status back(osh_ctx *cx, const osh_grad_args *a, F f)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = a->dout[0]->device;
+    int64_t n = osh_tensor_numel(a->dout[0]);
+    float *first = a->din[0] ? static_cast<float *>(a->din[0]->data) : NULL;
+    float *second = a->in[1] && a->din[1] ? static_cast<float *>(a->din[1]->data) : NULL;
+
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T,
+        elements<T> e = {first, second, static_cast<const T *>(a->in[0]->data),
+                         static_cast<const T *>(a->in[1] ? a->in[1]->data : NULL),
+                         static_cast<const float *>(a->dout[0]->data), n};
+        OSH_LAUNCH((back_kernel<T, F>), osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d), e, f));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+osh_status osh_glu_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    const osh_glu_attr *at = static_cast<const osh_glu_attr *>(a->attr);
+
+    if (at->limit > 0) return back(cx, a, clamped_back{(float)at->limit, (float)at->alpha});
+    if (!strcmp(at->act, "gelu")) return back(cx, a, glu_back<osh_cu_gelu>());
+    if (osh_act_is_tanh(at->act)) return back(cx, a, glu_back<osh_cu_gelu_tanh>());
+    return back(cx, a, glu_back<osh_cu_silu>());
+}
+
+osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    const char *act = static_cast<const osh_act_attr *>(a->attr)->act;
+
+    if (!strncmp(act, "relu", strlen("relu"))) return back(cx, a, relu_back{!strcmp(act, "relu2")});
+    if (!strcmp(act, "gelu")) return back(cx, a, act_back<osh_cu_gelu>());
+    if (osh_act_is_tanh(act)) return back(cx, a, act_back<osh_cu_gelu_tanh>());
+    return back(cx, a, act_back<osh_cu_silu>());
+}
