@@ -40,8 +40,8 @@ def clip(x):  # the ends are inside
     return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
 
 
-def wide(t):
-    return t.repeat_interleave(GROUP, 1)
+def wide(t, group):
+    return t.repeat_interleave(group, 1)
 
 
 def draws(n, take):
@@ -64,12 +64,12 @@ def mixed(x, x0, sample, t):
 
 
 class Codes:
-    def __init__(self, w, kind):
-        self.w, self.kind = w, kind
-        groups = w.reshape(w.shape[0], -1, GROUP)
+    def __init__(self, w, kind, group=GROUP):
+        self.w, self.kind, self.group = w, kind, group
+        groups = w.reshape(w.shape[0], -1, group)
         self.s0 = groups.abs().amax(-1) / 7.5
         self.low, self.high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
-        u = w / wide(self.s0)
+        u = w / wide(self.s0, group)
         self.below = u.floor()
         first = {"auto": torch.zeros_like(w), "quant": w.clone(), "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
         self.v = first[kind].requires_grad_()
@@ -88,13 +88,13 @@ class Codes:
         return (torch.sigmoid(self.v) * 1.2 - 0.1).clamp(0, 1)
 
     def codes(self):
-        s = wide(self.scale())
+        s = wide(self.scale(), self.group)
         if self.kind == "round":
             return clip(self.below + self.soft())
         return clip(near(self.w / s + self.v if self.kind == "auto" else self.v / s))
 
     def weight(self):
-        return self.codes() * wide(self.scale())
+        return self.codes() * wide(self.scale(), self.group)
 
     def last(self):
         q = self.below + (self.v >= 0) if self.kind == "round" else self.codes().round()
@@ -116,16 +116,7 @@ class Codes:
         self.v.grad = self.a.grad = self.b.grad = None
 
 
-def learn_all(name, kinds):  # curves, codes and biases
-    case = json.loads((HERE.parent / "models" / f"{name}.json").read_text())
-    config = transformers.AutoConfig.for_model(**case["config"])
-    config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config).float()
-    model.load_state_dict({n: torch.from_numpy(tiny.weight(n, s)) for n, s in case["tensors"]}, strict=False)
-    layer, ids = model.model.layers[0], tiny.tokens(config.vocab_size)
-    for p in model.parameters():
-        p.requires_grad_(False)
-
+def runner(model, layer):  # of a sample, with weights in the place of the layer's own
     def run(x, weights):
         n = x.shape[0]
         mask = torch.full((n, n), -1e30).triu(1)[None, None]
@@ -133,20 +124,20 @@ def learn_all(name, kinds):  # curves, codes and biases
         out = torch.func.functional_call(layer, weights, (x[None],), dict(attention_mask=mask, position_embeddings=places,
                                                                           position_ids=torch.arange(n)[None]))
         return (out[0] if isinstance(out, tuple) else out).reshape(n, -1)
+    return run
 
-    x0 = [model.model.embed_tokens(torch.from_numpy(i)) for i in ids]
-    noise = rng_sym(SEED, 77, sum(map(len, x0)) * x0[0].shape[1]).reshape(-1, x0[0].shape[1]) / 16
-    x = [a + torch.from_numpy(noise[o:o + len(a)]) for a, o in zip(x0, np.cumsum([0] + [len(a) for a in x0]))]
+
+def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):  # curves, codes, Linear by Linear, and biases
     y0 = [run(a, {}) for a in x0]
-    curves, codes, biases = {}, b"", b""
+    curves, codes, biases = {}, [], b""
     for called, (kind, rates) in kinds.items():
-        learn = {f"{n}.weight": Codes(layer.get_submodule(n).weight.detach().clone(), kind) for n in LINEARS}
+        learn = {f"{n}.weight": Codes(layer.get_submodule(n).weight.detach().clone(), kind, group) for n in LINEARS}
         free = {f"{n}.bias": layer.get_submodule(n).bias.detach().clone().requires_grad_() for n in LINEARS
                 if called == "bias" and layer.get_submodule(n).bias is not None}
         adam = torch.optim.Adam([{"params": [c.v for c in learn.values()], "lr": rates[0]},
                                  {"params": [c.d for c in learn.values()], "lr": rates[1]}] +
                                 [{"params": list(free.values()), "lr": BIAS_RATE}] * bool(free))
-        samples, curve = draws(len(x), SAMPLES), []
+        samples, curve = draws(len(x), take), []
         for t in range(STEPS):
             taken, weights = next(samples), {n: c.weight() for n, c in learn.items()} | free
             of = {i: mixed(x[i], x0[i], i, t) if called == "drop" else x[i] for i in taken}
@@ -163,10 +154,27 @@ def learn_all(name, kinds):  # curves, codes and biases
                 adam.step()
         curves[called] = curve
         for c in learn.values():
-            codes += c.last().tobytes()
+            codes.append(c.last())
         biases += b"".join(b.detach().numpy().tobytes() for b in free.values())
         print(called, curve[0], curve[-1])
     return curves, codes, biases
+
+
+def learn_all(name, kinds):  # curves, codes and biases
+    case = json.loads((HERE.parent / "models" / f"{name}.json").read_text())
+    config = transformers.AutoConfig.for_model(**case["config"])
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    model.load_state_dict({n: torch.from_numpy(tiny.weight(n, s)) for n, s in case["tensors"]}, strict=False)
+    layer, ids = model.model.layers[0], tiny.tokens(config.vocab_size)
+    for p in model.parameters():
+        p.requires_grad_(False)
+
+    x0 = [model.model.embed_tokens(torch.from_numpy(i)) for i in ids]
+    noise = rng_sym(SEED, 77, sum(map(len, x0)) * x0[0].shape[1]).reshape(-1, x0[0].shape[1]) / 16
+    x = [a + torch.from_numpy(noise[o:o + len(a)]) for a, o in zip(x0, np.cumsum([0] + [len(a) for a in x0]))]
+    curves, codes, biases = learn_layer(runner(model, layer), layer, x, x0, kinds)
+    return curves, b"".join(c.tobytes() for c in codes), biases
 
 
 def main():
@@ -181,4 +189,5 @@ def main():
     (HERE / "MANIFEST.json").write_text(json.dumps(versions, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""gen_docs.py - AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, as gen.py has them: W4 in groups of 128,
+40 steps of 4 of 16 samples of 64 tokens of its calibration text. So that one layer's codes are no part of the next one's
+problem, a layer reads what those before it make rounded to nearest, and comes near to what the original makes of its own.
+
+docs.json has the tokens, and the loss of every step of each kind and layer; docs.bin codes of every 64th row: layer by layer,
+kinds behind each other, two to a byte, the first one low, each plus 8.
+
+Run: python gen_docs.py (torch, transformers, numpy). With --chain a layer reads what those before it make with the codes that
+they learned, in F32 and in F64, and what is printed is the share of codes that are the same in both: a code that differs
+makes another input of all layers behind it."""
+import importlib.util
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).parent
+spec = importlib.util.spec_from_file_location("block_gen", HERE / "gen.py")
+block = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(block)
+
+DIR = HERE.parents[2] / "examples" / "docs-llama-3m"
+SAMPLES, TOKENS, TAKE, GROUP, ROWS = 16, 64, 4, 128, 64
+KINDS = {"round": ("round", (0.1, 0)), "quant": ("quant", (5e-5, 1e-3))}  # rates of numbers and of scales
+
+
+def texts():
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DIR)
+    rows = (tokenizer(json.loads(line)["text"])["input_ids"] for line in open(DIR / "data" / "calibration.jsonl"))
+    return [r[:TOKENS] for r in rows if len(r) >= TOKENS][:SAMPLES]
+
+
+def model_of(dtype):
+    model = transformers.AutoModelForCausalLM.from_pretrained(DIR, dtype=dtype, attn_implementation="eager")
+    for p in model.parameters():
+        p.requires_grad_(False)
+    return model
+
+
+def put(layer, codes):  # weights become what the codes stand for
+    for n, q in zip(block.LINEARS, codes):
+        w = layer.get_submodule(n).weight
+        c = block.Codes(w.clone(), "round", GROUP)
+        w.copy_(torch.from_numpy(q).to(w.dtype) * block.wide(c.s0, GROUP))
+
+
+def nearest(layer):
+    out = []
+    for n in block.LINEARS:
+        c = block.Codes(layer.get_submodule(n).weight.clone(), "round", GROUP)
+        out.append((c.w / block.wide(c.s0, GROUP)).round().clamp(block.LO, block.HI).to(torch.int8).numpy())
+    return out
+
+
+def layers(model, ids, kinds, chained):  # of each layer curves, and codes, Linear by Linear
+    x = x0 = [model.model.embed_tokens(torch.tensor(i)) for i in ids]
+    for layer in model.model.layers:
+        run = block.runner(model, layer)
+        curves, codes, _ = block.learn_layer(run, layer, x, x0, kinds, TAKE, GROUP)
+        x0 = [run(a, {}) for a in x0]
+        put(layer, codes if chained else nearest(layer))
+        x = [run(a, {}) for a in x]
+        yield curves, codes
+
+
+def packed(codes):
+    rows = np.concatenate([(q[::ROWS] + 8).astype(np.uint8).ravel() for q in codes])
+    return (rows[0::2] | rows[1::2] << 4).tobytes()
+
+
+def chain(ids):
+    for kind in KINDS:
+        both = [[c for _, c in layers(model_of(d), ids, {kind: KINDS[kind]}, True)] for d in (torch.float32, torch.float64)]
+        for n, (a, b) in enumerate(zip(*both)):
+            same = np.concatenate([(p == q).ravel() for p, q in zip(a, b)]).mean()
+            print(f"{kind}, layer {n}: {100 * same:.2f} % of the codes are the same in F32 and in F64", flush=True)
+
+
+def main():
+    ids = texts()
+    if sys.argv[1:] == ["--chain"]:
+        return chain(ids)
+    curves, data = [], b""
+    for of, codes in layers(model_of(torch.float32), ids, KINDS, False):
+        curves.append(of)
+        data += packed(codes)
+    (HERE / "docs.json").write_text(json.dumps({"ids": ids, "layers": curves}) + "\n")
+    (HERE / "docs.bin").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
