@@ -85,7 +85,8 @@ endforeach()
 # The CUDA columns: tests that include card.h run them on the card where there is one (label cuda: skipped without), and
 # once more as play_<test> on the played card. tests/play has the tests of the card and of the harness.
 if(OSH_CUDA_BUILT)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
+       ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     file(STRINGS ${file} card REGEX "card\\.h")
@@ -108,7 +109,8 @@ if(OSH_CUDA_BUILT)
 endif()
 if(OSH_PLAY)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c ${CMAKE_SOURCE_DIR}/tests/play/test_*.cc
-       ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
+       ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
+       ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     file(STRINGS ${file} card REGEX "card\\.h")

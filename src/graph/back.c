@@ -1,6 +1,8 @@
 /* back.c - from the last node of a range to the first: dL/dout of a node gives dL/din to the values that it reads,
- * which other nodes may have given to before. A value and its gradient are freed behind the node that made it. */
+ * which other nodes may have given to before. A value and its gradient are freed behind the node that made it. What
+ * lies on a device stays there. */
 #include "graph/back.h"
+#include "graph/picked.h"
 
 #include <string.h>
 
@@ -45,6 +47,11 @@ done:
     return rc;
 }
 
+static bool has_gradient(const osh_back *k, const osh_op *op)
+{
+    return op->grad[OSH_REF] && (!k->on_device || op->grad[OSH_CUDA]);
+}
+
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
 {
     osh_status rc = OSH_OK;
@@ -52,8 +59,9 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
     OSH_TRY(needs_new(cx, &needs, &made, k));
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        if (runs(k, i) && leads_on(k, n, needs) && (!n->op->grad[OSH_REF] || n->op->n_out != 1))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient", k->g->modules[n->module].name, n->op->name);
+        if (runs(k, i) && leads_on(k, n, needs) && (!has_gradient(k, n->op) || n->op->n_out != 1))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient%s", k->g->modules[n->module].name, n->op->name,
+                     k->on_device ? " on a device" : "");
     }
 done:
     osh_free(cx, needs);
@@ -61,11 +69,10 @@ done:
     return rc;
 }
 
-static osh_status zeros_new(osh_ctx *cx, osh_tensor **t, int ndim, const int64_t *shape)
+static osh_status zeros_new(osh_ctx *cx, osh_tensor **t, osh_device *d, int ndim, const int64_t *shape)
 {
-    osh_status rc = osh_tensor_new(cx, t, OSH_F32, ndim, shape);
-    if (!rc) memset((*t)->data, 0, osh_tensor_bytes(*t));
-    return rc;
+    osh_status rc = osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_SHORT}, OSH_F32, ndim, shape);
+    return rc ? rc : osh_tensor_zero(cx, *t);
 }
 
 typedef struct way { // back through a batch
@@ -90,14 +97,14 @@ static osh_status back_node(osh_ctx *cx, const way *y, int node)
         int v = n->in[m];
         a.in[m] = b->values[v];
         if (!y->needs[v]) continue;
-        if (!dv[v]) OSH_TRY(zeros_new(cx, &dv[v], 2, (int64_t[]){b->n_tokens, k->g->values[v].width}));
+        if (!dv[v]) OSH_TRY(zeros_new(cx, &dv[v], b->device, 2, (int64_t[]){b->n_tokens, k->g->values[v].width}));
         a.din[m] = dv[v];
     }
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &k->g->weights[n->w[m]];
         if (!x) continue;
         a.in[n->op->n_in + m] = y->w->w[n->w[m]];
-        if (k->weights[n->w[m]]) OSH_TRY(zeros_new(cx, &dw[m], x->ndim, x->shape));
+        if (k->weights[n->w[m]]) OSH_TRY(zeros_new(cx, &dw[m], b->device, x->ndim, x->shape));
         a.din[n->op->n_in + m] = dw[m];
     }
     OSH_TRY(osh_op_grad(cx, n->op, &a));
@@ -212,5 +219,132 @@ done:
     osh_free(cx, t.has);
     osh_free(cx, t.needs);
     osh_free(cx, t.made);
+    return rc;
+}
+
+/* ---- the same in an arena: blocks are placed as they will be ---- */
+
+enum { WITHOUT_END = 62 }; // bits of an arena's size
+
+typedef struct placing {
+    const osh_back *k;
+    int64_t n_tokens;
+    osh_arena *arena;      // own
+    size_t *value, *grad;  // own: [values] where they are
+    bool *needs, *made, *has, *brought; // own: [values]
+    size_t holes;          // at most: where rows of tables lay, which no block may fit into
+    size_t peak;
+} placing;
+
+static void note_extent(placing *p)
+{
+    size_t now = osh_arena_extent(p->arena) + p->holes;
+    if (now > p->peak) p->peak = now;
+}
+
+static void place_value(placing *p, int v)
+{
+    osh_arena_take(p->arena, &p->value[v], (size_t)p->n_tokens * osh_value_bytes(p->k->g, v), OSH_LIFE_SHORT);
+}
+
+static void place_gradient(placing *p, int v)
+{
+    size_t n = (size_t)(p->n_tokens * p->k->g->values[v].width) * sizeof(float);
+    osh_arena_take(p->arena, &p->grad[v], n, OSH_LIFE_SHORT);
+    p->has[v] = true;
+}
+
+/* What a forward pass leaves, in its order. */
+static void place_values(placing *p)
+{
+    const osh_back *k = p->k;
+    size_t found = 0;
+    place_value(p, k->g->input_ids);
+    for (int v = 0; v < k->g->n_values; v++)
+        if (p->brought[v]) place_value(p, v);
+    osh_arena_take(p->arena, &found, (size_t)k->n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
+    for (int i = k->first; i < k->first + k->n; i++)
+        for (int m = 0; runs(k, i) && m < k->g->nodes[i].op->n_out; m++) place_value(p, k->g->nodes[i].out[m]);
+    osh_arena_give(p->arena, found);
+    for (int i = k->first; i < k->first + k->n; i++) {
+        const osh_node *n = &k->g->nodes[i];
+        if (runs(k, i) && osh_is_picked(k->g, n, 0))
+            p->holes += osh_picked_arena_bytes(&k->g->weights[n->w[0]], p->n_tokens);
+    }
+}
+
+static void place_node(placing *p, int node)
+{
+    const osh_graph *g = p->k->g;
+    const osh_node *n = &g->nodes[node];
+    int64_t in_width[OSH_OP_MAX_IN] = {0};
+    size_t dw[OSH_OP_MAX_IN], scratch = 0, at;
+    int n_dw = 0;
+    for (int m = 0; m < n->op->n_in; m++) {
+        in_width[m] = g->values[n->in[m]].width;
+        if (p->needs[n->in[m]] && !p->has[n->in[m]]) place_gradient(p, n->in[m]);
+    }
+    for (int m = 0; m < n->op->n_weights; m++) {
+        const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
+        if (!x || !p->k->weights[n->w[m]]) continue;
+        size_t n_bytes = (size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float);
+        osh_arena_take(p->arena, &dw[n_dw++], n_bytes, OSH_LIFE_SHORT);
+    }
+    if (n->op->grad_scratch_cuda)
+        scratch = n->op->grad_scratch_cuda(n->attr, in_width, g->values[n->out[0]].width, p->n_tokens, g->dtype);
+    bool taken = scratch && osh_arena_take(p->arena, &at, scratch, OSH_LIFE_SHORT);
+    note_extent(p);
+    if (taken) osh_arena_give(p->arena, at);
+    while (n_dw) osh_arena_give(p->arena, dw[--n_dw]);
+}
+
+static osh_status placing_new(osh_ctx *cx, placing *p, const osh_back *k)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(needs_new(cx, &p->needs, &p->made, k));
+    OSH_NEW(cx, p->value, k->g->n_values);
+    OSH_NEW(cx, p->grad, k->g->n_values);
+    OSH_NEW(cx, p->has, k->g->n_values);
+    OSH_NEW(cx, p->brought, k->g->n_values);
+    OSH_TRY(osh_arena_new(cx, &p->arena, (size_t)1 << WITHOUT_END));
+    for (int i = k->first; i < k->first + k->n; i++)
+        for (int m = 0; runs(k, i) && m < k->g->nodes[i].op->n_in; m++) {
+            int v = k->g->nodes[i].in[m];
+            p->brought[v] = !p->made[v] && v != k->g->input_ids;
+        }
+done:
+    return rc;
+}
+
+osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    placing p = {.k = k, .n_tokens = n_tokens}; // own
+    size_t left;
+    OSH_TRY(placing_new(cx, &p, k));
+    OSH_TRY(osh_exec_peak_on_device(cx, &p.peak, &left, &(osh_exec_span){k->g, k->first, k->n, k->run, NULL},
+                                    &(osh_exec_brought){.in = p.brought}, n_tokens));
+    place_values(&p);
+    for (int v = 0; v < k->g->n_values; v++)
+        if (leaves[v]) place_gradient(&p, v);
+    note_extent(&p);
+    for (int i = k->first + k->n - 1; i >= k->first; i--) {
+        const osh_node *n = &k->g->nodes[i];
+        if (!runs(k, i)) continue;
+        if (leads_on(k, n, p.needs) && p.has[n->out[0]]) place_node(&p, i);
+        for (int m = 0; m < n->op->n_out; m++) {
+            osh_arena_give(p.arena, p.value[n->out[m]]);
+            if (p.has[n->out[m]]) osh_arena_give(p.arena, p.grad[n->out[m]]);
+        }
+    }
+    *peak = p.peak;
+done:
+    osh_arena_free(cx, p.arena);
+    osh_free(cx, p.needs);
+    osh_free(cx, p.made);
+    osh_free(cx, p.value);
+    osh_free(cx, p.grad);
+    osh_free(cx, p.has);
+    osh_free(cx, p.brought);
     return rc;
 }

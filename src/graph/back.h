@@ -9,9 +9,11 @@ typedef struct osh_back {
     const bool *run;     // [n]: those that ran; NULL: all
     const bool *weights; // [graph weights]: whose gradient is wanted
     const bool *in;      // [graph values]: that the range reads and does not make, whose gradient is wanted
+    bool on_device;      // the batch lies on a card: ops need their gradient there
     bool rough;          // gradients may be rounded to the compute dtype for a product
     const bool *seen;    // [graph values]: made in the range, whose gradient is shown to value; NULL: none
-    /* dw: F32, of the weight's shape, from one node; view for the time of the call. NULL: no weight is wanted. */
+    /* dw: F32, of the weight's shape, from one node, where the batch lies; view for the time of the call. NULL: no
+     * weight is wanted. */
     osh_status (*weight)(osh_ctx *cx, void *user, int weight, const osh_tensor *dw);
     /* dv: F32 [tokens, width], complete; view for the time of the call. */
     osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *dv);
@@ -29,4 +31,7 @@ osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, os
  * or several with so many. leaves [graph values]: those with a gradient on entry. */
 osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens,
                          int n_threads);
+/* The same of the short-lived end of a device's arena, the forward pass (osh_exec_run with keep NULL) and the gaps
+ * between blocks included. */
+osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens);
 #endif

@@ -1,7 +1,9 @@
 /* test_back.c - gradients through whole tiny models: against finite differences of the loss, in parts against the
- * whole, a batch against its samples; what is predicted is kept, and what has no gradient is refused by name. */
+ * whole, a batch against its samples; what is predicted is kept, and what has no gradient is refused by name. On a
+ * card, too, which has no byte more than is predicted. */
 #include "graph/back.h"
 #include "tiny_model.h"
+#include "kernels/card.h"
 
 typedef struct model {
     tiny_model at;
@@ -245,6 +247,87 @@ static void what_has_no_gradient_is_refused(void **state)
     model_close(&m);
 }
 
+static osh_status fetch_weight(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    OSH_TRY(osh_tensor_new(cx, &t, OSH_F32, dw->ndim, dw->shape));
+    OSH_TRY(osh_tensor_copy(cx, t, dw));
+    OSH_TRY(add_weight(cx, user, weight, t));
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+/* Forward and back on a card whose arena has what the weights take and what is predicted. false: there is no card. */
+static bool back_on_card(model *m)
+{
+    osh_ctx *cx = m->at.cx;
+    const osh_graph *g = m->at.g;
+    const int64_t *offsets = m->at.t.offsets, N = offsets[m->at.t.n_samples];
+    const int64_t shape[2] = {N, g->values[g->hidden].width};
+    size_t said = 0;
+    bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
+    osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv), *seed = NULL;
+    osh_batch *b = NULL;
+    osh_back k = {.g = g, .n = g->head, .weights = m->wants, .in = in, .on_device = true, .weight = fetch_weight,
+                  .user = m};
+    leaves[g->hidden] = true;
+    tiny_check(cx, osh_back_check(cx, &k));
+    tiny_check(cx, osh_back_peak_on_device(cx, &said, &k, leaves, N));
+    for (int i = 0; i < g->n_weights; i++) said += m->at.w->w[i] ? osh_arena_gross(osh_tensor_bytes(m->at.w->w[i])) : 0;
+    osh_device *d = card_open(cx, said);
+    for (int i = 0; d && i < g->n_weights; i++) {
+        osh_tensor *host = m->at.w->w[i];
+        if (!host) continue;
+        osh_where where = {d, OSH_LIFE_LONG};
+        tiny_check(cx, osh_tensor_new_on(cx, &m->at.w->w[i], where, host->dtype, host->ndim, host->shape));
+        tiny_check(cx, osh_tensor_copy(cx, m->at.w->w[i], host));
+        osh_tensor_free(cx, host);
+    }
+    if (d) {
+        tiny_check(cx, osh_batch_new_on(cx, &b, d, g, &(osh_batch_rows){m->at.t.ids, offsets, m->at.t.n_samples}));
+        tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m->at.w, b, NULL, true));
+        tiny_check(cx, osh_tensor_new(cx, &seed, OSH_F32, 2, shape));
+        for (int64_t i = 0; i < N * shape[1]; i++) ((float *)seed->data)[i] = probe(i / shape[1], i % shape[1]);
+        tiny_check(cx, osh_tensor_new_on(cx, &dv[g->hidden], (osh_where){d, OSH_LIFE_SHORT}, OSH_F32, 2, shape));
+        tiny_check(cx, osh_tensor_copy(cx, dv[g->hidden], seed));
+        tiny_check(cx, osh_back_run(cx, &k, m->at.w, b, dv));
+        for (int v = 0; v < g->n_values; v++) assert_true(!dv[v]);
+    }
+    osh_tensor_free(cx, seed);
+    osh_batch_free(cx, b);
+    for (int i = 0; d && i < g->n_weights; i++) osh_tensor_free(cx, m->at.w->w[i]), m->at.w->w[i] = NULL;
+    osh_device_close(cx, d);
+    free(in), free(leaves), free(dv);
+    return d != NULL;
+}
+
+/* The card's gradients of a model near the host's: F32, whose sums come in another order. */
+static void a_card_goes_back(void **state)
+{
+    static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite", "phi3", "gpt_neox"};
+    (void)state;
+    for (size_t c = 0; c < sizeof on / sizeof *on; c++) {
+        model card, host;
+        model_open(&card, on[c], OSH_F32, 1), model_open(&host, on[c], OSH_F32, 1);
+        osh_back k = {.g = card.at.g, .n = card.at.g->head, .weights = card.wants, .on_device = true};
+        bool *in = calloc((size_t)card.at.g->n_values, 1), has;
+        k.in = in, has = osh_back_check(card.at.cx, &k) == OSH_OK;
+        free(in);
+        if (!has) print_message("%s: %s\n", on[c], osh_error_text(card.at.cx)), osh_error_clear(card.at.cx);
+        if (has && back_on_card(&card)) {
+            tiny_check(host.at.cx, go_back(host.at.cx, &host, 0, host.at.t.n_samples, 0));
+            for (int i = 0; i < host.at.g->n_weights; i++) {
+                if (!host.wants[i]) continue;
+                double e = nmse(card.dw[i], host.dw[i]);
+                if (!(e < 1e-8)) fail_msg("%s, %s: NMSE %g", on[c], host.at.g->weights[i].name, e);
+            }
+        }
+        model_close(&card), model_close(&host);
+    }
+}
+
 static void allocations_fail(void **state)
 {
     (void)state;
@@ -267,6 +350,7 @@ int main(void)
         cmocka_unit_test(parts_threads_and_samples_do_not_matter),
         cmocka_unit_test(the_peak_is_kept),
         cmocka_unit_test(what_has_no_gradient_is_refused),
+        cmocka_unit_test(a_card_goes_back),
         cmocka_unit_test(allocations_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
