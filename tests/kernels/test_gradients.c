@@ -456,7 +456,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
 static void test_card(void **state)
 {
     static const char *const names[] = {"linear", "rms_norm", "layer_norm", "rope", "attention", "attention_sinks",
-                                        "glu", "act", "add"};
+                                        "glu", "act", "add", "scale", "slice"};
     osh_ctx *cx = *state;
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {

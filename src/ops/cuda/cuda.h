@@ -151,6 +151,8 @@ osh_status osh_glu_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 /* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
  * row where none. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

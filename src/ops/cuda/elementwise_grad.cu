@@ -1,5 +1,6 @@
-/* elementwise_grad.cu - gradients of add, glu and act, element by element in f32.
+/* elementwise_grad.cu - gradients of add, scale, slice, glu and act, element by element in f32.
  *
+ *   scale dx += dy by            slice dx += dy, where it lay
  *   add   da += dy, db += dy     glu   dgate += dy up act'(gate), dup += dy act(gate)     act   dx += dy act'(x)
  *
  * Of a clamped glu (glu.c) nothing where it is clamped. */
@@ -10,24 +11,59 @@
 
 enum { THREADS = 256 };
 
-static __global__ void add_back(float *to, const float *dy, int64_t n)
+static __global__ void add_back(float *to, const float *dy, int64_t n, float by)
 {
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
-        to[i] += dy[i];
+        to[i] += __fmul_rn(by, dy[i]);
 }
 
-osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+static osh_status add_to(osh_ctx *cx, const osh_grad_args *a, int k, float by)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
     int64_t n = osh_tensor_numel(a->dout[0]);
 
-    for (int k = 0; n && k < 2; k++) { // both may be one
-        if (!a->din[k]) continue;
-        OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
-                   static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data), n);
-        OSH_CUDA(cx, cudaGetLastError());
-    }
+    if (!n || !a->din[k]) return OSH_OK;
+    OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
+               static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data), n, by);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = add_to(cx, a, 0, 1); // both may be one
+    return rc ? rc : add_to(cx, a, 1, 1);
+}
+
+osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    const osh_scale_attr *at = static_cast<const osh_scale_attr *>(a->attr);
+    return add_to(cx, a, 0, osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
+}
+
+typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape; // each: of a part of dy
+
+static __global__ void slice_back(float *to, const float *dy, slice_shape p)
+{
+    int64_t n = p.parts * p.width;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        to[i / p.width * p.period + p.first + i % p.width] += dy[i / p.width * p.each + i % p.width];
+}
+
+osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_slice_attr *at = static_cast<const osh_slice_attr *>(a->attr);
+    osh_device *d = a->dout[0]->device;
+    int64_t W = osh_width(a->in[0]), period = at->period ? at->period : W;
+    slice_shape p = {osh_rows(a->in[0]) * (W / period), period, at->first, at->width, at->width + at->pad};
+
+    if (!p.parts || !p.width || !a->din[0]) return OSH_OK;
+    OSH_LAUNCH(slice_back, osh_cu_grid(d, p.parts * p.width, THREADS), THREADS, 0, osh_cuda_stream(d),
+               static_cast<float *>(a->din[0]->data), static_cast<const float *>(a->dout[0]->data), p);
+    OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
