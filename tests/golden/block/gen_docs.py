@@ -5,7 +5,7 @@ problem, a layer reads what those before it make rounded to nearest, and comes n
 docs.json has the tokens, and the loss of every step of each kind and layer; docs.bin codes of every 64th row: layer by layer,
 kinds behind each other, two to a byte, the first one low, each plus 8.
 
-Run: python gen_docs.py (torch, transformers, numpy). With --chain a layer reads what those before it make with the codes that
+Run: python gen_docs.py (torch, transformers, numpy). With the word chain a layer reads what those before it make with the codes that
 they learned, in F32 and in F64, and what is printed is the share of codes that are the same in both: a code that differs
 makes another input of all layers behind it."""
 import importlib.util
@@ -81,7 +81,7 @@ def chain(ids):
 
 def main():
     ids = texts()
-    if sys.argv[1:] == ["--chain"]:
+    if sys.argv[1:] == ["chain"]:
         return chain(ids)
     curves, data = [], b""
     for of, codes in layers(model_of(torch.float32), ids, KINDS, False):
