@@ -24,12 +24,36 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
     return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
+/* What a lookup makes, each a tensor of this shape (its data NULL): n ids that name m rows of w. The run makes them so,
+ * the plan counts them so. */
+typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
+
+static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
+{
+    int64_t length[] = {[ROOM_AT] = w->shape[0], [ROOM_WANTED] = m, [ROOM_ROWS] = m, [ROOM_IDS] = n};
+    int64_t shape[2] = {length[of], w->shape[1]};
+    return osh_tensor_view(of == ROOM_ROWS ? w->by_rows : OSH_I32, of == ROOM_ROWS ? 2 : 1, shape, NULL);
+}
+
+static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t m)
+{
+    osh_tensor t = room_shape(of, w, 0, m);
+    *out = osh_alloc(cx, osh_tensor_bytes(&t));
+    return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for the rows of %s", w->name);
+}
+
+static osh_status room_tensor(osh_ctx *cx, osh_tensor **out, osh_where where, const osh_tensor *shape)
+{
+    return osh_tensor_new_on(cx, out, where, shape->dtype, shape->ndim, shape->shape);
+}
+
 static size_t row_bytes(const osh_tensor *rows) { return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype); }
 
-static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n, int64_t V)
+static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n, const osh_weight *w)
 {
     osh_status rc = OSH_OK;
-    OSH_NEW(cx, r->at, V);
+    int64_t V = w->shape[0];
+    OSH_TRY(room_list(cx, &r->at, ROOM_AT, w, 0));
     memset(r->at, -1, (size_t)V * sizeof *r->at);
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= V)
@@ -38,7 +62,7 @@ static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64
         r->m += r->at[ids[i]] < 0;
         r->at[ids[i]] = 0;
     }
-    OSH_NEW(cx, r->wanted, r->m);
+    OSH_TRY(room_list(cx, &r->wanted, ROOM_WANTED, w, r->m));
     for (int32_t v = 0, k = 0; v < V; v++)
         if (r->at[v] == 0) r->wanted[k] = v, r->at[v] = k++;
 done:
@@ -66,7 +90,8 @@ static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
 {
     osh_status rc = OSH_OK;
     int64_t D = w->shape[1], bad;
-    OSH_TRY(osh_tensor_new(cx, &r->rows, r->t->e->dtype, 2, (int64_t[]){r->m, D}));
+    osh_tensor rows = room_shape(ROOM_ROWS, w, 0, r->m);
+    OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &rows));
     OSH_TRY(osh_st_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
     OSH_TRY(osh_parallel_for(cx, osh_div_up(r->m, PIECE), read_piece, r));
     if ((bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D)) >= 0)
@@ -83,13 +108,13 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, co
     reading r = {.ck = ck, .t = &ck->tensors[w->tensor]};
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     *out = (osh_picked){0};
-    OSH_TRY(find_wanted(cx, &r, ids->ids, ids->n, w->shape[0]));
+    OSH_TRY(find_wanted(cx, &r, ids->ids, ids->n, w));
     OSH_TRY(read_rows(cx, &r, w));
-    OSH_TRY(osh_tensor_new(cx, &out->ids, OSH_I32, 1, &ids->n));
+    osh_tensor list = room_shape(ROOM_IDS, w, ids->n, r.m);
+    OSH_TRY(room_tensor(cx, &out->ids, (osh_where){NULL, OSH_LIFE_LONG}, &list));
     for (int64_t i = 0; i < ids->n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids->ids[i]];
     if (ids->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows->dtype, 2,
-                                  r.rows->shape));
+        OSH_TRY(room_tensor(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows));
         OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
     } else {
         out->w = r.rows, r.rows = NULL; // give
@@ -110,19 +135,24 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-static size_t table_bytes(const osh_weight *w, int64_t n)
+/* At most: each id names another row. */
+static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
-    return (size_t)osh_min64(n, w->shape[0]) * (size_t)w->shape[1] * osh_dtype_bytes(w->by_rows);
+    return room_shape(of, w, n, osh_min64(n, w->shape[0]));
 }
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)
 {
-    size_t lists = osh_mem_gross((size_t)w->shape[0] * sizeof(int32_t));
-    lists += 2 * osh_mem_gross((size_t)n * sizeof(int32_t));
-    return osh_mem_gross(table_bytes(w, n)) + lists + 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
+    size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256); // and an open file
+    for (room of = 0; of < N_ROOMS; of++) {
+        osh_tensor t = most_of(of, w, n);
+        sum += osh_mem_gross(osh_tensor_bytes(&t));
+    }
+    return sum;
 }
 
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n)
 {
-    return osh_arena_gross(table_bytes(w, n)) + osh_arena_gross((size_t)n * sizeof(int32_t));
+    osh_tensor rows = most_of(ROOM_ROWS, w, n), ids = most_of(ROOM_IDS, w, n);
+    return osh_arena_gross(osh_tensor_bytes(&rows)) + osh_arena_gross(osh_tensor_bytes(&ids));
 }

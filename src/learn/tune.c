@@ -82,6 +82,34 @@ done:
     return rc;
 }
 
+/* What one learner takes, elements of each; the run makes it so, the plan counts it so. */
+typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
+
+static int64_t norm_floats(int64_t n) { return 5 * n; }
+
+static learner_room codes_room(int64_t O, int64_t I, int64_t G, bool zero)
+{
+    return (learner_room){4 * O * I + 4 * O * G, zero ? O * G : 0, O * I};
+}
+
+static osh_status room_new(osh_ctx *cx, learner *l, const learner_room *r)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, l->room, r->floats);
+    if (r->zeros) OSH_NEW(cx, l->zero, r->zeros);
+    if (r->start) OSH_NEW(cx, l->start, r->start);
+done:
+    return rc;
+}
+
+static size_t room_bytes(const learner_room *r)
+{
+    const learner *l = NULL; // of its members' sizes
+    return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
+           (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
+           (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
+}
+
 /* Numbers of a norm's weight, of n elements. */
 static osh_status take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
@@ -90,7 +118,7 @@ static osh_status take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
     if (l->role != FIXED) goto done; // two nodes have it
-    OSH_NEW(cx, l->room, 5 * n);
+    OSH_TRY(room_new(cx, l, &(learner_room){.floats = norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
     osh_to_f32(l->n.w0, w->data, w->dtype, n);
@@ -98,8 +126,6 @@ static osh_status take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 done:
     return rc;
 }
-
-static int64_t codes_floats(int64_t O, int64_t I, int64_t G) { return 4 * O * I + 4 * O * G; }
 
 osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q, const int8_t *codes,
                          const osh_qparams *params)
@@ -109,15 +135,14 @@ osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args 
     osh_tensor *w = t->w->w[weight];
     int64_t O = w->shape[0], I = w->shape[1], G = osh_tensor_numel(params->scale) / O;
     float top = (float)(1 << (q->bits - 1));
-    OSH_NEW(cx, l->room, codes_floats(O, I, G));
+    learner_room room = codes_room(O, I, G, params->zero != NULL);
+    OSH_TRY(room_new(cx, l, &room));
     float *r = l->room, *s = r + 4 * O * I;
     l->c = (osh_tune_codes){.v = r, .mean = r + O * I, .square = r + 2 * O * I, .grad = r + 3 * O * I, .s0 = s,
                             .d = s + O * G, .d_mean = s + 2 * O * G, .d_square = s + 3 * O * G, .O = O, .I = I, .G = G,
                             .lo = -top, .hi = top - 1, .w = w};
-    if (!(l->start = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     memcpy(l->start, codes, (size_t)(O * I));
     if (params->zero) {
-        OSH_NEW(cx, l->zero, O * G);
         memcpy(l->zero, params->zero->data, (size_t)(O * G));
         l->c.zero = l->zero;
     }
@@ -365,10 +390,9 @@ static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh
     for (int i = 0; i < g->n_weights; i++) {
         const osh_weight *w = &g->weights[i];
         int64_t O = w->shape[0], I = w->ndim > 1 ? w->shape[1] : 1;
-        if (n_scales[i])
-            sum += osh_mem_gross((size_t)codes_floats(O, I, n_scales[i] / O) * sizeof(float)) +
-                   osh_mem_gross((size_t)n_scales[i]) + osh_mem_gross((size_t)(O * I));
-        else if (wants[i]) sum += osh_mem_gross(5 * (size_t)(O * I) * sizeof(float));
+        learner_room room = {.floats = norm_floats(O * I)};
+        if (n_scales[i]) room = codes_room(O, I, n_scales[i] / O, true);
+        if (n_scales[i] || wants[i]) sum += room_bytes(&room);
         if (loaded[i]) sum += osh_weight_bytes(g, ck, i);
     }
     for (int64_t i = 0; i < d->n; i++) {

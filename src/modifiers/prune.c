@@ -438,11 +438,12 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];
         osh_prune_solve_args a = {.O = O, .I = I, .block_size = p->block_size, .keep = p->keep};
         size_t result = osh_mem_gross(osh_tensor_bytes(jobs[k].w));
-        size_t run = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I);
+        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I), work = 0;
         if (kind_of(m) == PRUNE_SPARSEGPT)
-            run += osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
-        if (kind_of(m) == PRUNE_WANDA) run += osh_prune_rows_bytes(I, n_threads);
-        if (kept + result + run > peak) peak = kept + result + run;
+            work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
+        if (kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
+        size_t most = work > result ? work : result; // the work is over when the result comes
+        if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;
     }
     return peak;

@@ -41,9 +41,10 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present) continue;
         size_t params = osh_job_params_bytes(&jobs[k]) + osh_job_search_bytes(&jobs[k]);
-        size_t finish = osh_job_finish_bytes(&jobs[k], n_threads);
-        size_t result = osh_job_result_bytes(&jobs[k]), run = kept + result + (params > finish ? params : finish);
-        if (run > peak) peak = run;
+        size_t result = osh_job_result_bytes(&jobs[k]), codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
+        size_t scales = result - (jobs[k].room ? 0 : codes), round = result + osh_job_finish_bytes(&jobs[k], n_threads);
+        if (scales + params > round) round = scales + params; // before there are codes
+        if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;
     }
     return peak;

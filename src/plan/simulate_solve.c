@@ -1,9 +1,9 @@
-/* simulate_solve.c - what the solves of a simulated visit take: the grouping of osh_run_solve, with nothing solved. */
+/* simulate_solve.c - what the solves of a simulated visit take: the calls of osh_run_solve, with nothing solved. */
 #include <string.h>
 
 #include "plan/blocks.h"
 #include "plan/bytes.h"
-#include "plan/lookup.h"
+#include "plan/calls.h"
 #include "plan/simulate.h"
 
 /* Bytes of the buffers that a Linear is packed into. */
@@ -47,16 +47,23 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n
 }
 
 typedef struct group { // of Linears that are solved in one call
+    osh_call call;        // own
     osh_linear_job *jobs; // own [linears of the range]
     osh_tensor *w;        // own [linears of the range]; shapes only
     osh_tensor shift;     // the same
     bool *done;           // own [linears of the range]
 } group;
 
-static osh_status group_init(osh_ctx *cx, group *g, const osh_range *r)
+static bool is_done(const void *user, int linear)
+{
+    const group *g = user;
+    return g->done[linear - g->call.of.first];
+}
+
+static osh_status group_init(osh_ctx *cx, group *g, const osh_plan *p, const osh_range *r)
 {
     osh_status rc = OSH_OK;
-    *g = (group){0};
+    *g = (group){.call = {.p = p, .of = {r->l0, r->l1}, .done = is_done, .user = g}};
     OSH_NEW(cx, g->jobs, r->l1 - r->l0);
     OSH_NEW(cx, g->w, r->l1 - r->l0);
     OSH_NEW(cx, g->done, r->l1 - r->l0);
@@ -69,17 +76,29 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_free(cx, g->jobs);
     osh_free(cx, g->w);
     osh_free(cx, g->done);
+    osh_free(cx, g->call.which);
 }
 
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // results do not stay
 
-static void group_add(group *g, int *n, const osh_linear *l, bool pack)
+/* Those that are solved with linears[first]; *pack: the largest of their packed results. */
+static osh_status group_find(osh_ctx *cx, group *g, int first, const osh_sim *s, bool keep, int64_t *pack)
 {
-    g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-    g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
-    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack,
-                                   .shift = l->shift ? &g->shift : NULL, .done = sim_take};
-    (*n)++;
+    osh_status rc = OSH_OK;
+    *pack = 0;
+    OSH_TRY(osh_call_find(cx, &g->call, first));
+    for (int k = 0; k < g->call.n; k++) {
+        const osh_linear *l = &s->p->linears[g->call.which[k]];
+        osh_linear_job *j = &g->jobs[k];
+        g->w[k] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+        g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
+        *j = osh_call_job(l, s->card != NULL);
+        j->w = &g->w[k], j->shift = l->shift ? &g->shift : NULL, j->keep_w = keep, j->done = sim_take;
+        if (l->scheme_index >= 0) max_into(pack, osh_memory_pack_bytes(s->p, l));
+    }
+    for (int k = 0; k < g->call.n; k++) g->done[g->call.which[k] - g->call.of.first] = true;
+done:
+    return rc;
 }
 
 /* The Linears of these values are solved; what a card has of their ranges goes. */
@@ -127,25 +146,15 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     const osh_plan *p = s->p;
     group g; // own
     osh_sim_look(s);
-    OSH_TRY(group_init(cx, &g, r));
+    OSH_TRY(group_init(cx, &g, p, r));
     osh_sim_drop_copies(s);
     int first = first_of_block(p, r);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->linears[i];
-        int n = 0, others = 0;
-        int64_t pack = 0;
+        int64_t pack;
         if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
-        for (int k = i; k < r->l1; k++) {
-            const osh_linear *l = &p->linears[k];
-            if (l->input != lead->input || g.done[k - r->l0]) continue;
-            bool other = l->modifier != lead->modifier || l->pruner != lead->pruner;
-            others += other;
-            if (other) continue;
-            g.done[k - r->l0] = true;
-            group_add(&g, &n, l, s->card && l->format->pack_rows);
-            g.jobs[n - 1].keep_w = keep;
-            if (l->scheme_index >= 0) max_into(&pack, osh_memory_pack_bytes(p, l));
-        }
+        OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
+        int n = g.call.n, others = g.call.others;
         bool hessian = s->open[lead->input];
         int64_t h = hessian ? osh_sim_hessian_bytes(s, lead) * (1 + lead->shift) : 0;
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;

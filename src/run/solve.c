@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/lookup.h"
+#include "plan/calls.h"
 #include "quant/observer.h"
 #include "run/run.h"
 
@@ -65,20 +65,7 @@ done:
     return rc;
 }
 
-static bool is_of(const osh_solving *s, const osh_linear *l)
-{
-    return l->subgraph >= s->first && l->subgraph < s->first + s->n;
-}
-
-/* Linears of the range that read the value and are not done. */
-static int n_waiting(const osh_run *r, int value, const osh_solving *s)
-{
-    int n = 0;
-    for (int i = osh_first_reader(r->plan, value); i >= 0; i = osh_next_reader(r->plan, i)) {
-        n += is_of(s, &r->plan->linears[i]) && !r->results[i].done;
-    }
-    return n;
-}
+static bool is_done(const void *user, int linear) { return ((const osh_run *)user)->results[linear].done; }
 
 /* Its channels were to be weighed, and all their values were 0, or no token came by. */
 static osh_status weighs_nothing(osh_ctx *cx, const osh_linear_job *j)
@@ -172,7 +159,7 @@ static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear
     return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
 }
 
-/* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
+/* All Linears that are solved in one call with linears[first]. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int first)
 {
     osh_status rc = OSH_OK;
@@ -183,27 +170,23 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     osh_linear_job *jobs = NULL; // own
     osh_tensor *h = osh_stats_hessian(stats, lead->input), *d = osh_stats_shift(stats, lead->input); // view
     osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
-    int *which = NULL, n = 0;    // own
     float *importance = NULL;    // own
     pruned x = {0};              // own
     sink to = {.r = r, .s = s};
-    int most = n_waiting(r, lead->input, s);
-    OSH_NEW(cx, jobs, most);
-    OSH_NEW(cx, which, most);
+    osh_call call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r}; // own
+    OSH_TRY(osh_call_find(cx, &call, first));
+    int n = call.n, *which = call.which;
+    OSH_NEW(cx, jobs, n);
     const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
-    for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
-        const osh_linear *l = &p->linears[i];
-        if (!is_of(s, l) || (l->wants & OSH_STAT_BLOCK) || l->modifier != lead->modifier ||
-            l->pruner != lead->pruner || r->results[i].done)
-            continue;
-        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
-                                   .keep_w = !s->in_memory, .done = take, .user = &to, .sparsity = l->sparsity,
-                                   .care = l->care ? l->care->data : NULL,
-                                   .care_in = care_in ? care_in->data : NULL, .n_tokens = p->data.offsets[p->data.n],
-                                   .peaks = osh_stats_peaks(stats, lead->input)};
-        if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
-        jobs[n].pack = w->device && l->format->pack_rows;
-        which[n++] = i;
+    for (int k = 0; k < n; k++) {
+        const osh_linear *l = &p->linears[which[k]];
+        osh_linear_job *j = &jobs[k];
+        *j = osh_call_job(l, w->device != NULL);
+        j->w = w->device ? w->host[l->weight] : w->w[l->weight];
+        j->device_w = w->device ? w->w[l->weight] : NULL;
+        j->shift = d, j->keep_w = !s->in_memory, j->done = take, j->user = &to;
+        j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
+        j->n_tokens = p->data.offsets[p->data.n], j->peaks = osh_stats_peaks(stats, lead->input);
     }
     to.jobs = jobs, to.which = which, x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
@@ -213,7 +196,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     if (lead->kept) goto done;
     for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
-    bool last = most == n;
+    bool last = !call.others;
     if (is_starved(p, lead, h) && lead->scheme_index >= 0 && lead->pruner < 0) {
         OSH_TRY(round_starved(cx, p, lead, jobs, n));
         if (last) osh_stats_drop(cx, stats, lead->input);
@@ -232,10 +215,10 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     }
 done:
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
-    for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
+    for (int k = 0; jobs && k < call.n; k++) osh_linear_job_deinit(cx, &jobs[k]);
     pruned_deinit(cx, &x);
     osh_free(cx, jobs);
-    osh_free(cx, which);
+    osh_free(cx, call.which);
     osh_free(cx, importance);
     return rc;
 }

@@ -1,0 +1,174 @@
+/* test_needs.c - what a modifier says that compress takes (`needs`, which the plan asks) beside what it does take: of
+ * every modifier of the table and of the survey in its place, with weights of all strategies, one Linear and three,
+ * one thread and three, results that are taken and results that stay. Never less, and at most 1.15 times. */
+#include "torture.h"
+
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "modifiers/recipe.h"
+#include "modifiers/survey.h"
+
+enum { MOST = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
+static int n_tried;
+static const int64_t rows[][MOST] = {{160, 96, 160}, {32, 8, 32}}; // of the three; few: what a column takes is the most
+static float square[2][I * I];                                     // X^T X of random rows, and X^T Y
+
+typedef struct trial {
+    const osh_modifier *m;
+    int n, n_threads, shape; // shape: of rows
+    bool stays, keep_w, both; // results; weights; a target of its own
+} trial;
+
+static osh_status take(osh_ctx *cx, osh_linear_job *j)
+{
+    osh_linear_job_deinit(cx, j);
+    return OSH_OK;
+}
+
+static osh_tensor *random_of(osh_ctx *cx, osh_dtype dtype, int64_t O, uint64_t seed)
+{
+    osh_tensor *t = NULL;
+    assert_ok(cx, osh_tensor_new(cx, &t, dtype, 2, (int64_t[]){O, I}));
+    for (int64_t i = 0; i < O * I; i++) {
+        float x = (float)((double)(osh_rng_u64(seed, 0, (uint64_t)i) >> 40) / (1 << 24) - 0.5);
+        osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(dtype), dtype, &x, 1);
+    }
+    return t;
+}
+
+static void make_squares(osh_ctx *cx)
+{
+    osh_tensor *x = random_of(cx, OSH_F32, 2 * I, 7), *y = random_of(cx, OSH_F32, 2 * I, 8);
+    const float *a = x->data, *b[2] = {x->data, y->data};
+    for (int of = 0; of < 2; of++)
+        for (int64_t k = 0; k < 2 * I; k++)
+            for (int64_t i = 0; i < I; i++) {
+                float left = a[k * I + i] * (of ? 0.1F : 1);
+                for (int64_t j = 0; j < I; j++) square[of][i * I + j] += left * b[of][k * I + j];
+            }
+    osh_tensor_free(cx, x), osh_tensor_free(cx, y);
+}
+
+static osh_tensor *copy_of(osh_ctx *cx, const float *from)
+{
+    osh_tensor *t = NULL;
+    assert_ok(cx, osh_tensor_new(cx, &t, OSH_F32, 2, (int64_t[]){I, I}));
+    memcpy(t->data, from, sizeof square[0]);
+    return t;
+}
+
+static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    (void)cx, (void)user, (void)chunk, (void)worker;
+    return OSH_OK;
+}
+
+static void check(const trial *t, const char *text, size_t said, size_t took)
+{
+    const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
+    if (took <= said && said * 100 <= took * MOST_PERCENT) return;
+    fail_msg("%s: %d Linears of %d rows, %d threads%s%s: takes %zu bytes, says %zu", text, t->n, (int)rows[t->shape][0],
+             t->n_threads, stays, keep, took, said);
+}
+
+static void try(const trial *t, const char *text)
+{
+    osh_ctx *cx = NULL;
+    osh_linear_job jobs[MOST] = {{0}};
+    osh_tensor *w[MOST] = {NULL}, *h, *shift = NULL;
+    assert_int_equal(osh_ctx_new(&cx, t->n_threads), OSH_OK);
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // the threads are there
+    h = copy_of(cx, square[0]);
+    if (t->both) shift = copy_of(cx, square[1]);
+    for (int k = 0; k < t->n; k++) {
+        w[k] = random_of(cx, OSH_BF16, rows[t->shape][k], (uint64_t)k);
+        jobs[k] = (osh_linear_job){.name = "a", .scheme = &t->m->schemes[0], .w = w[k], .shift = shift, .sparsity = 0.5,
+                                   .keep_w = t->keep_w, .done = t->stays ? NULL : take, .n_tokens = 2 * I};
+    }
+    osh_ctx_anew(cx);
+    size_t before = osh_mem_used(cx, OSH_MEM_HOST);
+    size_t said = t->m->type->needs(t->m, jobs, t->n, t->n_threads, NULL);
+    assert_ok(cx, t->m->type->compress(cx, t->m, jobs, t->n, h, N_SAMPLES));
+    check(t, text, said, osh_mem_used_peak(cx, OSH_MEM_HOST) - before);
+    for (int k = 0; k < t->n; k++) osh_linear_job_deinit(cx, &jobs[k]), osh_tensor_free(cx, w[k]);
+    osh_tensor_free(cx, h), osh_tensor_free(cx, shift);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+    n_tried++;
+}
+
+/* Every way to call it. False: the recipe is refused. */
+static bool try_text(const char *text, bool survey)
+{
+    osh_ctx *cx = NULL;
+    osh_recipe *r = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
+    if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
+    for (int way = 0; !rc && way < 16; way++) {
+        trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1, .shape = way >> 2 == 3,
+                   .stays = way >> 2 == 1, .keep_w = way >> 2 == 2, .both = strstr(text, "original") != NULL};
+        try(&t, text);
+    }
+    osh_recipe_free(cx, r);
+    osh_ctx_free(cx);
+    return !rc;
+}
+
+static const char *const weights[] = {
+    "num_bits: 4, group_size: 32", "num_bits: 4, group_size: 32, symmetric: false", "num_bits: 8, strategy: channel",
+    "num_bits: 8, strategy: tensor", "num_bits: 8, strategy: block, block_structure: [32, 32]",
+    "num_bits: 4, group_size: 64, observer: memoryless_mse", "num_bits: 8, type: float, strategy: channel",
+};
+/* Keys in front: so that steps are few, and what takes more than the default does. */
+static const struct { const char *name, *keys; } more[] = {
+    {"GPTQModifier", "actorder: weight, "}, {"GPTQModifier", "block_size: 64, "}, {"GPTQModifier", "quality: best, "},
+    {"GPTQModifier", "target: original, "}, {"AdaRoundModifier", "num_iterations: 4, "},
+    {"AdaQuantModifier", "num_iterations: 4, "}, {"AutoRoundModifier", "iters: 4, "},
+    {"SparseGPTModifier", "sparsity: 0.5"}, {"SparseGPTModifier", "sparsity: 0.5, mask_structure: '2:4'"},
+    {"WandaPruningModifier", "sparsity: 0.5"}, {"MagnitudePruningModifier", "final_sparsity: 0.5"},
+    {"ConstantPruningModifier", "targets: [Linear]"},
+};
+
+static bool try_keys(const osh_modifier_type *type, const char *keys)
+{
+    bool any = false, prunes = type->prunes;
+    char text[512];
+    for (size_t i = 0; i < (prunes ? 1 : sizeof weights / sizeof *weights); i++) {
+        if (prunes) snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {%s}}}", type->name, keys);
+        else
+            snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {%sconfig_groups: {g: {%s, weights: {%s}}}}}}",
+                     type->name, keys, "targets: [Linear]", weights[i]);
+        any |= try_text(text, false);
+        if (!prunes && !*keys && strstr(weights[i], "type: float") == NULL) try_text(text, true);
+    }
+    return any;
+}
+
+static void test_all(void **state)
+{
+    osh_ctx *cx = NULL;
+    (void)state;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    make_squares(cx);
+    osh_ctx_free(cx);
+    for (size_t i = 0; i < osh_modifier_count(); i++) {
+        const osh_modifier_type *type = osh_modifier_at(i);
+        bool any = false, known = false;
+        if (!type->compress) continue;
+        for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+            if (!strcmp(more[k].name, type->name)) known = true, any |= try_keys(type, more[k].keys);
+        if (!known || !strcmp(type->name, "GPTQModifier")) any |= try_keys(type, "");
+        if (!any) fail_msg("%s: no recipe of it is tried", type->name);
+    }
+    printf("%d calls\n", n_tried);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
