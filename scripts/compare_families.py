@@ -87,7 +87,7 @@ FAMILIES = {
 # vLLM makes those of UNREAD without a parameter for codes, so that upstream's own output does not load there.
 UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
-    "llama4": (UNREAD, r"\.router$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
+    "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
     "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
     "gemma4": ("equal but for what sees and hears, which stays dense", r"\.(vision_tower|audio_tower|embed_vision|embed_audio)\."),
 }

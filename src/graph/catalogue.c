@@ -1,6 +1,7 @@
 /* catalogue.c - Linears of known families that their names alone do not prove: towers for images, what joins them to
- * the text model. Gemma 3's tower is not here: its class looks at the weights of its Linears when it is loaded, which
- * packed ones do not have. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. */
+ * the text model. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. Not here: Gemma
+ * 3's tower, whose class looks at the weights of its Linears when it is loaded, which packed ones do not have; Mistral
+ * 3's merging_layer and Llama 4's tower and projector, which vLLM makes without parameters for codes. */
 #include "base/name.h"
 #include "graph/kind.h"
 
@@ -18,7 +19,7 @@ static const row rows[] = {
     {"llava", "multi_modal_projector.", {".linear_1", ".linear_2"}},
     {"mistral3", "vision_tower.", {".attention.q_proj", ".attention.k_proj", ".attention.v_proj", ".attention.o_proj",
                                    ".feed_forward.gate_proj", ".feed_forward.up_proj", ".feed_forward.down_proj"}},
-    {"mistral3", "multi_modal_projector.", {".linear_1", ".linear_2", ".patch_merger.merging_layer"}},
+    {"mistral3", "multi_modal_projector.", {".linear_1", ".linear_2"}},
     {"mllama", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
                                  ".mlp.fc1", ".mlp.fc2"}},
     {"mllama", "multi_modal_projector", {"multi_modal_projector"}},
@@ -26,9 +27,6 @@ static const row rows[] = {
     {"qwen2_5_vl", "visual.merger.", {".mlp.0", ".mlp.2"}},
     {"qwen3_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}},
     {"qwen3_vl", "visual.merger.", {".linear_fc1", ".linear_fc2"}},
-    {"llama4", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
-                                 ".mlp.fc1", ".mlp.fc2", ".patch_embedding.linear"}},
-    {"llama4", "multi_modal_projector.", {".linear_1"}},
     {"qwen3_vl", "visual.deepstack_merger_list.", {".linear_fc1", ".linear_fc2"}},
 };
 

@@ -85,6 +85,20 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
+# what vLLM makes without a parameter for codes has none: Llama 4's tower and projector, Mistral 3's merging_layer
+"$OSH_TOOLS/tiny_model" llama4 tower
+sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
+"$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
+[ "$(codes rest)" -gt 0 ] || fail "Llama 4: no codes"
+grep -aqF 'vision_model.model.layers.0.self_attn.q_proj.weight"' rest/model.safetensors || fail "Llama 4: no dense tower"
+"$OSH_TOOLS/tiny_model" llava merges
+sed -i 's/LlavaFor/Mistral3For/; s/"llava"/"mistral3"/' merges/config.json
+"$OSH_TOOLS/st_edit" merges dup multi_modal_projector.linear_1.weight multi_modal_projector.patch_merger.merging_layer.weight
+"$ONESHOT" --model merges --recipe tower.yaml --progress none --output merged >/dev/null || fail "Mistral 3 is not rounded"
+for want in linear_1.weight_packed patch_merger.merging_layer.weight; do
+    grep -aqF "multi_modal_projector.$want\"" merged/model.safetensors || fail "Mistral 3: no $want"
+done
+
 # what a template cannot do is said before anything runs; rounding needs no template
 "$OSH_TOOLS/tiny_model" stablelm s
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json
