@@ -6,6 +6,9 @@ cli may include only base and api. Included files must exist.
 
 With --objects, the folder of a build, the same holds for calls, as the symbols of its object files tell them (nm), and
 no more than three files of a folder may call each other in a circle. Functions count; tables of rows do not.
+
+Names of rows stay in the room of their table: a string of a file elsewhere that is the name of a modifier, an observer or
+a format is wrong, so that adding one is a file and a row.
 Usage: check_layers.py [source folder] [--objects BUILD]"""
 import argparse
 import pathlib
@@ -21,6 +24,8 @@ ROOT = pathlib.Path(ARGS.root)
 SRC = ROOT / "src"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MOST_IN_CIRCLE = 3
+STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"((?:[^"\\]|\\.)*)"', re.S)
+OTHER_WORDS = {"mse", "entropy", "dense"}  # of rows, and of other things
 PUBLIC_ONLY = {"cli": {"cli", "base", "api"}}  # the command line stands on the jobs
 
 
@@ -50,6 +55,31 @@ def check_file(path, rank, wrong):
                          f"(rank {rank[target]}), which is {way}")
         elif folder in PUBLIC_ONLY and target not in PUBLIC_ONLY[folder]:
             wrong.append(f'{here}: "{name}": {folder} may include only api and base')
+
+
+def names_of_rows():
+    """(room, what, pattern that no string elsewhere may hold or be)"""
+    observers = set(re.findall(r"^OSH_OBSERVER\((\w+)\)", (SRC / "quant/observers.def").read_text(), re.M)) - OTHER_WORDS
+    formats = set()
+    for path in (SRC / "quant/formats").glob("*.c"):
+        formats |= set(re.findall(r'osh_format osh_format_\w+ = {"([^"]+)"', path.read_text()))
+    words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS)]
+    for _, what, names in words:
+        if len(names) < 5:
+            sys.exit(f"check_layers.py: found {len(names)} names of {what}")
+    return [("modifiers", "a modifier", re.compile(r"[A-Z]\w*Modifier\b"))] + [
+        (room, what, re.compile("(?:%s)$" % "|".join(map(re.escape, sorted(names))))) for room, what, names in words]
+
+
+def check_names(path, rows, wrong):
+    folder = path.relative_to(SRC).parts[0]
+    text = path.read_text()
+    for found in STRING.finditer(text):
+        for room, what, pattern in rows if found[1] else ():
+            use = pattern.search if what == "a modifier" else pattern.match
+            if folder != room and use(found[1]):
+                line = text.count("\n", 0, found.start()) + 1
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: \"{found[1]}\" is the name of {what}: of {room} alone")
 
 
 def read_objects(build):
@@ -118,13 +148,14 @@ def check_calls(rank, wrong):
 
 
 def main():
-    rank, wrong, n = ranks(), [], 0
+    rank, wrong, n, rows = ranks(), [], 0, names_of_rows()
     for folder in sorted(p for p in SRC.iterdir() if p.is_dir()):
         if folder.name not in rank:
             wrong.append(f"src/{folder.name}: no rank in src/LAYERS")
     for path in sorted(p for p in SRC.rglob("*") if p.suffix in {".c", ".h", ".def", ".cu", ".cuh"}):
         if path.relative_to(SRC).parts[0] in rank:
             check_file(path, rank, wrong)
+            check_names(path, rows, wrong)
             n += 1
     if ARGS.objects:
         check_calls(rank, wrong)

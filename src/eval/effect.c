@@ -8,11 +8,11 @@
  * The weights of a subgraph are read once for the clean values and all copies, and once more for each of its units. */
 #include "eval/effect.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "eval/forward.h"
 #include "modifiers/modifier.h"
+#include "quant/observer.h"
 
 typedef struct stream { // the values of one unit
     osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: its subgraph has not come
@@ -103,8 +103,7 @@ static osh_status round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear 
     osh_qparams params = {.global = 0}; // own
     void *codes = NULL;                 // own
     a.bits = OSH_EFFECT_BITS;
-    snprintf(a.observer, sizeof a.observer, "memoryless_minmax");
-    a.n_kwargs = 0;
+    osh_q_observer_plain(&a);
     OSH_TRY(osh_q_weight_params(cx, &params, w, &a, p->arithmetic, l->name));
     if (!(codes = osh_alloc(cx, (size_t)osh_tensor_numel(w)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(osh_q_encode(cx, codes, w, &params, &a, p->arithmetic));

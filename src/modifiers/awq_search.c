@@ -16,10 +16,10 @@
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"
+#include "quant/observer.h"
 #include "tensor/fold.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
@@ -194,7 +194,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    snprintf(whole.observer, sizeof whole.observer, "memoryless_minmax"); // also where the scheme names another
+    osh_q_observer_plain(&whole); // also where the scheme names another
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);

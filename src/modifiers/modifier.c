@@ -25,6 +25,8 @@ const osh_modifier_type *osh_modifier_find(const char *name)
     return NULL;
 }
 
+const osh_modifier_type *osh_modifier_nearest(void) { return &osh_modifier_quantization; }
+
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name, const char *cls)
 {
     osh_status rc = OSH_OK;

@@ -193,6 +193,7 @@ bool osh_modifier_is_transform(const osh_modifier *m);
 bool osh_modifier_wants_data(const osh_modifier *m); // some statistic
 bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune, rotate or drop
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
+const osh_modifier_type *osh_modifier_nearest(void); // the quantizer that rounds to nearest and wants no Hessian
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);
 

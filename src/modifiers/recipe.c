@@ -134,7 +134,7 @@ static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
     osh_status rc = OSH_OK;
     osh_fields_deinit(cx, m->type->fields, m->args);
     osh_free(cx, m->args);
-    m->args = NULL, m->type = osh_modifier_find("QuantizationModifier");
+    m->args = NULL, m->type = osh_modifier_nearest();
     if (!(m->args = osh_calloc(cx, 1, m->type->bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
 done:
     return rc;

@@ -15,6 +15,14 @@ typedef struct osh_kept_rows { // of a tensor of a router
 } osh_kept_rows;
 enum { ROUTER_TENSORS = 4 }; // at most: weight, bias
 
+/* The modifier that leaves experts out, for messages. */
+static const char *reaper(const osh_plan *p)
+{
+    size_t m = 0;
+    while (m + 1 < p->recipe->n && !osh_reap_of(&p->recipe->modifiers[m])) m++;
+    return p->recipe->modifiers[m].type->name;
+}
+
 /* ---- layers with experts ---- */
 
 static osh_status add_layer(osh_ctx *cx, osh_plan *p, const osh_reap *a, const osh_node *combine)
@@ -28,22 +36,22 @@ static osh_status add_layer(osh_ctx *cx, osh_plan *p, const osh_reap *a, const o
     const char *end = strstr(expert, ".experts.");
     osh_expert_layer *l = &x->layers[x->n];
     if (!osh_node_is(route, "moe_router") || !end)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s: its router (%s) is none that takes a softmax over "
-                 "all experts, and others are not made by this version", expert, route->op->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s: its router (%s) is none that takes a softmax over "
+                 "all experts, and others are not made by this version", reaper(p), expert, route->op->name);
     if (down->w[0] >= 0 && g->weights[down->w[0]].part)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has experts that lie in one tensor: want weights of "
-                 "each expert", p->ck->dir);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has experts that lie in one tensor: want weights of "
+                 "each expert", reaper(p), p->ck->dir);
     int n_all = (int)g->values[combine->in[2]].width, top_k = (int)((const osh_moe_router_attr *)route->attr)->top_k;
     int n_drop = (int)(n_all * a->sparsity);
     if (x->n && n_all != x->n_all)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has %d experts, layers before it %d", expert, n_all,
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has %d experts, layers before it %d", reaper(p), expert, n_all,
                  x->n_all);
     if (!n_drop)
-        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: sparsity %g of %d experts is none: want %g or more",
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity %g of %d experts is none: want %g or more", reaper(p),
                  a->sparsity, n_all, 1.0 / n_all);
     if (n_all - n_drop < top_k)
-        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: sparsity %g leaves %d of %d experts, and a token goes to %d: "
-                 "want less", a->sparsity, n_all - n_drop, n_all, top_k);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity %g leaves %d of %d experts, and a token goes to %d: "
+                 "want less", reaper(p), a->sparsity, n_all - n_drop, n_all, top_k);
     x->n_all = n_all, x->n_kept = n_all - n_drop;
     l->route = combine->in[2], l->logits = route->in[0];
     x->n++;
@@ -68,7 +76,7 @@ static osh_status find_layers(osh_ctx *cx, osh_plan *p, const osh_reap *a)
         OSH_TRY(add_layer(cx, p, a, n));
     }
     if (!p->experts->n)
-        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: %s has no layer with experts", p->ck->dir);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: %s has no layer with experts", reaper(p), p->ck->dir);
 done:
     return rc;
 }
@@ -126,7 +134,7 @@ static osh_status cut_router(osh_ctx *cx, renaming *r, const osh_expert_layer *l
     osh_kept_rows *rows = &x->rows[r->n_rows++];
     osh_st_entry like = *from.e;
     if (from.e->shape[0] != x->n_all || from.e->ndim > 2 || r->n_rows > x->n * ROUTER_TENSORS)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s is no weight and no bias of a router of %d experts",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is no weight and no bias of a router of %d experts", reaper(r->p),
                  from.e->name, x->n_all);
     like.shape[0] = x->n_kept;
     *rows = (osh_kept_rows){ck, from, l->kept};
@@ -200,13 +208,13 @@ osh_status osh_plan_experts(osh_ctx *cx, osh_plan *p)
     for (size_t m = 0; m < p->recipe->n && !a; m++) a = osh_reap_of(&p->recipe->modifiers[m]);
     if (!a) goto done;
     if (!p->graph || p->graph->wrapped)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s is of no architecture whose experts are known",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no architecture whose experts are known", reaper(p),
                  p->ck->dir);
     if (osh_source_n_quantized(p->source) || p->ck->n_parts)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has %s: want BF16, F16 or F32 weights of each expert",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has %s: want BF16, F16 or F32 weights of each expert", reaper(p),
                  p->ck->dir, p->ck->n_parts ? "experts that lie in one tensor" : "quantized weights");
     if (p->only)
-        OSH_FAIL(cx, OSH_E_USAGE, "--only copies what it does not name, but REAPPruningModifier drops experts");
+        OSH_FAIL(cx, OSH_E_USAGE, "--only copies what it does not name, but %s drops experts", reaper(p));
     OSH_NEW(cx, p->experts, 1);
     OSH_TRY(find_layers(cx, p, a));
     if (a->n_kept) OSH_TRY(take_kept(cx, p, a));

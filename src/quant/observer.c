@@ -33,6 +33,12 @@ const osh_observer *osh_observer_of(const osh_q_args *a)
     return osh_observer_find(a->observer[0] ? a->observer : "minmax");
 }
 
+void osh_q_observer_plain(osh_q_args *a)
+{
+    snprintf(a->observer, sizeof a->observer, "memoryless_minmax");
+    a->n_kwargs = 0;
+}
+
 void osh_q_observer_default(osh_q_args *a, bool is_weight)
 {
     if (a->observer[0] || !a->present) return;

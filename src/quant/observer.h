@@ -50,6 +50,7 @@ const osh_observer *osh_observer_of(const osh_q_args *a); // minmax where none i
 /* What LLM Compressor's calibrating path leaves in config.json: memoryless_minmax for weights, minmax for static
  * activations where nothing is named, none for dynamic ones. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
+void osh_q_observer_plain(osh_q_args *a); // minimum and maximum of what is at hand, whatever the scheme names
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given, const char *where);
 /* Else: an error that names those that are. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);

@@ -154,7 +154,7 @@ static bool is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor 
 static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear *lead, osh_linear_job *jobs, int n)
 {
     osh_modifier rounding = p->recipe->modifiers[lead->modifier];
-    rounding.type = osh_modifier_find("QuantizationModifier");
+    rounding.type = osh_modifier_nearest();
     for (int k = 0; k < n; k++) jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
     return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
 }

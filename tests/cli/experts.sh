@@ -116,5 +116,5 @@ refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examp
 "$OSH_TOOLS/tiny_model" gpt_oss g # it went through with routers cut and experts left
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
-refused 1 'do not go with REAPPruningModifier' "${job[@]}" --recipe behind.yaml --target-bits 4
+refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml

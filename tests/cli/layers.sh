@@ -1,0 +1,54 @@
+# scripts/check_layers.py fails on includes and calls upwards and between siblings, on circles of more than three files,
+# and on names of rows outside their room; and on nothing else.
+set -euo pipefail
+[ -z "$SANITIZED" ] || { echo "a script is what is looked at"; exit 77; }
+command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
+check() { python3 "$OSH_SOURCE_DIR/scripts/check_layers.py" "$@" >said 2>&1; }
+refused() { # words, arguments
+    local words=$1
+    shift
+    if check "$@"; then echo "'$words' passes"; exit 1; fi
+    grep -qF -- "$words" said && grep -q ', 1 wrong$' said || { echo "wanted '$words' alone:"; cat said; exit 1; }
+}
+object() { # file of src/, functions it defines, functions it calls
+    local name to=objects/CMakeFiles/osh_${1%%/*}.dir/src/$1.o
+    mkdir -p "$(dirname "$to")"
+    { for name in $3; do echo "void $name(void);"; done; for name in $2; do echo "void $name(void); void $name(void) { "
+        for call in $3; do echo "$call();"; done; echo "}"; done; } >part.c
+    cc -c part.c -o "$to"
+}
+object base/alloc.c low ""
+object text/json.c middle low
+check "$OSH_SOURCE_DIR" --objects objects || { cat said; exit 1; }
+object base/alloc.c low middle
+refused 'src/base/alloc.c (rank 0) calls middle of src/text/json.c (rank 1)' "$OSH_SOURCE_DIR" --objects objects
+rm -r objects
+object run/pace.c left right
+object verify/verify.c right ""
+refused 'src/run/pace.c (rank 7) calls right of src/verify/verify.c (rank 7)' "$OSH_SOURCE_DIR" --objects objects
+rm -r objects
+object run/pace.c a b
+object run/solve.c b c
+object run/stats.c c a
+check "$OSH_SOURCE_DIR" --objects objects || { cat said; exit 1; }
+grep -q '^3 files call each other in a circle: run/pace.c run/solve.c run/stats.c$' said
+object run/stats.c c d
+object run/track.c d a
+refused '4 files call each other in a circle: run/pace.c run/solve.c run/stats.c run/track.c' "$OSH_SOURCE_DIR" --objects objects
+
+cp -r "$OSH_SOURCE_DIR/src" "$OSH_SOURCE_DIR/include" .
+check . || { cat said; exit 1; }
+changed() { # words, line, file: the line at its end
+    cp "src/$3" kept
+    echo "$2" >>"src/$3"
+    refused "$1" .
+    cp kept "src/$3"
+}
+changed 'graph (rank 3) includes plan (rank 5), which is above it' '#include "plan/plan.h"' graph/exec.c
+changed 'run (rank 7) includes eval (rank 7), which is beside it' '#include "eval/eval.h"' run/pace.c
+changed '"plan/none.h": no such file below src/' '#include "plan/none.h"' run/pace.c
+changed 'is the name of a modifier: of modifiers alone' 'static const char *x = "as GPTQModifier";' run/pace.c
+changed 'is the name of an observer: of quant alone' 'static const char *x = "imatrix_mse";' eval/eval.c
+changed 'is the name of a format: of quant alone' 'static const char *x = "pack-quantized";' output/emit.c
+echo '/* "GPTQModifier" in words */' >>src/run/pace.c
+check . || { cat said; exit 1; }
