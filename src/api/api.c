@@ -249,8 +249,8 @@ static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sin
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     if (osh_wants_choice(opt))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with a recipe that drops experts, nor "
-                 "with sparsity_profile owl: want the output of that first, and them on it");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with a recipe that drops experts, "
+                 "nor with sparsity_profile owl: want the output of that first, and them on it");
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_measure(cx, &recipe, &report, opt, sink, user));
     with.chosen = recipe;

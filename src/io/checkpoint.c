@@ -5,7 +5,6 @@
  */
 #include "io/checkpoint.h"
 #include "base/name.h"
-#include "base/xxh3.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,20 +225,6 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
     osh_free(cx, ck);
 }
 
-osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
-                               const osh_ckpt_tensor *t)
-{
-    osh_status rc = osh_checkpoint_read_part(cx, to, ck, t, 0, (size_t)(t->e->end - t->e->begin));
-    if (!rc && ck->sums)
-        rc = osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
-    if (!rc && osh_checkpoint_is_changed(ck, t - ck->tensors)) {
-        int64_t n = 0;
-        osh_shape_numel(&n, t->e->ndim, t->e->shape);
-        rc = osh_checkpoint_apply(cx, ck, t - ck->tensors, to, 0, n);
-    }
-    return rc;
-}
-
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
 {
     int64_t sum = 0;
@@ -247,42 +232,6 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
         for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++)
             sum += osh_st_at(ck->shards[s], i)->end - osh_st_at(ck->shards[s], i)->begin;
     return sum;
-}
-
-/* "[576, 1536]" */
-static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
-{
-    size_t at = (size_t)snprintf(to, room, "[");
-    for (int d = 0; d < ndim && at < room; d++)
-        at += (size_t)snprintf(to + at, room - at, "%s%lld", d ? ", " : "", (long long)shape[d]);
-    if (at < room) snprintf(to + at, room - at, "]");
-}
-
-osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck,
-                               const char *name, int ndim, const int64_t *shape)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // own
-    const osh_ckpt_tensor *found = osh_checkpoint_find(ck, name);
-    const osh_st_entry *e;
-
-    if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
-    e = found->e;
-    if (ndim >= 0 &&
-        (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {
-        char has[200], wanted[200];
-        shape_text(has, sizeof has, e->ndim, e->shape);
-        shape_text(wanted, sizeof wanted, ndim, shape);
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has shape %s, wanted %s",
-                 found->shard < 0 ? ck->dir : ck->shard_names[found->shard], name, has, wanted);
-    }
-    OSH_TRY(osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
-    OSH_TRY(osh_checkpoint_read(cx, t->data, ck, found));
-    *out = t, t = NULL; // give
-done:
-    if (rc) osh_note(cx, "loading %.200s", name);
-    osh_tensor_free(cx, t);
-    return rc;
 }
 
 /* Weights in any format, their indexes, and what this program writes anew. */

@@ -1,4 +1,4 @@
-/* ckpt_find.c - tensors of a checkpoint by name, and bytes of one, whether a shard holds it or it is made. */
+/* ckpt_find.c - tensors of a checkpoint by name. */
 #include <string.h>
 
 #include "io/checkpoint.h"
@@ -20,72 +20,4 @@ const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, cons
     if (!t || !osh_checkpoint_is_kept(ck, t - ck->tensors)) return t;
     int64_t stored = ck->virtuals[-1 - t->shard].stored;
     return stored < 0 ? NULL : &ck->tensors[stored];
-}
-
-int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
-
-/* Bytes of rows of which the first and the last may be wanted in part. */
-static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    char *row = NULL; // own
-    int64_t size = osh_ckpt_columns(v->e) * (int64_t)osh_dtype_bytes(v->e->dtype);
-    while (n > 0) {
-        int64_t at = offset % size, take = n < size - at ? n : size - at;
-        if (take == size) {
-            take = n / size * size;
-            OSH_TRY(v->make(cx, to, v->user, v->e, offset / size, n / size));
-        } else {
-            if (!row && !(row = osh_alloc(cx, (size_t)size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
-            OSH_TRY(v->make(cx, row, v->user, v->e, offset / size, 1));
-            memcpy(to, row + at, (size_t)take);
-        }
-        to += take, offset += take, n -= take;
-    }
-done:
-    osh_free(cx, row);
-    return rc;
-}
-
-/* A part whose elements lie apart (st_part.c has that of a stored tensor): row after row is made, and its elements are
- * put where they belong. */
-static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, const osh_st_entry *e)
-{
-    osh_status rc = OSH_OK;
-    size_t size = osh_dtype_bytes(e->dtype);
-    int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // a row of what is made has elements of one column
-    int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
-    int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
-    char *row = osh_alloc(cx, (size_t)pitch); // own
-    if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
-    for (int64_t k = 0; k < n; k++) {
-        int64_t at = e->at + k * far;
-        OSH_TRY(v->make(cx, row, v->user, v->e, at / pitch, 1));
-        for (int64_t i = 0; i < each; i++)
-            memcpy(to + (size_t)(turned ? i * columns + k : k * columns + i) * size, row + at % pitch + i * near, size);
-    }
-done:
-    osh_free(cx, row);
-    return rc;
-}
-
-osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                  const osh_st_entry *part)
-{
-    osh_status rc;
-    if (t->shard >= 0) return osh_st_read(cx, to, ck->shards[t->shard], part);
-    if (!part->row) return osh_checkpoint_read_part(cx, to, ck, t, part->begin, (size_t)(part->end - part->begin));
-    rc = virtual_gather(cx, to, &ck->virtuals[-1 - t->shard], part);
-    if (rc) osh_note(cx, "reading a part of %.200s", t->e->name);
-    return rc;
-}
-
-osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                    int64_t offset, size_t n_bytes)
-{
-    if (t->shard >= 0) return osh_st_read_part(cx, to, ck->shards[t->shard], t->e, offset, n_bytes);
-    osh_status rc = virtual_read(cx, to, &ck->virtuals[-1 - t->shard], offset, (int64_t)n_bytes);
-    if (rc) osh_note(cx, "reading %.200s", t->e->name);
-    return rc;
 }
