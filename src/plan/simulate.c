@@ -67,8 +67,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     OSH_NEW(cx, s->loaded, g->n_weights);
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
-    OSH_NEW(cx, s->open, g->n_values);
-    OSH_NEW(cx, s->squares, g->n_values);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->open[k], g->n_values);
     OSH_NEW(cx, s->counts, g->n_values);
     OSH_NEW(cx, s->stored, g->n_values);
     OSH_NEW(cx, s->held, g->n_values);
@@ -101,8 +100,7 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->loaded);
     osh_free(cx, s->ever);
     osh_free(cx, s->want);
-    osh_free(cx, s->open);
-    osh_free(cx, s->squares);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_free(cx, s->open[k]);
     osh_free(cx, s->counts);
     osh_free(cx, s->stored);
     osh_free(cx, s->held);
@@ -112,6 +110,26 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->kept);
     osh_layout_free(cx, s->card);
     osh_free(cx, s->solved);
+}
+
+/* The sums of a Linear's input, and what a batch takes beside while they are fed. */
+static osh_status open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    size_t *hook = osh_sim_hook(s, l->input);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
+        const osh_sum_type *t = &osh_sums[k];
+        if (!osh_sum_wanted(k, l) || s->open[k][l->input]) continue;
+        s->open[k][l->input] = true;
+        s->stats += osh_sim_sum_bytes(s, k, l);
+        if (s->card && !t->on_card) continue;
+        size_t accum = osh_sim_accum_scratch(s, t->op, l->I);
+        if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
+        if (accum > *hook) *hook = accum;
+        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, t->layout, l->input));
+    }
+done:
+    return rc;
 }
 
 static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -124,8 +142,6 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
-        if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
-            s->squares[l->input] = true, s->stats += osh_sim_squares_bytes(l);
         if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += osh_sim_counts_bytes(s, l);
         for (int k = 0; k < OSH_BESIDE; k++) {
             if (l->cache[k] < 0) continue;
@@ -133,23 +149,11 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
                             osh_sim_narrow_bytes(s, osh_beside_args(s->p, l, k), l->cache[k]);
             if (*osh_sim_hook(s, l->cache[k]) < cached) *osh_sim_hook(s, l->cache[k]) = cached;
         }
-        size_t *hook = osh_sim_hook(s, l->input), *ranged = osh_sim_hook(s, l->ranged);
-        size_t range = 0;
+        size_t *ranged = osh_sim_hook(s, l->ranged), range = 0;
         if (l->wants & OSH_STAT_RANGE)
             range = osh_sim_range_scratch(s, l) + osh_sim_narrow_bytes(s, &l->scheme->inputs, l->ranged);
         if (range > *ranged) *ranged = range;
-        if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
-        s->open[l->input] = true;
-        s->stats += osh_sim_hessian_bytes(s, l) * (1 + l->shift);
-        size_t accum = osh_sim_accum_scratch(s, "hessian_accum", l->I);
-        if (accum > *hook) *hook = accum;
-        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_HESSIAN, l->input));
-        if (!l->shift) continue;
-        size_t more = osh_sim_accum_scratch(s, "shift_accum", l->I);
-        if (more < accum) more = accum;
-        if (l->share < 1) more += (size_t)osh_sim_batch_bytes(s, l->input); // both mixed
-        if (more > *hook) *hook = more;
-        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_SHIFT, l->input));
+        OSH_TRY(open_sums(cx, s, l));
     }
     osh_looks_of(s->looks, NULL, s->p, r, values);
     s->to_look = osh_sim_looked_bytes(s);

@@ -1,6 +1,7 @@
 /* simulate.h - the inside of the simulation of a run (simulate.c), for its own files. */
 #ifndef OSH_SIMULATE_H
 #define OSH_SIMULATE_H
+#include "plan/bytes.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
 
@@ -15,8 +16,8 @@ typedef struct osh_sim {
     osh_exec_batch by_sample, whole; // of batches that run sample by sample, and of others; n_tokens 0: there is none
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
-    bool *loaded, *open, *stored, *held; // own: weights, Hessians by value, values in the tier, values that are kept
-    bool *squares;  // own: sums of squares by value
+    bool *loaded, *stored, *held; // own: weights, values in the tier, values that are kept
+    bool *open[OSH_N_SUMS]; // own: sums by value
     bool *counts;   // own: histograms by value
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
@@ -53,9 +54,8 @@ int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Of the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
-int64_t osh_sim_hessian_bytes(const osh_sim *s, const osh_linear *l);
-/* And, while it is solved, what they weigh. */
-int64_t osh_sim_squares_bytes(const osh_linear *l);
+/* And what a solve makes of it. */
+int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l);
 /* Histograms of its input, and of a cache beside it. */
 int64_t osh_sim_counts_bytes(const osh_sim *s, const osh_linear *l);

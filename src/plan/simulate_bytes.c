@@ -74,17 +74,15 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
     const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
     if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype) : 0;
+    if (!op->scratch) return 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
 }
 
-int64_t osh_sim_hessian_bytes(const osh_sim *s, const osh_linear *l)
+int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 {
-    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_sum_bytes(OSH_SUM_HESSIAN, l->I);
-}
-
-int64_t osh_sim_squares_bytes(const osh_linear *l)
-{
-    return osh_sum_bytes(OSH_SUM_SQUARES, l->I) + (int64_t)osh_mem_gross((size_t)l->I * sizeof(float));
+    const osh_sum_type *t = &osh_sums[sum];
+    if (s->card && t->on_card) return osh_layout_bytes(s->card, t->layout, l->input);
+    return osh_sum_bytes(sum, l->I) + (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
 }
 
 size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l)

@@ -114,6 +114,25 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     }
 }
 
+static void close_sums(osh_sim *s, const osh_linear *l)
+{
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
+        if (!s->open[k][l->input]) continue;
+        s->open[k][l->input] = false;
+        s->stats -= osh_sim_sum_bytes(s, k, l);
+        if (s->card && osh_sums[k].on_card) osh_layout_give(s->card, osh_sums[k].layout, l->input);
+    }
+}
+
+/* Of what a solve destroys, where another one needs it, too. */
+static int64_t copied_bytes(const osh_sim *s, const osh_linear *l)
+{
+    int64_t n = 0;
+    for (osh_sum k = OSH_SUM_HESSIAN; k <= OSH_SUM_SHIFT; k++)
+        if (s->open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
+    return n;
+}
+
 typedef struct solving { // bytes of a call
     int64_t work, pack, copy; // all that it takes; to pack a result; of a copy of the Hessian
 } solving;
@@ -155,8 +174,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
         OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
         int n = g.call.n, others = g.call.others;
-        bool hessian = s->open[lead->input];
-        int64_t h = hessian ? osh_sim_hessian_bytes(s, lead) * (1 + lead->shift) : 0;
+        int64_t h = copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
         size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
         int64_t work = 0;
@@ -167,15 +185,11 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
         if (others) continue;
-        if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= osh_sim_squares_bytes(lead);
         *osh_sim_hook(s, lead->input) = *osh_sim_hook(s, lead->ranged) = 0;
         for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))
             for (int k = 0; k < OSH_BESIDE; k++)
                 if (p->linears[of].cache[k] >= 0) *osh_sim_hook(s, p->linears[of].cache[k]) = 0;
-        if (!hessian) continue;
-        s->stats -= h, s->open[lead->input] = false;
-        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
-        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_SHIFT, lead->input);
+        close_sums(s, lead);
     }
     sim_close(s, r, values);
 done:

@@ -168,7 +168,9 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
     osh_linear_job *jobs = NULL; // own
-    osh_tensor *h = osh_stats_hessian(stats, lead->input), *d = osh_stats_shift(stats, lead->input); // view
+    osh_tensor *h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN);  // view
+    osh_tensor *d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT);    // view
+    const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
     osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
     float *importance = NULL;    // own
     pruned x = {0};              // own
@@ -186,7 +188,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = d, j->keep_w = !s->in_memory, j->done = take, j->user = &to;
         j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
-        j->n_tokens = p->data.offsets[p->data.n], j->peaks = osh_stats_peaks(stats, lead->input);
+        j->n_tokens = p->data.offsets[p->data.n], j->peaks = peaks ? *(const double *)peaks->data : 0;
     }
     to.jobs = jobs, to.which = which, x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));

@@ -16,11 +16,8 @@
 #include "run/narrow.h"
 
 typedef struct sums {     // of a value; own
-    osh_tensor *hessian, *shift;
-    osh_tensor *squares;  // F64 [I]
+    osh_tensor *of[OSH_N_SUMS];
     osh_tensor *minmax;   // on a device, F32 [samples, 2]
-    bool peaked;          // the next is wanted
-    double peaks;         // OSH_STAT_PEAKS
 } sums;
 
 enum { MIX_SEED = 42 };
@@ -72,12 +69,10 @@ static void aim(const osh_stats *s, osh_layout_kind kind, int value)
 static osh_status new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    sums *of = sums_of(s, value);
-    osh_tensor **t = sum == OSH_SUM_SQUARES ? &of->squares : sum == OSH_SUM_SHIFT ? &of->shift : &of->hessian;
-    osh_tensor shape = osh_sum_shape(sum, I);
-    osh_device *d = sum == OSH_SUM_SQUARES ? NULL : s->plan->device; // those are made on the host
+    osh_tensor **t = &sums_of(s, value)->of[sum], shape = osh_sum_shape(sum, I);
+    osh_device *d = osh_sums[sum].on_card ? s->plan->device : NULL;
     if (*t) goto done;
-    if (d) aim(s, sum == OSH_SUM_SHIFT ? OSH_LAYOUT_SHIFT : OSH_LAYOUT_HESSIAN, value);
+    if (d) aim(s, osh_sums[sum].layout, value);
     OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(osh_tensor_zero(cx, *t));
 done:
@@ -131,11 +126,8 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         s->wanted[l->input] = true;
         if (s->cached) OSH_TRY(osh_cached_want(cx, s->cached, i));
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
-        sums *of = sums_of(s, l->input);
-        if (l->wants & OSH_STAT_SQUARES) OSH_TRY(new_sum(cx, s, OSH_SUM_SQUARES, l->input, l->I));
-        of->peaked |= (l->wants & OSH_STAT_PEAKS) != 0;
-        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_sum(cx, s, OSH_SUM_HESSIAN, l->input, l->I));
-        if (l->shift) OSH_TRY(new_sum(cx, s, OSH_SUM_SHIFT, l->input, l->I));
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (osh_sum_wanted(k, l)) OSH_TRY(new_sum(cx, s, k, l->input, l->I));
     }
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
@@ -183,32 +175,17 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 
 const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
 
-osh_tensor *osh_stats_hessian(const osh_stats *s, int value)
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
 {
     const sums *of = sums_of(s, value);
-    return of ? of->hessian : NULL;
-}
-
-osh_tensor *osh_stats_shift(const osh_stats *s, int value)
-{
-    const sums *of = sums_of(s, value);
-    return of ? of->shift : NULL;
-}
-
-double osh_stats_peaks(const osh_stats *s, int value)
-{
-    const sums *of = sums_of(s, value);
-    return of ? of->peaks : 0;
+    return of ? of->of[sum] : NULL;
 }
 
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 {
     sums *of = sums_of(s, value);
     if (!of) return;
-    osh_tensor_free(cx, of->hessian);
-    osh_tensor_free(cx, of->shift);
-    osh_tensor_free(cx, of->squares);
-    of->hessian = of->shift = of->squares = NULL;
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, of->of[k]), of->of[k] = NULL;
     for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i)) {
         if (s->ranges && mine(s, &s->plan->linears[i])) osh_act_observer_deinit(cx, range_at(s, i));
         if (s->cached) osh_cached_drop(cx, s->cached, i);
@@ -218,8 +195,7 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value)
 {
     osh_status rc = OSH_OK;
-    const sums *of = sums_of(s, value);
-    const osh_tensor *t = of ? of->squares : NULL;
+    const osh_tensor *t = osh_stats_sum(s, value, OSH_SUM_SQUARES);
     const double *sum = t ? t->data : NULL;
     double all = 0;
     *out = NULL;
@@ -317,7 +293,8 @@ static osh_status mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int val
                       const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    const osh_tensor *x0 = sums_of(s, value)->shift ? b->values[s->plan->graph->values[value].original] : NULL;
+    bool both = osh_stats_sum(s, value, OSH_SUM_SHIFT) != NULL;
+    const osh_tensor *x0 = both ? b->values[s->plan->graph->values[value].original] : NULL;
     osh_mix_attr at = {.share = share_of(s, value), .first_sample = b->first_sample};
     *out = NULL;
     if (!x0 || at.share >= 1) goto done;
@@ -334,28 +311,18 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
                               const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    sums *of = sums_of(s, value);
+    const sums *of = sums_of(s, value);
     bool all = s->look == LOOK_ALL;
     osh_tensor *mixed = NULL; // own
     if (all) OSH_TRY(mix(cx, &mixed, s, value, x, b));
-    if (of->hessian && all) {
-        osh_op_args a = {.in = {mixed ? mixed : x}, .out = {of->hessian}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
-    }
-    if (of->shift && all) {
-        osh_op_args a = {.in = {mixed ? mixed : x, b->values[original]}, .out = {of->shift}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
+    for (osh_sum k = 0; all && k < OSH_N_SUMS; k++) {
+        const osh_sum_type *t = &osh_sums[k];
+        if (!of->of[k]) continue;
+        osh_op_args a = {.in = {t->mixed && mixed ? mixed : x}, .out = {of->of[k]}, .seqs = &b->seqs};
+        if (t->original) a.in[1] = b->values[original];
+        OSH_TRY(osh_op_run(cx, osh_op_find(t->op), &a));
     }
     osh_tensor_free(cx, mixed), mixed = NULL;
-    if (of->squares && all) {
-        osh_op_args a = {.in = {x}, .out = {of->squares}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
-    }
-    if (of->peaked && all) {
-        osh_tensor peaks = osh_tensor_view(OSH_F64, 1, (int64_t[]){1}, &of->peaks);
-        osh_op_args a = {.in = {x}, .out = {&peaks}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("token_peaks"), &a));
-    }
     if (of->minmax) {
         OSH_TRY(feed_minmax(cx, s, value, x, b));
         goto done;

@@ -2,7 +2,7 @@
  * read the same value share its Hessian. */
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
-#include "plan/plan.h"
+#include "plan/bytes.h"
 #include "store/activations.h"
 
 typedef struct osh_stats osh_stats; // of the Linears of some subgraphs
@@ -18,12 +18,10 @@ void osh_stats_first_look(osh_stats *s, bool first); // osh_step.first_look, of 
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b);
 /* All samples are fed: what a device has of ranges comes here, and what is kept is looked at again. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
-osh_tensor *osh_stats_shift(const osh_stats *s, int value);   // the same of (X0 - X)^T X
-double osh_stats_peaks(const osh_stats *s, int value);         // OSH_STAT_PEAKS; 0: not wanted
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; NULL: none
 /* What channels of a value weigh: their mean squares over the mean of all. own; NULL: not wanted, or all are 0. */
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
-void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of these three
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of its sums and ranges
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
 /* osh_linear_job.cache, own; NULL: no cache's scales stand beside the Linear. */
