@@ -523,6 +523,7 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
         OSH_TRY(osh_target_shift(cx, s->shift, f.u, f.perm));
         f.shift = s->shift;
     }
+    if (f.u && !f.device) OSH_TRY(osh_gptq_mirror(cx, h->data, f.I));
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
         bool alone = !f.u || !f.device || !osh_gptq_is_plain(g);

@@ -11,7 +11,8 @@ typedef struct osh_gptq_solve_args {
     const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
     int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: its bits)
     float *dq;            // [O, I] out, solving order: the dequantized weight; NULL: not wanted
-    const float *u;       // [I, I] f32 upper factor of H^-1, row-major, solving order
+    const float *u;       // [I, I] f32 upper factor of H^-1, row-major, solving order; for osh_gptq_solve its transpose
+                          // stands below the diagonal (osh_gptq_mirror)
     const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
     const float *zero;    // like scale, or NULL where symmetric
     const int32_t *col_scale; // [I] scale column of each solving-order column
@@ -30,17 +31,12 @@ typedef struct osh_gptq_solve_args {
     double *squares;      // [2] out: |w - w_out|^2 and |w|^2
     bool packed;          // codes [O, words] u32 out instead: rows as pack-quantized has them (quant/formats/pack.c)
 } osh_gptq_solve_args;
-/* Rows of a tile, by shape alone. */
-static inline int64_t osh_gptq_tile_rows(int64_t O) { return O < 1024 ? 64 : 128; }
-/* Whether what rounding this row to nearest costs is worked out: of every k-th tile, so that there are 256 rows and
- * some; it takes as long as the column loop. */
-static inline bool osh_gptq_judges(int64_t O, int64_t row)
-{
-    enum { ENOUGH = 256 };
-    int64_t rows = osh_gptq_tile_rows(O);
-    return O < 2 * ENOUGH || row / rows % (O / ENOUGH) == 0;
-}
-/* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
+/* Every so many rows one is judged: what rounding it to nearest costs is worked out, which takes as long as its column
+ * loop. Of 768 rows these are 0, 6, 12 ...: 128 of them, far apart, so that every head of an attention has some. */
+enum { OSH_GPTQ_JUDGED = 128 };
+static inline int64_t osh_gptq_judge_step(int64_t O) { return O < OSH_GPTQ_JUDGED ? 1 : O / OSH_GPTQ_JUDGED; }
+static inline bool osh_gptq_judges(int64_t O, int64_t row) { return row % osh_gptq_judge_step(O) == 0; }
+/* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. Wants the transpose in u. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads); // scratch
@@ -51,4 +47,6 @@ size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t 
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // scratch
+/* Below the diagonal of u [I, I] comes what is above it, turned. */
+osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I);
 #endif

@@ -137,10 +137,7 @@ static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift
 /* Of the column loop what judges rounding to nearest takes: the rows it looks at. */
 static double judge_share(const osh_linear *l)
 {
-    int64_t rows = osh_gptq_tile_rows(l->O), n = 0;
-    for (int64_t o = 0; o < l->O; o += rows)
-        if (osh_gptq_judges(l->O, o)) n += l->O - o < rows ? l->O - o : rows;
-    return (double)n / (double)l->O;
+    return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
 /* The column loop, on the host another one that judges rounding to nearest, and gptq_target. */

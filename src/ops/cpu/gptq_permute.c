@@ -6,6 +6,7 @@
  *   | c e f |                 | c e f |
  *
  * Rows move along the cycles of perm through one row of room, columns inside each row. */
+#include "ops/cpu/panel.h"
 #include "ops/gptq_solve.h"
 #include "ops/kernel.h"
 
@@ -27,14 +28,23 @@ static osh_status mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
     int64_t n = p->I, r1 = osh_min64(n, (i + 1) * SIDE);
 
     (void)cx, (void)worker;
-    for (int64_t j = 0; j <= i; j++)
-        for (int64_t r = i * SIDE; r < r1; r++)
-            for (int64_t c = j * SIDE; c < r && c < (j + 1) * SIDE; c++) {
-                float *low = &p->h[r * n + c], *up = &p->h[c * n + r];
-                if (p->down) *low = *up;
-                else *up = *low;
-            }
+    for (int64_t j = 0; j < i; j++) {
+        float *low = p->h + i * SIDE * n + j * SIDE, *up = p->h + j * SIDE * n + i * SIDE;
+        if (p->down) osh_panel_turn(low, n, up, n, SIDE, r1 - i * SIDE);
+        else osh_panel_turn(up, n, low, n, r1 - i * SIDE, SIDE);
+    }
+    for (int64_t r = i * SIDE; r < r1; r++)
+        for (int64_t c = i * SIDE; c < r; c++) {
+            float *low = &p->h[r * n + c], *up = &p->h[c * n + r];
+            if (p->down) *low = *up;
+            else *up = *low;
+        }
     return OSH_OK;
+}
+
+osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I)
+{
+    return osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &(permute_job){.h = u, .I = I, .down = true});
 }
 
 static osh_status columns_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

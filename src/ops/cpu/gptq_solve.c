@@ -1,134 +1,123 @@
-/* gptq_solve.c - the GPTQ column loop over tiles of rows: inside a block a lane is a row (panel.h), behind it one sgemm
- * per tile. */
+/* gptq_solve.c - the GPTQ column loop over tiles of rows, a tile being one or two panels (panel.h) of 64 rows that are
+ * turned, so that a lane is a row:
+ *
+ *   w [I, 64]         block by block of columns, in solving order
+ *   |  done  |        errors ne [block, 64] of the block: each column gathers what those before it in the block leave
+ *   | block  |        w of all later columns += U^T ne, six of them at once in registers (osh_panel_update)
+ *   | later  |        codes wait in bytes [I, 64], to be turned back when the tile is done
+ *
+ * A panel of 2,048 columns is 512 KiB and stays in a core's second cache. What a column gets depends on how columns are
+ * cut into blocks alone: not on the rows that are solved with it, nor on threads. */
 #include "ops/gptq_solve.h"
 #include "ops/cpu/blas.h"
-#include "ops/cpu/gemm.h"
 #include "ops/cpu/panel.h"
-#include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
 #include <string.h>
 
-typedef struct solve_worker { // own: w of p, tile and loss; the others point behind p.w
-    osh_panel p;              // of a block: weights, errors negated, values before scaling, zeros; scales of all
-    float *line;              // [I] a row of q, a row of the weight
-    float *tile;              // own: [rows, I] the weight, solving order
-    double *loss;             // own: [rows]
+enum { ROWS = OSH_PANEL_ROWS, MOST_PANELS = 2, SLAB = 48, LINES = 8 }; // SLAB: columns of an update; LINES: rows turned
+
+typedef struct solve_worker {
+    osh_panel p[MOST_PANELS]; // of a block, weights in the tile; scales of all. q, zeros and strip are shared
+    float *floats;            // own: what they point to
+    float *line;              // [LINES, I] rows of the weight; view of floats
+    float *tile;              // own: [panels, I, ROWS] the weight, solving order
+    int8_t *codes;            // own: [panels, I, ROWS]
+    double *loss;             // own: [panels, ROWS]
 } solve_worker;
 
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int64_t rows; // of a tile, a multiple of OSH_PANEL_STEP
+    int32_t *at; // own: [I] column -> its place in solving order
+    int panels;  // of a tile
+    int64_t step; // of rows that are solved
 } solve_job;
 
-static void load_scales(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t rows)
+typedef struct rows { // of a panel: which, from which row of the weight on, how many of ROWS there are, how far apart
+    int panel;
+    int64_t row, n, step;
+} rows;
+
+static float *panel_of(const solve_job *j, const solve_worker *me, int panel)
+{
+    return me->tile + panel * j->a->I * ROWS;
+}
+
+static void load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < rows; r++) {
-            int64_t at = (row + osh_min64(r, n - 1)) / a->row_block * a->n_scale_cols +
-                         c; // padding repeats the last row
-            me->p.scale[c * rows + r] = a->scale[at];
-            me->p.zero[c * rows + r] = a->zero ? a->zero[at] : 0;
+        for (int64_t r = 0; r < ROWS; r++) { // padding repeats the last row
+            int64_t at = (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
+            p->scale[c * ROWS + r] = a->scale[at];
+            p->zero[c * ROWS + r] = a->zero ? a->zero[at] : 0;
         }
 }
 
-/* The tile's rows in f32, columns in solving order. */
-static void load_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n)
+/* The panel's rows in f32, columns in solving order. */
+static void load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
+    const osh_gptq_solve_args *a = j->a;
     const osh_tensor *w = a->target ? a->target : a->w;
-    for (int64_t r = 0; r < n; r++) {
-        float *to = me->tile + r * a->I;
-        const void *from = osh_elem(w, (row + r) * a->I);
-        if (!a->perm && !a->dead) {
-            osh_to_f32(to, from, w->dtype, a->I);
-            continue;
-        }
-        osh_to_f32(me->line, from, w->dtype, a->I);
-        for (int64_t i = 0; i < a->I; i++) {
-            int64_t c = a->perm ? a->perm[i] : i;
-            to[i] = a->dead && a->dead[c] ? 0 : me->line[c];
-        }
+    float *to = panel_of(j, me, which->panel);
+    if (which->n < ROWS) memset(to, 0, (size_t)(a->I * ROWS) * sizeof *to);
+    for (int64_t r = 0; r < which->n; r += LINES) {
+        int64_t n = osh_min64(LINES, which->n - r);
+        for (int64_t k = 0; k < n; k++)
+            osh_to_f32(me->line + k * a->I, osh_elem(w, (which->row + (r + k) * which->step) * a->I), w->dtype, a->I);
+        osh_panel_lay(to + r, ROWS, (osh_mat){me->line, a->I}, n, a->I, j->at);
     }
-}
-
-/* Of a row of the tile what rounding to nearest leaves. */
-static void leave_rest(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, float *w)
-{
-    enum { PIECE = 256 };
-    float s[PIECE], zero[PIECE], part[PIECE];
-    int64_t from = row / a->row_block * a->n_scale_cols;
-    for (int64_t i = 0; i < a->I; i += PIECE) {
-        int64_t n = osh_min64(PIECE, a->I - i), padded = osh_pad8(n);
-        for (int64_t k = 0; k < padded; k++) { // padding repeats the last one
-            int64_t at = from + a->col_scale[i + osh_min64(k, n - 1)];
-            s[k] = a->scale[at], zero[k] = a->zero ? a->zero[at] : 0, part[k] = w[i + osh_min64(k, n - 1)];
-        }
-        osh_panel_rest(&me->p, part, s, zero, padded);
-        memcpy(w + i, part, (size_t)n * sizeof *w);
-    }
-}
-
-/* What rounding to nearest costs (ops/gptq_solve.c): e = d U^-1 of all rows of the tile at once. */
-static void nearest_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n)
-{
-    for (int64_t r = 0; r < n; r++) leave_rest(a, me, row + r, me->tile + r * a->I);
-    osh_blas()->strsm(CblasRowMajor, CblasRight, CblasUpper, CblasNoTrans, CblasNonUnit, (blasint)n, (blasint)a->I, 1,
-                      a->u, (blasint)a->I, me->tile, (blasint)a->I);
-    for (int64_t r = 0; r < n; r++) {
-        const float *e = me->tile + r * a->I;
-        a->loss[row + r] = 0;
-        for (int64_t i = 0; i < a->I; i++) a->loss[row + r] += (double)e[i] * e[i] / 2;
-    }
-}
-
-static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows, int64_t i1,
-                       int64_t cols)
-{
-    if (n < rows) memset(me->p.w, 0, (size_t)(cols * rows) * sizeof *me->p.w);
-    osh_panel_turn(me->p.w, rows, me->tile + i1, a->I, n, cols);
+    for (int64_t c = 0; a->dead && c < a->I; c++)
+        if (a->dead[c]) memset(to + j->at[c] * ROWS, 0, ROWS * sizeof *to);
 }
 
 /* Which of the block's weights are 0 in the file. */
-static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t i1, int64_t cols)
+static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w, int64_t i1, int64_t cols)
 {
-    int64_t rows = me->p.rows;
-    memset(me->p.zeros, 0, (size_t)(cols * rows) * sizeof *me->p.zeros);
-    for (int64_t r = 0; r < n; r++) {
-        osh_to_f32(me->line, osh_elem(a->w, (row + r) * a->I), a->w->dtype, a->I);
+    float *zeros = me->p->zeros;
+    memset(zeros, 0, (size_t)(cols * ROWS) * sizeof *zeros);
+    for (int64_t r = 0; r < w->n; r++) {
+        osh_to_f32(me->line, osh_elem(a->w, (w->row + r) * a->I), a->w->dtype, a->I);
         for (int64_t j = 0; j < cols; j++)
-            me->p.zeros[j * rows + r] = me->line[a->perm ? a->perm[i1 + j] : i1 + j] == 0;
+            zeros[j * ROWS + r] = me->line[a->perm ? a->perm[i1 + j] : i1 + j] == 0;
     }
 }
 
-/* Of a row, the values q of the block's columns. */
-static void store_codes(const osh_gptq_solve_args *a, const osh_grid *grid, int8_t *to, const float *q, int64_t i1,
-                        int64_t cols)
+/* The block's columns of a panel, and what is kept of them. */
+static void solve_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1, int64_t cols)
 {
-    int8_t bytes[256];
-    for (int64_t at = 0; at < cols; at += (int64_t)sizeof bytes) {
-        int64_t n = osh_min64((int64_t)sizeof bytes, cols - at);
-        if (a->fp8 && a->bits == 8) osh_from_f32(bytes, OSH_FP8, q + at, n);
-        else
-            for (int64_t j = 0; j < n; j++) bytes[j] = osh_grid_code(grid, q[at + j]);
-        if (!a->perm) memcpy(to + i1 + at, bytes, (size_t)n);
-        for (int64_t j = 0; a->perm && j < n; j++) to[a->perm[i1 + at + j]] = bytes[j];
-    }
+    const osh_gptq_solve_args *a = j->a;
+    osh_panel *p = &me->p[w->panel];
+    int64_t from = w->panel * a->I + i1;
+    p->w = me->tile + from * ROWS;
+    if (p->zeros) load_zeros(a, me, w, i1, cols);
+    osh_panel_solve(p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
+    osh_panel_squares(p, me->loss + w->panel * ROWS, cols);
+    if (a->nearest) return;
+    osh_panel_bytes(me->codes + from * ROWS, &p->grid, p->q, cols * ROWS);
+    if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, ROWS, cols, w->n);
 }
 
-/* Behind the block's column loop, whose strip is free now. */
-static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t i1,
-                        int64_t cols)
+/* What rounding to nearest costs (ops/gptq_solve.c) is what the loop makes of its rest. */
+static void begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
-    int64_t rows = me->p.rows;
-    osh_panel_squares(&me->p, me->loss, cols);
-    for (int64_t r = 0; r < n; r += OSH_PANEL_STRIP) {
-        osh_panel_turn(me->p.strip, cols, me->p.q + r, rows, cols, OSH_PANEL_STRIP);
-        for (int64_t k = r; k < osh_min64(n, r + OSH_PANEL_STRIP); k++)
-            store_codes(a, &me->p.grid, a->codes + (row + k) * a->I, me->p.strip + (k - r) * cols, i1, cols);
-    }
-    if (a->dq) osh_panel_turn(a->dq + row * a->I + i1, a->I, me->p.w, rows, cols, n);
+    const osh_gptq_solve_args *a = j->a;
+    osh_panel *p = &me->p[w->panel];
+    load_panel(j, me, w);
+    load_scales(a, p, w);
+    p->w = panel_of(j, me, w->panel);
+    if (a->nearest) osh_panel_rest(p, a->col_scale, a->I);
+}
+
+/* The columns from i2 on of all panels, behind the block from i1. */
+static void update_rest(const solve_job *j, solve_worker *me, int panels, int64_t i1, int64_t i2)
+{
+    int64_t I = j->a->I;
+    for (int64_t c = i2; c < I; c += SLAB)
+        for (int k = 0; k < panels; k++)
+            osh_panel_update(panel_of(j, me, k) + c * ROWS, (osh_mat){j->a->u + c * I + i1, I}, me->p[k].ne,
+                             osh_min64(SLAB, I - c), i2 - i1);
 }
 
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -137,56 +126,59 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     const solve_job *job = user;
     const osh_gptq_solve_args *a = job->a;
     solve_worker *me = &job->workers[worker];
-    int64_t rows = job->rows, row = chunk * rows, n = osh_min64(rows, a->O - row);
+    int64_t first = chunk * job->panels * ROWS, n = osh_min64(job->panels * ROWS, osh_div_up(a->O, job->step) - first);
+    int panels = (int)osh_div_up(n, ROWS);
+    rows part[MOST_PANELS];
 
-    if (a->nearest && !osh_gptq_judges(a->O, row)) return OSH_OK;
-    load_tile(a, me, row, n);
-    if (a->nearest) {
-        nearest_tile(a, me, row, n);
-        return OSH_OK;
+    for (int k = 0; k < panels; k++) {
+        part[k] = (rows){k, (first + k * ROWS) * job->step, osh_min64(ROWS, n - k * ROWS), job->step};
+        begin_panel(job, me, &part[k]);
     }
-    load_scales(a, me, row, n, rows);
-    memset(me->loss, 0, (size_t)rows * sizeof *me->loss);
+    memset(me->loss, 0, (size_t)(panels * ROWS) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
-        int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
+        int64_t i2 = osh_min64(i1 + a->block_size, a->I);
         OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns a chunk takes seconds
-        load_block(a, me, n, rows, i1, cols);
-        if (me->p.zeros) load_zeros(a, me, row, n, i1, cols);
-        osh_panel_solve(&me->p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
-        store_block(a, me, row, n, i1, cols);
-        if (i2 < a->I)
-            osh_gemm_tn((osh_into){me->tile + i2, a->I, true}, (osh_mat){me->p.ne, rows},
-                        (osh_mat){a->u + i1 * a->I + i2, a->I}, (osh_mnk){n, a->I - i2, cols});
+        for (int k = 0; k < panels; k++) solve_block(job, me, &part[k], i1, i2 - i1);
+        update_rest(job, me, panels, i1, i2);
     }
-    memcpy(a->loss + row, me->loss, (size_t)n * sizeof *me->loss);
+    for (int k = 0; k < panels && !a->nearest; k++)
+        osh_panel_codes(a->codes + part[k].row * a->I, a->I, me->codes + k * a->I * ROWS, job->at, part[k].n, a->I);
+    for (int64_t r = 0; r < n; r++) a->loss[(first + r) * job->step] = me->loss[r];
 done:
     return rc;
 }
 
-/* Floats behind p.w, apart from the tile. */
-static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int64_t rows)
+static int panels_of(int64_t O) { return O < 1024 ? 1 : MOST_PANELS; } // of a tile, by shape alone
+
+/* Floats apart from the tile: of each panel errors and scales, and what is shared. */
+static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int panels)
 {
     int64_t block = osh_min64(block_size, I);
-    return (4 * block + 2 * n_scale_cols) * rows + OSH_PANEL_STRIP * block + I;
+    return (panels * (block + 2 * n_scale_cols) + 2 * block) * ROWS + OSH_PANEL_STRIP * block + LINES * I;
 }
 
-static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, int64_t rows)
+static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, int panels)
 {
     osh_status rc = OSH_OK;
-    int64_t block = osh_min64(a->block_size, a->I);
+    int64_t block = osh_min64(a->block_size, a->I), tile = panels * a->I * ROWS;
 
-    OSH_NEW(cx, w->loss, rows);
-    w->p = (osh_panel){.rows = rows, .grid = osh_grid_of(a->bits, a->fp8), .dtype = a->dq_dtype};
-    OSH_NEW(cx, w->p.w, block_floats(a->I, a->n_scale_cols, a->block_size, rows));
-    w->p.ne = w->p.w + block * rows;
-    w->p.q = w->p.ne + block * rows;
-    w->p.zeros = a->keep_zeros ? w->p.q + block * rows : NULL;
-    w->p.scale = w->p.q + 2 * block * rows;
-    w->p.zero = w->p.scale + a->n_scale_cols * rows;
-    w->p.strip = w->p.zero + a->n_scale_cols * rows;
-    w->line = w->p.strip + OSH_PANEL_STRIP * block;
-    w->tile = osh_alloc(cx, (size_t)(osh_min64(rows, a->O) * a->I) * sizeof *w->tile);
-    if (!w->tile) OSH_TRY(OSH_E_NOMEM);
+    OSH_NEW(cx, w->loss, panels * ROWS);
+    OSH_NEW(cx, w->floats, block_floats(a->I, a->n_scale_cols, a->block_size, panels));
+    float *next = w->floats, *q = next, *zeros = q + block * ROWS;
+    next += 2 * block * ROWS;
+    for (int k = 0; k < panels; k++) {
+        osh_panel *p = &w->p[k];
+        *p = (osh_panel){.rows = ROWS, .grid = osh_grid_of(a->bits, a->fp8), .dtype = a->dq_dtype, .ne = next, .q = q,
+                         .zeros = a->keep_zeros ? zeros : NULL, .nearest = a->nearest};
+        p->scale = p->ne + block * ROWS;
+        p->zero = p->scale + a->n_scale_cols * ROWS;
+        next = p->zero + a->n_scale_cols * ROWS;
+    }
+    for (int k = 0; k < panels; k++) w->p[k].strip = next;
+    w->line = next + OSH_PANEL_STRIP * block;
+    w->tile = osh_alloc(cx, (size_t)tile * sizeof *w->tile);
+    w->codes = w->tile ? osh_alloc(cx, (size_t)tile) : NULL;
+    if (!w->codes) OSH_TRY(OSH_E_NOMEM);
 done:
     return rc;
 }
@@ -194,28 +186,33 @@ done:
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    solve_job j = {.a = a, .rows = osh_gptq_tile_rows(a->O)};
+    solve_job j = {.a = a, .panels = panels_of(a->O), .step = a->nearest ? osh_gptq_judge_step(a->O) : 1};
 
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
+    OSH_NEW(cx, j.at, a->I);
+    for (int64_t i = 0; i < a->I; i++) j.at[a->perm ? a->perm[i] : i] = (int32_t)i;
     OSH_NEW(cx, j.workers, osh_threads(cx));
-    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.rows));
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(a->O, j.rows), solve_chunk, &j));
+    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.panels));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(osh_div_up(a->O, j.step), j.panels * ROWS), solve_chunk, &j));
 done:
     for (int i = 0; j.workers && i < osh_threads(cx); i++) {
-        osh_free(cx, j.workers[i].p.w);
+        osh_free(cx, j.workers[i].floats);
         osh_free(cx, j.workers[i].tile);
+        osh_free(cx, j.workers[i].codes);
         osh_free(cx, j.workers[i].loss);
     }
     osh_free(cx, j.workers);
+    osh_free(cx, j.at);
     return rc;
 }
 
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
 {
-    int64_t rows = osh_gptq_tile_rows(O), tile = osh_min64(rows, O) * I;
-    int64_t block = block_floats(I, n_scale_cols, block_size, rows);
+    int panels = panels_of(O);
+    int64_t tile = panels * I * ROWS, block = block_floats(I, n_scale_cols, block_size, panels);
     size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
-                    osh_mem_gross((size_t)rows * sizeof(double));
-    return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker));
+                    osh_mem_gross((size_t)tile) + osh_mem_gross((size_t)(panels * ROWS) * sizeof(double));
+    return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker)) +
+           osh_mem_gross((size_t)I * sizeof(int32_t));
 }

@@ -1,6 +1,9 @@
 /* panel.c - see panel.h. */
 #include "ops/cpu/panel.h"
 #include "base/isa.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/panel512.h"
+#include "ops/cpu/tile.h"
 #include "ops/cpu/vec.h"
 
 #include <assert.h>
@@ -72,79 +75,121 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* u [j]: U[0..j, j] of the block. */
-OSH_VEC_FN void gather_column(const osh_panel *p, const float *u, int64_t j)
+/* Columns [j, j + n) of 8 rows gather what columns [first, end) leave to them. n is a constant where this is inlined:
+ * so many sums stay in registers. */
+OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first, int64_t end)
 {
-    for (int64_t r = 0; r < p->rows; r += OSH_PANEL_STEP) {
-        float *w = p->w + j * p->rows + r;
-        const float *e = p->ne + r;
-        osh_v8f a0, a1, a2, a3, e0, e1, e2, e3;
-        v8_load(&a0, w), v8_load(&a1, w + 8), v8_load(&a2, w + 16), v8_load(&a3, w + 24);
-        for (int64_t i = 0; i < j; i++, e += p->rows) {
-            v8_load(&e0, e), v8_load(&e1, e + 8), v8_load(&e2, e + 16), v8_load(&e3, e + 24);
-            a0 = a0 + e0 * u[i];
-            a1 = a1 + e1 * u[i];
-            a2 = a2 + e2 * u[i];
-            a3 = a3 + e3 * u[i];
-        }
-        v8_store(w, &a0), v8_store(w + 8, &a1), v8_store(w + 16, &a2), v8_store(w + 24, &a3);
+    int64_t rows = p->rows;
+    float *w = p->w + j * rows + r;
+    const float *u = p->strip + first * OSH_PANEL_STRIP + j % OSH_PANEL_STRIP;
+    osh_v8f a[OSH_PANEL_STRIP], e;
+#pragma GCC unroll 8
+    for (int k = 0; k < n; k++) v8_load(&a[k], w + k * rows);
+    for (int64_t i = first; i < end; i++, u += OSH_PANEL_STRIP) {
+        v8_load(&e, p->ne + i * rows + r);
+#pragma GCC unroll 8
+        for (int k = 0; k < n; k++) a[k] = a[k] + e * u[k];
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
+}
+
+/* The strip of columns from j on, `wide` of them. at_once: columns that are gathered together. */
+OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
+{
+    for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
+        int64_t k = 0;
+        for (; k + at_once <= wide; k += at_once) gather_8(p, r, j + k, at_once, 0, j);
+        for (; k < wide; k++) gather_8(p, r, j + k, 1, 0, j);
     }
 }
 
-OSH_VEC_FN void solve_body(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n)
+OSH_VEC_FN void quantize_column(const osh_panel *p, int64_t j, int64_t scale_col, float diag)
 {
-    for (int64_t j = 0; j < n; j++) {
-        int64_t c = j % OSH_PANEL_STRIP;
-        if (c == 0) {
-            int64_t wide = n - j < OSH_PANEL_STRIP ? n - j : OSH_PANEL_STRIP;
-            for (int64_t i = 0; i < j + wide; i++)
-                for (int64_t k = 0; k < wide; k++) p->strip[k * n + i] = u[i * ldu + j + k];
+    int64_t at = j * p->rows;
+    for (int64_t r = 0; r < p->rows && !p->nearest; r += OSH_LANES)
+        quantize_8(p, at + r, scale_col * p->rows + r, diag);
+    for (int64_t r = 0; r < p->rows && p->nearest; r += OSH_LANES) {
+        osh_v8f w;
+        v8_load(&w, p->w + at + r);
+        w = -(w / diag);
+        v8_store(p->ne + at + r, &w);
+    }
+}
+
+OSH_VEC_FN void solve_body(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n,
+                           int at_once)
+{
+    bool wider = osh_panel512_solves(p);
+    for (int64_t j = 0; j < n; j += OSH_PANEL_STRIP) {
+        int64_t wide = n - j < OSH_PANEL_STRIP ? n - j : OSH_PANEL_STRIP;
+        for (int64_t i = 0; i < j + wide; i++) {
+            if (wide == OSH_PANEL_STRIP) memcpy(p->strip + i * OSH_PANEL_STRIP, u + i * ldu + j, sizeof(osh_v8f));
+            else memcpy(p->strip + i * OSH_PANEL_STRIP, u + i * ldu + j, (size_t)wide * sizeof *u);
         }
-        gather_column(p, p->strip + c * n, j);
-        for (int64_t r = 0; r < p->rows; r += OSH_LANES)
-            quantize_8(p, j * p->rows + r, scale_col[j] * p->rows + r, p->strip[c * n + j]);
+        if (wider && wide == OSH_PANEL_STRIP) {
+            osh_panel512_solve(p, j, scale_col + j);
+            continue;
+        }
+        gather_strip(p, j, wide, at_once);
+        for (int64_t k = j; k < j + wide; k++) {
+            for (int64_t r = 0; r < p->rows && k > j; r += OSH_LANES) gather_8(p, r, k, 1, j, k);
+            quantize_column(p, k, scale_col[k], p->strip[k * OSH_PANEL_STRIP + k - j]);
+        }
     }
 }
 OSH_AVX2 static void solve_avx2(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n)
 {
-    solve_body(p, u, ldu, scale_col, n);
+    solve_body(p, u, ldu, scale_col, n, OSH_PANEL_STRIP);
 }
 
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n)
 {
     if (osh_isa_used() >= OSH_ISA_AVX2) solve_avx2(p, u, ldu, scale_col, n);
-    else solve_body(p, u, ldu, scale_col, n);
+    else solve_body(p, u, ldu, scale_col, n, 4);
 }
 
-OSH_VEC_FN void rest_body(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+OSH_VEC_FN void rest_body(const osh_panel *p, const int32_t *scale_col, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f x, scale, zp, q;
-        v8_load(&x, w + i), v8_load(&scale, s + i), v8_load(&zp, zero + i);
-        nearest_8(p, &q, &x, &scale, &zp);
-        q = q - zp;
-        v8_round(&q, p->dtype);
-        q = q * scale;
-        v8_round(&q, p->dtype);
-        x = x - q;
-        v8_store(w + i, &x);
-    }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
+            int64_t scale_at = scale_col[j] * p->rows + r;
+            osh_v8f x, scale, zp, q;
+            v8_load(&x, p->w + j * p->rows + r), v8_load(&scale, p->scale + scale_at), v8_load(&zp, p->zero + scale_at);
+            nearest_8(p, &q, &x, &scale, &zp);
+            q = q - zp;
+            v8_round(&q, p->dtype);
+            q = q * scale;
+            v8_round(&q, p->dtype);
+            x = x - q;
+            v8_store(p->w + j * p->rows + r, &x);
+        }
 }
-OSH_AVX2 static void rest_avx2(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+OSH_AVX2 static void rest_avx2(const osh_panel *p, const int32_t *scale_col, int64_t n) { rest_body(p, scale_col, n); }
+
+void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)
 {
-    rest_body(p, w, s, zero, n);
+    if (osh_panel512_solves(p)) osh_panel512_rest(p, scale_col, n);
+    else if (osh_isa_used() >= OSH_ISA_AVX2) rest_avx2(p, scale_col, n);
+    else rest_body(p, scale_col, n);
 }
-void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+
+void osh_panel_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k)
 {
-    if (osh_isa_used() >= OSH_ISA_AVX2) rest_avx2(p, w, s, zero, n);
-    else rest_body(p, w, s, zero, n);
+    osh_into to = {w, OSH_PANEL_ROWS, true};
+    osh_mnk size = {n, OSH_PANEL_ROWS, k};
+    if (osh_panel512_takes(OSH_PANEL_ROWS)) osh_panel512_update(w, ut, ne, n, k);
+    else if (osh_tile_used())
+        osh_tile_product(to, (osh_tile_a){.p = ut.p, .row = ut.ld, .col = 1},
+                         (osh_tile_b){ne, OSH_TILE_COLS, OSH_PANEL_ROWS}, size);
+    else osh_gemm_nn(to, ut, (osh_mat){ne, OSH_PANEL_ROWS}, size);
 }
 
 /* ---- rows as columns ---- */
 
-OSH_VEC_FN void turn_8(float *to, int64_t ldt, const float *from, int64_t ldf)
+OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
-    osh_v8f r[8], t[8];
+    osh_v8f r[8];
     for (int i = 0; i < 8; i++) v8_load(&r[i], from + i * ldf);
     for (int i = 0; i < 8; i += 2) { // pairs of rows
         t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
@@ -159,26 +204,89 @@ OSH_VEC_FN void turn_8(float *to, int64_t ldt, const float *from, int64_t ldf)
         t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
-    for (int i = 0; i < 8; i++) v8_store(to + i * ldt, &t[i]);
 }
 
-OSH_VEC_FN void turn_body(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
+/* Row j of `to` is column j of `from`, or row at[j] is. */
+OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
     int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
     for (int64_t i = 0; i < m8; i += 8)
-        for (int64_t j = 0; j < n8; j += 8) turn_8(to + j * ldt + i, ldt, from + i * ldf + j, ldf);
+        for (int64_t j = 0; j < n8; j += 8) {
+            osh_v8f t[8];
+            turned_8(t, from.p + i * from.ld + j, from.ld);
+            for (int k = 0; k < 8; k++) v8_store(to.p + (at ? at[j + k] : j + k) * to.ld + i, &t[k]);
+        }
     for (int64_t i = 0; i < m; i++)
-        for (int64_t j = i < m8 ? n8 : 0; j < n; j++) to[j * ldt + i] = from[i * ldf + j];
+        for (int64_t j = i < m8 ? n8 : 0; j < n; j++) to.p[(at ? at[j] : j) * to.ld + i] = from.p[i * from.ld + j];
 }
-OSH_AVX2 static void turn_avx2(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
+OSH_AVX2 static void turn_avx2(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
-    turn_body(to, ldt, from, ldf, m, n);
+    if (at) turn_body(to, from, m, n, at);
+    else turn_body(to, from, m, n, NULL);
+}
+
+void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at)
+{
+    osh_into into = {to, ldt, false};
+    if (osh_isa_used() >= OSH_ISA_AVX2) turn_avx2(into, from, m, n, at);
+    else turn_body(into, from, m, n, at);
 }
 
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
 {
-    if (osh_isa_used() >= OSH_ISA_AVX2) turn_avx2(to, ldt, from, ldf, m, n);
-    else turn_body(to, ldt, from, ldf, m, n);
+    osh_panel_lay(to, ldt, (osh_mat){from, ldf}, m, n, NULL);
+}
+
+/* ---- codes ---- */
+
+typedef int8_t osh_v8b __attribute__((vector_size(8)));
+typedef int8_t osh_v16b __attribute__((vector_size(16)));
+
+OSH_VEC_FN void bytes_body(int8_t *to, const float *q, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f x;
+        v8_load(&x, q + i);
+        osh_v8b b = __builtin_convertvector(__builtin_convertvector(x, osh_v8i), osh_v8b);
+        memcpy(to + i, &b, sizeof b);
+    }
+}
+OSH_AVX2 static void bytes_avx2(int8_t *to, const float *q, int64_t n) { bytes_body(to, q, n); }
+
+void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n)
+{
+    if (grid->digits && grid->bits == 8) osh_from_f32(to, OSH_FP8, q, n);
+    else if (grid->digits)
+        for (int64_t i = 0; i < n; i++) to[i] = osh_grid_code(grid, q[i]);
+    else if (osh_panel512_takes(n)) osh_panel512_bytes(to, q, n);
+    else if (osh_isa_used() >= OSH_ISA_AVX2) bytes_avx2(to, q, n);
+    else bytes_body(to, q, n);
+}
+
+/* 16 columns of 16 rows: four times what lies 8 rows apart becomes neighbours. */
+static void turn_bytes_16(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at)
+{
+    osh_v16b r[16], t[16];
+    for (int i = 0; i < 16; i++) memcpy(&r[i], from + at[i] * OSH_PANEL_ROWS, sizeof *r);
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 8; i++) {
+            t[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            t[2 * i + 1] =
+                __builtin_shufflevector(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(r, t, sizeof r);
+    }
+    for (int i = 0; i < 16; i++) memcpy(to + i * ldt, &r[i], sizeof *r);
+}
+
+void osh_panel_codes(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at, int64_t m, int64_t n)
+{
+    enum { SIDE = 16 };
+    int64_t m16 = m / SIDE * SIDE, n16 = n / SIDE * SIDE;
+    for (int64_t j = 0; j < n16; j += SIDE)
+        for (int64_t i = 0; i < m16; i += SIDE) turn_bytes_16(to + i * ldt + j, ldt, from + i, at + j);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i < m16 ? n16 : 0; j < n; j++) to[i * ldt + j] = from[at[j] * OSH_PANEL_ROWS + i];
 }
 
 OSH_VEC_FN void squares_body(const osh_panel *p, double *sums, int64_t n)

@@ -2,9 +2,11 @@
  * What the column loop and the search for scales do inside a block of columns; the same bytes under every set. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
+#include "ops/cpu/mat.h"
 #include "ops/gptq_scales.h"
 
-enum { OSH_PANEL_STEP = 32, OSH_PANEL_STRIP = 8 }; // rows come in STEPs; columns of U that are turned at a time
+/* Rows come in STEPs, those of a weight that is solved in ROWS; columns that gather together. */
+enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
     int64_t rows;
@@ -13,7 +15,8 @@ typedef struct osh_panel {
     float *q;            // [n, rows] out: values on the grid
     float *zeros;        // [n, rows] not 0: becomes 0, whatever w is; NULL: none
     float *scale, *zero; // [scale columns, rows]
-    float *strip;        // [STRIP, n] room
+    float *strip;        // [n, STRIP] room
+    bool nearest;        // w is what rounding to nearest leaves: all of it is the error, q and w stay as they are
     osh_grid grid;
     osh_dtype dtype;     // that (q - zero) scale is rounded to
 } osh_panel;
@@ -23,11 +26,21 @@ typedef struct osh_panel {
  * column of each column. No fused multiply-add: the reference rounds each product. */
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n);
 
-/* w [n] -= what p's grid and rounding make of it with scale s [n] and zero point zero [n]; n a multiple of 8. */
-void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n);
+/* w -= what the grid and rounding make of it: what rounding to nearest leaves. */
+void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
+
+/* w [n, ROWS] += ut [n, k] ne [k, ROWS]: what a block of k columns leaves to n later ones, ut being rows of U^T. Wants
+ * osh_blas_open before. */
+void osh_panel_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k);
 
 /* to [n, m] = from [m, n], turned; rows ldt and ldf apart. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
+/* The same with column j of `from` in row at[j]. */
+void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
+/* Codes of n values of the grid, a multiple of 8. */
+void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
+/* to [m, n], rows ldt apart: column j is row at[j] of `from` [, ROWS]. m <= ROWS */
+void osh_panel_codes(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at, int64_t m, int64_t n);
 /* sums [p->rows] += the squares of the n columns of p->ne, halved, each row's in their order. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
