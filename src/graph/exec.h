@@ -19,6 +19,8 @@ void osh_weights_free(osh_ctx *cx, osh_weights *w);
 /* Those that are missing, but for tables of lookups (picked.h); a non-finite element fails naming tensor and index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
+/* It is a range of a file, as it is loaded. */
+bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* The file in which bytes [begin, end) of *e are the weight's as they are, and nobody asks for their checksum; else
  * NULL: it is made while it is read. */
 const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, const osh_checkpoint *ck, int weight);

@@ -66,15 +66,28 @@ done:
     return rc;
 }
 
-const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, const osh_checkpoint *ck, int weight)
+/* Its bytes are a range of a file, and what a load gives. */
+static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
-    if (w->compressed || !t || ck->sums) return NULL;
+    if (w->compressed || !t) return NULL;
     if (!w->part) t = osh_checkpoint_find(ck, w->name); // as a load does
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
-    *e = w->part ? w->part : t->e;
-    return (*e)->row ? NULL : ck->shards[t->shard];
+    return (w->part ? w->part : t->e)->row ? NULL : t;
+}
+
+bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    return stored_tensor(g, ck, weight) != NULL;
+}
+
+const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    const osh_ckpt_tensor *t = ck->sums ? NULL : stored_tensor(g, ck, weight);
+    if (!t) return NULL;
+    *e = g->weights[weight].part ? g->weights[weight].part : t->e;
+    return ck->shards[t->shard];
 }
 
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight)

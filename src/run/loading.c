@@ -134,6 +134,31 @@ done:
     return rc;
 }
 
+typedef struct reading { // of the range's weights
+    const osh_engine *e;
+    int w0;
+} reading;
+
+/* What is there, or is made of stored bytes in other ways, is left to load_one. */
+static osh_status read_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const reading *j = user;
+    const osh_engine *e = j->e;
+    int i = j->w0 + (int)chunk;
+    (void)worker;
+    if (!e->next[i] || e->w->w[i] || e->w->host[i] || !osh_weight_is_stored(e->p->graph, e->p->ck, i)) return OSH_OK;
+    return osh_weight_load(cx, &e->w->host[i], e->p->graph, e->p->ck, i);
+}
+
+/* On all threads: the pages that the system gives for a weight take as long as its bytes do. */
+static osh_status read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
+{
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_status rc = e->w->device ? OSH_OK : osh_parallel_for(cx, r->w1 - r->w0, read_chunk, &(reading){e, r->w0});
+    osh_mem_use(cx, old);
+    return rc;
+}
+
 osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
 {
     osh_status rc = OSH_OK;
@@ -145,6 +170,7 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
     }
     memset(e->next + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *e->next);
     osh_step_wants(e->next, e->p, r, s, values);
+    OSH_TRY(read_stored(cx, e, r));
     for (int i = r->w0; i < r->w1; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (e->next[i]) OSH_TRY(load_one(cx, e, i, osh_engine_way(s)));
