@@ -69,12 +69,6 @@ done:
     return rc;
 }
 
-static osh_status zeros_new(osh_ctx *cx, osh_tensor **t, osh_device *d, int ndim, const int64_t *shape)
-{
-    osh_status rc = osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_SHORT}, OSH_F32, ndim, shape);
-    return rc ? rc : osh_tensor_zero(cx, *t);
-}
-
 typedef struct way { // back through a batch
     const osh_back *k;    // view
     const osh_weights *w; // view
@@ -83,33 +77,80 @@ typedef struct way { // back through a batch
     osh_tensor **dv;      // [values]: gradients
 } way;
 
+/* Input m of n is read by it once. */
+static bool is_single(const osh_node *n, int m)
+{
+    int times = 0;
+    for (int i = 0; i < n->op->n_in; i++) times += n->in[i] == n->in[m];
+    return times == 1;
+}
+
+/* The gradient of n's output becomes that of in[0], which has none, in its place. */
+static bool goes_on(const osh_back *k, const osh_node *n)
+{
+    const osh_value *v = k->g->values;
+    return n->op->in_place_grad && !k->on_device && is_single(n, 0) && v[n->in[0]].width == v[n->out[0]].width;
+}
+
+/* Gradients of the values that node n reads. */
+static osh_status values_begin(osh_ctx *cx, const way *y, const osh_node *n, osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_batch *b = y->b;
+    for (int m = 0; m < n->op->n_in; m++) {
+        int v = n->in[m];
+        a->in[m] = b->values[v];
+        if (!y->needs[v]) continue;
+        bool is_new = !y->dv[v];
+        if (is_new && m == 0 && goes_on(y->k, n))
+            y->dv[v] = y->dv[n->out[0]], y->dv[n->out[0]] = NULL;
+        else if (is_new)
+            OSH_TRY(osh_tensor_new_on(cx, &y->dv[v], (osh_where){b->device, OSH_LIFE_SHORT}, OSH_F32, 2,
+                                      (int64_t[]){b->n_tokens, y->k->g->values[v].width}));
+        a->din[m] = y->dv[v];
+        if (is_new && is_single(n, m)) a->fresh |= 1u << m;
+        else if (is_new) OSH_TRY(osh_tensor_zero(cx, y->dv[v]));
+    }
+done:
+    return rc;
+}
+
+/* The same of its weights; own: of those that have no place. */
+static osh_status weights_begin(osh_ctx *cx, const way *y, const osh_node *n, osh_grad_args *a, osh_tensor **own)
+{
+    osh_status rc = OSH_OK;
+    const osh_back *k = y->k;
+    for (int m = 0; m < n->op->n_weights; m++) {
+        const osh_weight *x = n->w[m] < 0 ? NULL : &k->g->weights[n->w[m]];
+        int at = n->op->n_in + m;
+        if (!x) continue;
+        a->in[at] = y->w->w[n->w[m]];
+        if (!k->weights[n->w[m]]) continue;
+        if (k->placed && k->placed[n->w[m]]) a->din[at] = k->place(k->user, n->w[m]);
+        if (!a->din[at]) {
+            OSH_TRY(osh_tensor_new_on(cx, &own[m], (osh_where){y->b->device, OSH_LIFE_SHORT}, OSH_F32, x->ndim,
+                                      x->shape));
+            a->din[at] = own[m];
+        }
+        a->fresh |= 1u << at;
+    }
+done:
+    return rc;
+}
+
 static osh_status back_node(osh_ctx *cx, const way *y, int node)
 {
     osh_status rc = OSH_OK;
     const osh_back *k = y->k;
-    osh_batch *b = y->b;
-    osh_tensor **dv = y->dv;
     const osh_node *n = &k->g->nodes[node];
     osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: of its weights
-    osh_grad_args a = {.dout = {dv[n->out[0]]}, .attr = n->attr, .seqs = &b->seqs, .rough = k->rough};
+    osh_grad_args a = {.dout = {y->dv[n->out[0]]}, .attr = n->attr, .seqs = &y->b->seqs, .rough = k->rough};
     OSH_TRY(osh_check_interrupt(cx));
-    for (int m = 0; m < n->op->n_in; m++) {
-        int v = n->in[m];
-        a.in[m] = b->values[v];
-        if (!y->needs[v]) continue;
-        if (!dv[v]) OSH_TRY(zeros_new(cx, &dv[v], b->device, 2, (int64_t[]){b->n_tokens, k->g->values[v].width}));
-        a.din[m] = dv[v];
-    }
-    for (int m = 0; m < n->op->n_weights; m++) {
-        const osh_weight *x = n->w[m] < 0 ? NULL : &k->g->weights[n->w[m]];
-        if (!x) continue;
-        a.in[n->op->n_in + m] = y->w->w[n->w[m]];
-        if (k->weights[n->w[m]]) OSH_TRY(zeros_new(cx, &dw[m], b->device, x->ndim, x->shape));
-        a.din[n->op->n_in + m] = dw[m];
-    }
+    OSH_TRY(values_begin(cx, y, n, &a));
+    OSH_TRY(weights_begin(cx, y, n, &a, dw));
     OSH_TRY(osh_op_grad(cx, n->op, &a));
     for (int m = 0; m < n->op->n_weights; m++)
-        if (dw[m]) OSH_TRY(k->weight(cx, k->user, n->w[m], dw[m]));
+        if (a.din[n->op->n_in + m]) OSH_TRY(k->weight(cx, k->user, n->w[m], a.din[n->op->n_in + m]));
 done:
     for (int m = 0; m < n->op->n_weights; m++) osh_tensor_free(cx, dw[m]);
     if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "going back through %s", k->g->modules[n->module].name);
@@ -172,11 +213,13 @@ static void count_node(tally *t, int node)
         int v = n->in[m];
         in_width[m] = g->values[v].width;
         if (!t->needs[v] || t->has[v]) continue;
-        t->has[v] = true, t->live += gradient_gross(t, v);
+        t->has[v] = true;
+        if (m == 0 && goes_on(t->k, n)) t->has[n->out[0]] = false;
+        else t->live += gradient_gross(t, v);
     }
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
-        if (!x || !t->k->weights[n->w[m]]) continue;
+        if (!x || !t->k->weights[n->w[m]] || (t->k->placed && t->k->placed[n->w[m]])) continue;
         dw += tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float));
     }
     size_t scratch = osh_op_grad_scratch(n->op, n->attr, in_width, g->values[n->out[0]].width, t->n_tokens,

@@ -11,6 +11,10 @@ typedef struct osh_back {
     const bool *in;      // [graph values]: that the range reads and does not make, whose gradient is wanted
     bool on_device;      // the batch lies on a card: ops need their gradient there
     bool rough;          // gradients may be rounded to the compute dtype for a product
+    /* [graph weights]: whose gradient has a place of its own, if it is asked for once; NULL: none. place: that, F32 of
+     * the weight's shape; NULL: it has something by now. What is there becomes the gradient, and dw of weight is it. */
+    const bool *placed;
+    osh_tensor *(*place)(void *user, int weight);
     const bool *seen;    // [graph values]: made in the range, whose gradient is shown to value; NULL: none
     /* dw: F32, of the weight's shape, from one node, where the batch lies; view for the time of the call. NULL: no
      * weight is wanted. */

@@ -20,6 +20,7 @@ typedef struct learning {
     osh_ada_learner **of; // own [n_learns]; own
     int *which;           // own [weights]: place in of, of a bias of its weight; -1: it stays
     bool *wants, *none;   // own: [weights] that learn; [values]
+    bool *placed;         // own [weights]: whose gradient is written where it learns from
     osh_tensor **dv;      // own [values]: gradients, while one goes back
     int64_t *order;       // own [samples]: as they are drawn
     int64_t next, drawn;  // place in order; times that it was shuffled
@@ -43,6 +44,15 @@ static int64_t most_tokens(const osh_block *b)
     return n < TOKENS ? n : longest > TOKENS ? longest : TOKENS;
 }
 
+/* The samples of a step all go together, whichever they are. */
+static bool is_whole(const osh_block *b)
+{
+    int64_t longest = 0;
+    for (int64_t s = 0; s < b->data->n; s++)
+        if (sample_tokens(b->data, s) > longest) longest = sample_tokens(b->data, s);
+    return samples_of(b) == 1 || samples_of(b) * longest <= TOKENS;
+}
+
 /* ---- begin and end ---- */
 
 static void end(osh_ctx *cx, learning *l)
@@ -55,6 +65,7 @@ static void end(osh_ctx *cx, learning *l)
     osh_free(cx, l->which);
     osh_free(cx, l->wants);
     osh_free(cx, l->none);
+    osh_free(cx, l->placed);
     osh_free(cx, l->dv);
     osh_free(cx, l->order);
     osh_free(cx, l->ids);
@@ -68,10 +79,12 @@ static osh_status lists_new(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->wants, g->n_weights);
     OSH_NEW(cx, l->which, g->n_weights);
     OSH_NEW(cx, l->none, g->n_values);
+    OSH_NEW(cx, l->placed, g->n_weights);
     for (int w = 0; w < g->n_weights; w++) l->which[w] = -1;
     for (int i = 0; i < l->b->n_learns; i++) {
         int w = l->b->learns[i].weight;
         l->wants[w] = true, l->which[w] = i;
+        l->placed[w] = l->b->data && is_whole(l->b) && osh_ada_learner_places(&l->b->learns[i].args);
         if (l->b->learns[i].bias_rate <= 0) continue;
         w = l->b->learns[i].bias;
         l->wants[w] = true, l->which[w] = i;
@@ -269,11 +282,17 @@ static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor
     return OSH_OK;
 }
 
+static osh_tensor *place_grad(void *user, int weight)
+{
+    const learning *l = user;
+    return osh_ada_learner_place(l->of[l->which[weight]]);
+}
+
 static osh_back way_back(const learning *l)
 {
     const osh_block *b = l->b;
     return (osh_back){.g = b->g, .first = b->first, .n = b->n, .run = b->run, .weights = l->wants, .in = l->none,
-                      .rough = true, .weight = add_grad, .user = (void *)l};
+                      .rough = true, .weight = add_grad, .placed = l->placed, .place = place_grad, .user = (void *)l};
 }
 
 static double width_of(const osh_block *b)
@@ -467,7 +486,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
-               osh_mem_gross((size_t)g->n_weights * sizeof(int)) + osh_mem_gross((size_t)g->n_weights) +
+               osh_mem_gross((size_t)g->n_weights * sizeof(int)) + 2 * osh_mem_gross((size_t)g->n_weights) +
                2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                osh_mem_gross((size_t)b->n_learns * sizeof(void *));
     *n_bytes += osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));

@@ -46,7 +46,7 @@ typedef struct osh_ada_args {
 typedef struct osh_block_rule { // of learn/block.h
     int64_t steps, samples; // steps 0: none; samples of a step
     int64_t period;         // steps between two points of the curve
-    uint64_t seed;
+    uint64_t seed;          // of what is drawn: --seed
     osh_ada_kind kind;      // of all weights
     bool sum;               // the loss is of a token, not of an element: the sum over its elements
     int64_t window;         // it stops where the mean over so many steps falls no more; 0: it does not
@@ -81,6 +81,9 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
+/* The gradient, F32 [O, I], which is 0: what is written there is it. NULL: it is not 0, or lies otherwise. */
+osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
+bool osh_ada_learner_places(const osh_ada_args *a); // of I: it does not lie otherwise
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw); // F32 [O, I], to the gradient
 /* Step t (< 0: none) follows the gradient, which is 0 then; `to` [O, I] becomes the weight behind it. */
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);

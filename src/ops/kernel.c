@@ -1,5 +1,6 @@
 /* kernel.c - loads, and the cut of a ragged batch into tiles. */
 #include "ops/kernel.h"
+#include "tensor/device.h"
 
 #include <assert.h>
 #include <math.h>
@@ -45,6 +46,16 @@ double osh_act_slope(const char *act, double x)
 void osh_grad_add(osh_tensor *din, int64_t at, double more)
 {
     if (din) ((float *)din->data)[at] = (float)(((float *)din->data)[at] + more);
+}
+
+osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < OSH_OP_MAX_IN; k++)
+        if (a->din[k] && a->fresh >> k & 1) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
+    a->fresh = 0;
+done:
+    return rc;
 }
 
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)

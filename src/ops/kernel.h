@@ -56,6 +56,7 @@ float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
 osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl);
 /* Gradients, for the references: what a tensor gets (NULL: nothing). */
 void osh_grad_add(osh_tensor *din, int64_t at, double more);
+osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a); // what is fresh becomes zeros
 
 typedef struct osh_tile {
     int64_t row, n;    // rows [row, row + n) of the batch

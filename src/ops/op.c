@@ -39,7 +39,10 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
     if (!fn) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient", op->name);
     if (a->dout[0]->device && !(fn = op->grad[OSH_CUDA]))
         return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient on a device", op->name);
-    osh_status rc = fn(cx, a);
+    osh_status rc = OSH_OK;
+    osh_grad_args b = *a;
+    if (a->dout[0]->device || !op->writes) rc = osh_grad_zero(cx, &b);
+    if (!rc) rc = fn(cx, &b);
 
     if (rc) osh_note(cx, "computing the gradient of %s", op->name);
     return rc;

@@ -43,6 +43,7 @@ typedef struct osh_grad_args {
     const void *attr;
     const osh_seqs *seqs;
     bool rough; // dout may be rounded to the dtype of in[0] for a product
+    unsigned fresh; // bit k: din[k] holds nothing, not even zeros: it becomes what it would be as zeros
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
@@ -70,6 +71,8 @@ typedef struct osh_op {
     /* As scratch_cuda, of grad[OSH_CUDA]. */
     size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                 osh_dtype dt);
+    bool writes;     // grad[OSH_CPU] knows osh_grad_args.fresh; the others find zeros (osh_op_grad)
+    bool in_place_grad; // there din[0] may be dout[0], where it is fresh
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
     bool in_place;   // on the host out[0] may be in[0]
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others

@@ -111,6 +111,7 @@ const osh_op osh_op_rms_norm = {
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_rms_norm_scratch,
+    .writes = true,
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
     .grad_scratch_cuda = osh_rms_norm_grad_cuda_scratch,
 };

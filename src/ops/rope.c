@@ -141,6 +141,7 @@ const osh_op osh_op_rope = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
     .scratch_cuda = osh_rope_cuda_scratch,
+    .writes = true, .in_place_grad = true,
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rope_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
     .grad_scratch_cuda = osh_rope_cuda_scratch,
 };

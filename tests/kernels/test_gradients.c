@@ -94,6 +94,8 @@ static const grad_case cases[] = {
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
+    {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin}, // whole blocks, and two cuts of out_features
+    {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},   // more tokens than are packed at a time
     {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
     {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
     {"attention", 1, {0}, {{1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
@@ -296,6 +298,35 @@ static void test_fast(void **state)
     }
 }
 
+/* What is fresh holds NaNs and becomes what it would be as zeros; din[0] is dout where the op allows that. */
+static void test_fresh(void **state)
+{
+    osh_ctx *cx = *state;
+    const struct { osh_dtype dt; bool rough; } ways[] = {{OSH_F32, false}, {OSH_BF16, false}, {OSH_BF16, true}};
+    for (int i = 0; i < 3 * N_CASES; i++) {
+        grad_run r;
+        osh_tensor *want[MOST_IN] = {0};
+        grad_run_open(cx, &r, &cases[i / 3], ways[i % 3].dt);
+        osh_grad_args a = args_of(&r);
+        a.rough = ways[i % 3].rough;
+        assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
+        copy_din(cx, &r, want);
+        for (int k = 0; k < r.n_in; k++)
+            if (r.din[k]) memset(r.din[k]->data, 0xff, osh_tensor_bytes(r.din[k])), a.fresh |= 1u << k;
+        bool moves = r.op->in_place_grad && osh_tensor_numel(r.dout) == osh_tensor_numel(r.din[0]);
+        if (moves) memcpy(r.din[0]->data, r.dout->data, osh_tensor_bytes(r.dout)), a.dout[0] = r.din[0];
+        assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
+        for (int k = 0; k < r.n_in; k++) {
+            for (int64_t e = 0; want[k] && e < osh_tensor_numel(want[k]); e++)
+                if (((float *)r.din[k]->data)[e] != ((float *)want[k]->data)[e])
+                    fail_msg("%s, case %d, way %d, input %d, element %d is another one", r.c->op, i / 3, i % 3, k,
+                             (int)e);
+            osh_tensor_free(cx, want[k]);
+        }
+        grad_run_close(cx, &r);
+    }
+}
+
 /* Rows [first, first + n) of a tensor; else the whole. */
 static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64_t n)
 {
@@ -310,18 +341,19 @@ static void test_alone(void **state)
 {
     osh_ctx *cx = *state, *three = NULL;
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
-    for (int i = 0; i < N_CASES; i++) {
+    for (int i = 0; i < 2 * N_CASES; i++) {
         grad_run r;
         osh_tensor *want[MOST_IN] = {0};
-        grad_run_open(cx, &r, &cases[i], OSH_BF16);
+        grad_run_open(cx, &r, &cases[i / 2], OSH_BF16);
         osh_grad_args a = args_of(&r);
+        a.rough = i % 2;
         assert_int_equal(osh_op_grad(three, r.op, &a), OSH_OK);
         copy_din(cx, &r, want);
         zero_din(&r);
         for (int64_t s = 0; s < r.seqs.n; s++) {
             int64_t first = r.offsets[s], n = r.offsets[s + 1] - first;
             osh_tensor in[MOST_IN], din[MOST_IN], dout = rows_view(r.dout, true, first, n);
-            osh_grad_args one = {.dout = {&dout}, .attr = a.attr};
+            osh_grad_args one = {.dout = {&dout}, .attr = a.attr, .rough = a.rough};
             for (int k = 0; k < r.n_in; k++) {
                 bool weight = !r.c->out ? k % 2 == 1 : k >= r.op->n_in;
                 in[k] = rows_view(r.in[k], !weight, first, n), one.in[k] = &in[k];
@@ -331,7 +363,7 @@ static void test_alone(void **state)
         }
         for (int k = 0; k < r.n_in; k++) {
             if (want[k] && memcmp(want[k]->data, r.din[k]->data, osh_tensor_bytes(want[k])))
-                fail_msg("%s, case %d, input %d: a batch is not its samples", r.c->op, i, k);
+                fail_msg("%s, case %d, rough %d, input %d: a batch is not its samples", r.c->op, i / 2, i % 2, k);
             osh_tensor_free(cx, want[k]);
         }
         grad_run_close(cx, &r);
@@ -342,20 +374,21 @@ static void test_alone(void **state)
 static void test_scratch(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_CASES; i++) {
+    for (int i = 0; i < 2 * N_CASES; i++) {
         grad_run r;
         osh_ctx *cx = NULL;
         int64_t width[MOST_IN] = {0};
         assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-        grad_run_open(cx, &r, &cases[i], OSH_BF16);
+        grad_run_open(cx, &r, &cases[i / 2], OSH_BF16);
         osh_grad_args a = args_of(&r);
+        a.rough = i % 2;
         for (int k = 0; k < r.n_in; k++) width[k] = osh_width(r.in[k]);
         int64_t out = r.c->out ? r.c->out : r.in[1]->shape[0];
         size_t live = osh_mem_live(cx), blocks = 8 * osh_mem_gross(4096);
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
         size_t took = osh_mem_peak(cx) - live, said = osh_op_grad_scratch(r.op, a.attr, width, out, r.c->n, 2);
         if (took > said + blocks)
-            fail_msg("%s, case %d: takes %zu bytes, says %zu", r.c->op, i, took, said);
+            fail_msg("%s, case %d, rough %d: takes %zu bytes, says %zu", r.c->op, i / 2, i % 2, took, said);
         grad_run_close(cx, &r);
         osh_ctx_free(cx);
     }
@@ -374,6 +407,7 @@ static void test_torture(void **state)
             assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
             grad_run_open(cx, &r, &cases[i / 2], OSH_BF16);
             osh_grad_args a = args_of(&r);
+            a.rough = true;
             osh_mem_fail_after(cx, nth);
             rc = fn(cx, &a);
             assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
@@ -480,6 +514,7 @@ int main(void)
     if (osh_ctx_new(&cx, 1)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_differences, cx), cmocka_unit_test_prestate(test_fast, cx),
+        cmocka_unit_test_prestate(test_fresh, cx),
         cmocka_unit_test_prestate(test_alone, cx),       cmocka_unit_test_prestate(test_scratch, cx),
         cmocka_unit_test_prestate(test_none, cx),         cmocka_unit_test_prestate(test_card, cx),
         cmocka_unit_test(test_torture),

@@ -9,11 +9,13 @@ typedef struct model {
     tiny_model at;
     osh_tensor **dw; // own [weights]: sums of what the hook got; NULL: nothing
     bool *wants;     // own [weights]
+    bool places;     // what is wanted has a place
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
 {
     tiny_model_open(&m->at, name, dt, n_threads);
+    m->places = false;
     tiny_check(m->at.cx, osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
@@ -53,6 +55,7 @@ static osh_status add_weight(osh_ctx *cx, void *user, int weight, const osh_tens
 {
     osh_status rc = OSH_OK;
     model *m = user;
+    if (m->dw[weight] == dw) return OSH_OK;
     if (!m->dw[weight]) {
         OSH_TRY(osh_tensor_new(cx, &m->dw[weight], OSH_F32, dw->ndim, dw->shape));
         memset(m->dw[weight]->data, 0, osh_tensor_bytes(dw));
@@ -61,6 +64,17 @@ static osh_status add_weight(osh_ctx *cx, void *user, int weight, const osh_tens
         ((float *)m->dw[weight]->data)[i] += ((const float *)dw->data)[i];
 done:
     return rc;
+}
+
+/* NaNs, for what is written there; of a sum of more there is none. */
+static osh_tensor *place_of(void *user, int weight)
+{
+    model *m = user;
+    const osh_weight *w = &m->at.g->weights[weight];
+    if (m->dw[weight]) return NULL;
+    tiny_check(m->at.cx, osh_tensor_new(m->at.cx, &m->dw[weight], OSH_F32, w->ndim, w->shape));
+    memset(m->dw[weight]->data, 0xff, osh_tensor_bytes(m->dw[weight]));
+    return m->dw[weight];
 }
 
 /* Forward and back over samples [first, first + n); cut: the range is nodes [0, cut) and those behind; 0: one range. In
@@ -76,6 +90,7 @@ static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
     OSH_NEW(cx, in, g->n_values);
     OSH_NEW(cx, dv, g->n_values);
     k.in = in;
+    if (m->places) k.placed = m->wants, k.place = place_of;
     OSH_TRY(osh_batch_new(cx, &b, g, m->at.t.ids, m->at.t.offsets + first, n));
     OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m->at.w, b, NULL, true));
     OSH_TRY(osh_tensor_new(cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
@@ -186,6 +201,29 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         model_close(&a);
         model_close(&b);
         model_close(&c);
+    }
+}
+
+/* Into places or not, batch by batch. */
+static void places_do_not_matter(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_NAMES; k++) {
+        model a, b;
+        model_open(&a, names[k], OSH_BF16, 2);
+        model_open(&b, names[k], OSH_BF16, 2);
+        b.places = true;
+        for (int part = 0; part < 2; part++) {
+            int first = part ? 1 : 0, n = part ? a.at.t.n_samples - 1 : 1;
+            tiny_check(a.at.cx, go_back(a.at.cx, &a, first, n, 0));
+            tiny_check(b.at.cx, go_back(b.at.cx, &b, first, n, 0));
+        }
+        for (int i = 0; i < a.at.g->n_weights; i++)
+            for (int64_t e = 0; a.wants[i] && e < osh_tensor_numel(a.dw[i]); e++)
+                if (((float *)a.dw[i]->data)[e] != ((float *)b.dw[i]->data)[e])
+                    fail_msg("%s, %s: element %d is another one", names[k], a.at.g->weights[i].name, (int)e);
+        model_close(&a);
+        model_close(&b);
     }
 }
 
@@ -348,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(parts_threads_and_samples_do_not_matter),
+        cmocka_unit_test(places_do_not_matter),
         cmocka_unit_test(the_peak_is_kept),
         cmocka_unit_test(what_has_no_gradient_is_refused),
         cmocka_unit_test(a_card_goes_back),

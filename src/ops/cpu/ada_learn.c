@@ -28,6 +28,8 @@ struct osh_ada_learner {
     float *small[SMALL]; // [O, groups] of kept
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
+    osh_tensor place;    // view: of grad, where rows lie side by side
+    bool full;           // grad has something; else it is to be 0 or written
     int n_threads;
     weight_is weight;    // of the call at work
     double *rounding;    // own [O]: of AdaRound, the step's sum of 1 - |2h - 1|^beta
@@ -110,7 +112,6 @@ static void row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
         osh_ada_soft_error(m, 0, l->j.ld, l->step);
         l->rounding[row] = osh_ada_round_step(m, 0, l->j.ld, l->step);
     }
-    memset(m->grad, 0, (size_t)l->j.ld * sizeof *m->grad);
     osh_ada_spread(&l->j, m, row, 0);
 }
 
@@ -173,6 +174,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     float *at = l->grad + a->O * ld;
     if (a->rule.kind != OSH_ADA_SIGN) l->mean = at, l->square = at + a->O * ld, at += 2 * a->O * ld;
     for (int k = 0; k < SMALL; k++) l->small[k] = at + a->O * k * groups;
+    l->place = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->O, a->I}, l->grad);
     OSH_TRY(osh_parallel_for(cx, a->O, row_begin, l));
     *out = l, l = NULL; // give
 done:
@@ -200,14 +202,24 @@ static osh_status row_add(osh_ctx *cx, void *user, int64_t row, int worker)
     int64_t I = j->l->a.I;
     float *to = j->l->grad + row * j->l->j.ld;
     (void)cx, (void)worker;
-    for (int64_t i = 0; i < I; i++) to[i] += j->x[row * I + i];
+    if (!j->l->full) memcpy(to, j->x + row * I, (size_t)I * sizeof *to);
+    for (int64_t i = 0; j->l->full && i < I; i++) to[i] += j->x[row * I + i];
     return OSH_OK;
+}
+
+bool osh_ada_learner_places(const osh_ada_args *a) { return osh_pad8(a->I) == a->I; }
+
+osh_tensor *osh_ada_learner_place(osh_ada_learner *l)
+{
+    return l->full || !osh_ada_learner_places(&l->a) ? NULL : &l->place;
 }
 
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw)
 {
     add_job j = {l, dw->data};
-    return osh_parallel_for(cx, l->a.O, row_add, &j);
+    osh_status rc = dw->data == l->grad ? OSH_OK : osh_parallel_for(cx, l->a.O, row_add, &j);
+    l->full = true;
+    return rc;
 }
 
 static osh_status all_rows(osh_ctx *cx, osh_ada_learner *l, weight_is weight, osh_tensor *to)
@@ -222,7 +234,9 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
     l->step = t < 0 ? NULL : &s;
+    if (l->step && !l->full) memset(l->grad, 0, (size_t)(l->a.O * l->j.ld) * sizeof *l->grad);
     osh_status rc = all_rows(cx, l, OF_STEP, to);
+    if (l->step) l->full = false;
     l->step = NULL;
     return rc;
 }

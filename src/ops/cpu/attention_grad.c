@@ -5,12 +5,14 @@
  *
  * are products on OpenBLAS over the keys that the tile sees. A sink of share p in a row gets -p rowsum(p dp) of it;
  * then samples come one after the other, so that what it gets is summed in their order. */
+#include "base/isa.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
+#include "tensor/device.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,11 +58,15 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
     for (int64_t r = 0; r < n; r++) osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-static void head_add(osh_tensor *to, const float *x, int64_t row, int64_t n, int64_t at, int64_t Dh)
+/* x [n, Dh] to rows from `row` on, columns from `at` on of what in[k] gets. */
+static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n, int64_t at)
 {
-    for (int64_t r = 0; to && r < n; r++) {
+    int64_t Dh = ((const osh_attention_attr *)a->attr)->head_dim;
+    osh_tensor *to = a->din[k];
+    for (int64_t r = 0; to && r < n; r++, x += Dh) {
         float *y = (float *)to->data + (row + r) * osh_width(to) + at;
-        for (int64_t d = 0; d < Dh; d++) y[d] += x[r * Dh + d];
+        if (a->fresh >> k & 1) memcpy(y, x, (size_t)Dh * sizeof *y);
+        for (int64_t d = 0; !(a->fresh >> k & 1) && d < Dh; d++) y[d] += x[d];
     }
 }
 
@@ -74,11 +80,12 @@ static float row_softmax(const back_room *me, float *s, float *slope, int64_t i,
 
     for (int64_t j = n_keys; j < padded; j++) s[j] = 0;
     if (me->cap > 0) osh_span_softcap(s, padded, me->scale, me->cap, OSH_F32);
-    for (int64_t j = 0; j < padded; j++) {
+    for (int64_t j = first; j <= i; j++) {
         float t = me->cap > 0 ? s[j] / me->cap : 0;
         slope[j] = me->scale * (1 - t * t);
-        if (j < first || j > i) s[j] = -INFINITY;
     }
+    for (int64_t j = 0; j < first; j++) s[j] = -INFINITY;
+    for (int64_t j = i + 1; j < padded; j++) s[j] = -INFINITY;
     if (me->sink == -INFINITY) {
         osh_span_softmax(s, padded, scale, OSH_F32);
         return 0;
@@ -91,6 +98,23 @@ static float row_softmax(const back_room *me, float *s, float *slope, int64_t i,
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
 
+/* ds [n] = p (ds - mean) slope */
+OSH_VEC_FN void slopes_body(float *ds, const float *p, const float *slope, float mean, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + OSH_LANES <= n; i += OSH_LANES) {
+        osh_v8f s, q, d;
+        v8_load(&s, ds + i), v8_load(&q, p + i), v8_load(&d, slope + i);
+        s = q * (s - mean) * d;
+        v8_store(ds + i, &s);
+    }
+    for (; i < n; i++) ds[i] = p[i] * (ds[i] - mean) * slope[i];
+}
+OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, float mean, int64_t n)
+{
+    slopes_body(ds, p, slope, mean, n);
+}
+
 /* n queries from position pos on of one head; n_keys: pos + n. */
 static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
@@ -100,10 +124,14 @@ static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention
     osh_gemm_nt((osh_into){me->ds, ld, false}, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
+        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 before and behind
         double mean = 0;
-        float share = row_softmax(me, p, slope, pos + r, n_keys, osh_first_key(at, pos + r));
-        for (int64_t j = 0; j < n_keys; j++) mean += (double)p[j] * ds[j];
-        for (int64_t j = 0; j < n_keys; j++) ds[j] = p[j] * (ds[j] - (float)mean) * slope[j];
+        float share = row_softmax(me, p, slope, pos + r, n_keys, first);
+        for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];
+        if (osh_isa_used() >= OSH_ISA_AVX2) slopes_avx2(ds + first, p + first, slope + first, (float)mean, end - first);
+        else slopes_body(ds + first, p + first, slope + first, (float)mean, end - first);
+        memset(ds, 0, (size_t)first * sizeof *ds);
+        memset(ds + end, 0, (size_t)(n_keys - end) * sizeof *ds);
         me->to_sink -= share * mean;
     }
     osh_gemm_nn((osh_into){me->dq, Dh, false}, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, (osh_mnk){n, Dh, n_keys});
@@ -133,12 +161,12 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
             head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
             head_load(me.dy, a->dout[0], s->row + pos, n, h * Dh, Dh);
             tile_back(&me, pos, n, at);
-            head_add(a->din[0], me.dq, s->row + pos, n, h * Dh, Dh);
+            head_give(a, 0, me.dq, s->row + pos, n, h * Dh);
         }
         osh_grad_add(a->din[3], h, me.to_sink);
     }
-    head_add(a->din[1], me.dk, s->row, s->n, kv * Dh, Dh);
-    head_add(a->din[2], me.dv, s->row, s->n, kv * Dh, Dh);
+    head_give(a, 1, me.dk, s->row, s->n, kv * Dh);
+    head_give(a, 2, me.dv, s->row, s->n, kv * Dh);
     return OSH_OK;
 }
 
@@ -150,10 +178,12 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *seq = NULL; // own
     attention_grad_job j = {.a = a};
 
+    if (a->din[3] && a->fresh >> 3 & 1) OSH_TRY(osh_tensor_zero(cx, a->din[3])); // it is added to
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
-    OSH_NEW(cx, j.room, osh_threads(cx) * worker_floats(at->head_dim, j.longest));
+    size_t floats = (size_t)(osh_threads(cx) * worker_floats(at->head_dim, j.longest));
+    if (!(j.room = osh_alloc(cx, floats * sizeof *j.room))) OSH_TRY(OSH_E_NOMEM);
     int64_t together = a->din[3] ? 1 : n_seqs;
     for (int64_t s = 0; s < n_seqs; s += together) {
         j.seq = seq + s;

@@ -20,18 +20,46 @@ typedef struct grad_job {
 
 static float *piece_of(const osh_tensor *din, int64_t first) { return din ? (float *)din->data + first : NULL; }
 
+static osh_status by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_grad_args b = *a;
+    osh_tensor *dout = NULL; // own: where its place is din[0]'s
+    if (a->din[0] == a->dout[0]) {
+        OSH_TRY(osh_tensor_new(cx, &dout, OSH_F32, 2, a->dout[0]->shape));
+        memcpy(dout->data, a->dout[0]->data, osh_tensor_bytes(dout));
+        b.dout[0] = dout;
+    }
+    OSH_TRY(osh_grad_zero(cx, &b));
+    OSH_TRY(osh_op_find(op)->grad[OSH_REF](cx, &b));
+done:
+    osh_tensor_free(cx, dout);
+    return rc;
+}
+
 /* ---- add ---- */
 
-OSH_VEC_FN void add_to(float *to, const float *x, int64_t n)
+OSH_VEC_FN void add_body(float *to, const float *x, int64_t n)
 {
     int64_t i = 0;
-    for (; to && i + OSH_LANES <= n; i += OSH_LANES) {
+    for (; i + OSH_LANES <= n; i += OSH_LANES) {
         osh_v8f a, b;
         v8_load(&a, to + i), v8_load(&b, x + i);
         a = a + b;
         v8_store(to + i, &a);
     }
-    for (; to && i < n; i++) to[i] += x[i];
+    for (; i < n; i++) to[i] += x[i];
+}
+OSH_AVX2 static void add_avx2(float *to, const float *x, int64_t n) { add_body(to, x, n); }
+
+/* n elements from `first` on of what in[k] gets. */
+static void give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
+{
+    float *to = piece_of(a->din[k], first);
+    if (to == x) return; // it has that
+    if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
+    else if (to && osh_isa_used() >= OSH_ISA_AVX2) add_avx2(to, x, n);
+    else if (to) add_body(to, x, n);
 }
 
 static osh_status add_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -40,7 +68,7 @@ static osh_status add_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t first = chunk * PIECE, n = osh_min64(PIECE, j->n - first);
     const float *dy = (const float *)j->a->dout[0]->data + first;
     (void)cx, (void)worker;
-    for (int k = 0; k < 2; k++) add_to(piece_of(j->a->din[k], first), dy, n);
+    for (int k = 0; k < 2; k++) give(j->a, k, first, dy, n);
     return OSH_OK;
 }
 
@@ -81,8 +109,8 @@ static osh_status glu_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     memcpy(dy, (const float *)a->dout[0]->data + first, (size_t)n * sizeof *dy);
     if (osh_isa_used() >= OSH_ISA_AVX2) silu_avx2(gate, up, dy, osh_pad8(n));
     else silu_body(gate, up, dy, osh_pad8(n));
-    add_to(piece_of(a->din[0], first), up, n);
-    add_to(piece_of(a->din[1], first), gate, n);
+    give(a, 0, first, up, n);
+    give(a, 1, first, gate, n);
     return OSH_OK;
 }
 
@@ -90,7 +118,7 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_glu_attr *at = a->attr;
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0])};
-    if (at->limit > 0 || strcmp(at->act, "silu")) return osh_op_find("glu")->grad[OSH_REF](cx, a);
+    if (at->limit > 0 || strcmp(at->act, "silu")) return by_reference(cx, "glu", a);
     return osh_parallel_for(cx, osh_div_up(j.n, PIECE), glu_chunk, &j);
 }
 
@@ -100,6 +128,7 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 OSH_VEC_FN void norm_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
+    if (j->a->fresh & 1) memset(dx, 0, (size_t)j->D * sizeof *dx);
     for (int64_t i = 0; i < j->D; i++) {
         squares[i % OSH_LANES] += (double)x[i] * x[i];
         dots[i % OSH_LANES] += (double)dy[i] * j->f[i] * x[i];
@@ -117,6 +146,11 @@ OSH_VEC_FN void norm_body(float *dx, const float *x, const float *dy, const grad
     for (; i < j->D; i++) dx[i] += dy[i] * j->f[i] * by - x[i] * less;
 }
 
+OSH_AVX2 static void norm_avx2(float *dx, const float *x, const float *dy, const grad_job *j)
+{
+    norm_body(dx, x, dy, j);
+}
+
 static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const grad_job *j = user;
@@ -126,7 +160,10 @@ static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     (void)cx;
     for (int64_t at = chunk * ROWS * j->D; at < end; at += j->D) {
         osh_to_f32(row, osh_elem(x, at), x->dtype, j->D);
-        norm_body((float *)j->a->din[0]->data + at, row, (const float *)j->a->dout[0]->data + at, j);
+        float *dx = (float *)j->a->din[0]->data + at;
+        const float *dy = (const float *)j->a->dout[0]->data + at;
+        if (osh_isa_used() >= OSH_ISA_AVX2) norm_avx2(dx, row, dy, j);
+        else norm_body(dx, row, dy, j);
     }
     return OSH_OK;
 }
@@ -138,7 +175,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width, .eps = at->eps};
     float *f = NULL; // own
-    if (a->din[1] || !a->din[0]) return osh_op_find("rms_norm")->grad[OSH_REF](cx, a);
+    if (a->din[1] || !a->din[0]) return by_reference(cx, "rms_norm", a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);
     for (int64_t i = 0; i < j.D; i++) f[i] = a->in[1] ? f[i] + (float)at->offset : 1;

@@ -1,17 +1,17 @@
 /* linear_grad.c - gradients of the linear layer as products on OpenBLAS, tile by tile: dx in tiles of rows from each
  * sample's first token, dw in blocks of its rows, each the sum over the same tiles in their order. Rough ones of BF16
- * multiply pairs, with dy rounded, where the CPU has bf16 instructions. */
+ * multiply pairs (pairs_grad.c), with dy rounded, where the CPU has bf16 instructions. */
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
+#include "tensor/device.h"
 
 typedef struct linear_grad_job {
     const osh_grad_args *a;
     const float *dy, *x, *w; // [N, O], [N, I] or NULL, [O, I] or NULL
-    uint16_t *rough;         // [N, O] dy in bf16; NULL: f32 throughout
     const osh_tile *tiles;
     int64_t n_tiles, I, O;
 } linear_grad_job;
@@ -23,13 +23,7 @@ static osh_status dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t col = chunk / j->n_tiles * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->I - col);
 
     (void)worker;
-    if (j->rough) {
-        osh_pairs_mat dy = {.p = j->rough + t->row * j->O, .ld = j->O};
-        osh_pairs_mat w = {.p = osh_elem(j->a->in[1], col), .ld = j->I};
-        float *dx = (float *)j->a->din[0]->data + t->row * j->I + col;
-        return osh_pairs_accumulate(cx, dx, j->I, dy, w, (int64_t[]){t->n, n, j->O});
-    }
-    osh_gemm_nn((osh_into){(float *)j->a->din[0]->data + t->row * j->I + col, j->I, true},
+    osh_gemm_nn((osh_into){(float *)j->a->din[0]->data + t->row * j->I + col, j->I, !(j->a->fresh & 1)},
                 (osh_mat){j->dy + t->row * j->O, j->O}, (osh_mat){j->w + col, j->I}, (osh_mnk){t->n, n, j->O});
     return OSH_OK;
 }
@@ -40,66 +34,58 @@ static osh_status dw_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t first = chunk * OSH_GEMM_COLS, m = osh_min64(OSH_GEMM_COLS, j->O - first);
     float *dw = (float *)j->a->din[1]->data + first * j->I;
 
-    osh_status rc = OSH_OK;
-    (void)worker;
-    for (int64_t k = 0; !rc && k < j->n_tiles; k++) {
+    (void)cx, (void)worker;
+    for (int64_t k = 0; k < j->n_tiles; k++) {
         const osh_tile *t = &j->tiles[k];
-        if (j->rough) {
-            osh_pairs_mat dy = {.p = j->rough + t->row * j->O + first, .ld = j->O, .turned = true};
-            osh_pairs_mat x = {.p = osh_elem(j->a->in[0], t->row * j->I), .ld = j->I};
-            rc = osh_pairs_accumulate(cx, dw, j->I, dy, x, (int64_t[]){m, j->I, t->n});
-            continue;
-        }
-        osh_gemm_tn((osh_into){dw, j->I, true}, (osh_mat){j->dy + t->row * j->O + first, j->O},
+        osh_gemm_tn((osh_into){dw, j->I, k > 0 || !(j->a->fresh & 2)}, (osh_mat){j->dy + t->row * j->O + first, j->O},
                     (osh_mat){j->x + t->row * j->I, j->I}, (osh_mnk){m, j->I, t->n});
     }
-    return rc;
-}
-
-enum { ROUGH = 1 << 14 }; // elements of a chunk
-
-static osh_status rough_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const linear_grad_job *j = user;
-    int64_t all = osh_tensor_numel(j->a->dout[0]), first = chunk * ROUGH;
-    (void)cx, (void)worker;
-    osh_from_f32(j->rough + first, OSH_BF16, j->dy + first, osh_min64(ROUGH, all - first));
     return OSH_OK;
 }
 
-static void bias_grad(const linear_grad_job *j)
+static void bias_grad(const osh_grad_args *a, const osh_tile *tiles, int64_t n_tiles)
 {
-    for (int64_t k = 0; k < j->n_tiles; k++)
-        for (int64_t o = 0; o < j->O; o++) {
+    const float *dy = a->dout[0]->data;
+    int64_t O = a->in[1]->shape[0];
+    for (int64_t k = 0; k < n_tiles; k++)
+        for (int64_t o = 0; o < O; o++) {
             double sum = 0;
-            for (int64_t r = j->tiles[k].row; r < j->tiles[k].row + j->tiles[k].n; r++) sum += j->dy[r * j->O + o];
-            osh_grad_add(j->a->din[2], o, sum);
+            for (int64_t r = tiles[k].row; r < tiles[k].row + tiles[k].n; r++) sum += dy[r * O + o];
+            osh_grad_add(a->din[2], o, sum);
         }
+}
+
+static osh_status by_libraries(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles, int64_t n_tiles)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = osh_width(a->in[0]), O = a->in[1]->shape[0];
+    float *x = NULL, *w = NULL; // own: [N, I], [O, I]
+    OSH_TRY(osh_blas_open(cx));
+    if (a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
+    if (a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    linear_grad_job j = {a, a->dout[0]->data, x, w, tiles, n_tiles, I, O};
+    if (a->din[0]) OSH_TRY(osh_parallel_for(cx, osh_div_up(I, OSH_GEMM_COLS) * n_tiles, dx_chunk, &j));
+    if (a->din[1]) OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS), dw_chunk, &j));
+done:
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
 }
 
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_tiles = 0;
-    osh_tile *tiles = NULL;     // own
-    float *x = NULL, *w = NULL; // own: [N, I], [O, I]
-    uint16_t *dy = NULL;        // own: [N, O]
-    bool rough = a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]);
+    int64_t n_tiles = 0;
+    osh_tile *tiles = NULL; // own
 
-    if (!rough) OSH_TRY(osh_blas_open(cx));
-    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
-    if (!rough && a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
-    if (!rough && a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    if (rough) OSH_NEW(cx, dy, N * O);
-    linear_grad_job j = {a, a->dout[0]->data, x, w, dy, tiles, n_tiles, I, O};
-    if (rough) OSH_TRY(osh_parallel_for(cx, osh_div_up(N * O, ROUGH), rough_chunk, &j));
-    if (a->din[0]) OSH_TRY(osh_parallel_for(cx, osh_div_up(I, OSH_GEMM_COLS) * n_tiles, dx_chunk, &j));
-    if (a->din[1]) OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS), dw_chunk, &j));
-    if (a->din[2]) bias_grad(&j);
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_GEMM_ROWS));
+    for (int k = 1; k < 3; k++) // of a bias, or of no tokens, nothing is written
+        if ((a->fresh >> k & 1) && (k == 2 || !n_tiles)) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
+    if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]))
+        OSH_TRY(osh_pairs_linear_grad(cx, a, tiles, n_tiles));
+    else OSH_TRY(by_libraries(cx, a, tiles, n_tiles));
+    if (a->din[2]) bias_grad(a, tiles, n_tiles);
 done:
-    osh_free(cx, dy);
-    osh_free(cx, w);
-    osh_free(cx, x);
     osh_free(cx, tiles);
     return rc;
 }
@@ -109,8 +95,6 @@ size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_
 {
     (void)attr;
     size_t wide = (size_t)((n_tokens + out_width) * in_width[0]) * sizeof(float);
-    int64_t k = out_width > n_tokens ? out_width : n_tokens;
-    size_t rough = (size_t)(n_tokens * out_width) * sizeof(uint16_t) +
-                   (size_t)n_threads * osh_pairs_accumulate_scratch(in_width[0], k);
+    size_t rough = osh_pairs_linear_grad_scratch(in_width[0], out_width, n_tokens, n_threads);
     return (wide > rough ? wide : rough) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }

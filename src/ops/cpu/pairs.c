@@ -52,11 +52,12 @@ static void plain_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, i
         for (int64_t l = 0; l < k; l++) put(to, i, l, x[i * ld + l]);
 }
 
-static void plain_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+static void plain_columns(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
-    memset(to, 0, (size_t)(osh_div_up(n, SIDE) * osh_pairs_panel(k)) * sizeof *to);
+    for (int64_t i = 0; i < n; i += SIDE)
+        memset(to + i / SIDE * stride, 0, (size_t)osh_pairs_panel(k) * sizeof *to);
     for (int64_t l = 0; l < k; l++)
-        for (int64_t i = 0; i < n; i++) put(to + i / SIDE * osh_pairs_panel(k), i % SIDE, l, x[l * ld + i]);
+        for (int64_t i = 0; i < n; i++) put(to + i / SIDE * stride, i % SIDE, l, x[l * ld + i]);
 }
 
 static void plain_turn(uint32_t *to, const uint32_t *panel, int64_t k)
@@ -220,9 +221,9 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
     }
 }
 
-WIDE static void pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
-    int64_t panel = osh_pairs_panel(k), l = 0;
+    int64_t l = 0;
     for (; l < k; l += 2, to += SIDE) // all panels take their part of a row while its lines are at hand
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
@@ -281,10 +282,15 @@ void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n,
     else plain_rows(to, x, ld, n, k);
 }
 
+void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+{
+    if (has_registers()) pack_columns(to, stride, x, ld, n, k);
+    else plain_columns(to, stride, x, ld, n, k);
+}
+
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
-    if (has_registers()) pack_columns(to, x, ld, n, k);
-    else plain_columns(to, x, ld, n, k);
+    osh_pairs_pack_apart(to, osh_pairs_panel(k), x, ld, n, k);
 }
 
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k)

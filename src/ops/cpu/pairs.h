@@ -35,8 +35,9 @@ typedef struct osh_pairs_b { // view
 
 /* A panel of n <= 16 columns, each a row of x: x [n, k], rows ld apart. */
 void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* Panels of the n columns of x [k, n], rows ld apart: one behind the other. */
+/* Panels of the n columns of x [k, n], rows ld apart: one behind the other, or `stride` words apart. */
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
+void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 /* The panel's columns as the rows of a block. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
 /* Up to OSH_PAIRS_BAND rows of x as they lie where that is allowed, else as blocks in room [2 panels]. */

@@ -25,7 +25,7 @@ typedef struct job {
     osh_tensor *y;
     const float *bias; // [O] or NULL
     uint32_t *tokens;  // few rows: x packed, cut by cut
-    int64_t N, I, O, depth, n_parts;
+    int64_t N, I, O, depth, n_parts, rows; // rows: of a part
     worker *workers;
 } job;
 
@@ -74,7 +74,7 @@ static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
     worker *me = &j->workers[self];
-    int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * ROWS, m = osh_min64(ROWS, j->N - first);
+    int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * j->rows, m = osh_min64(j->rows, j->N - first);
     bool has = me->n_cols && me->first == col && j->depth >= j->I;
 
     (void)cx;
@@ -153,7 +153,9 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
     if (few && !(tokens = osh_alloc(cx, (size_t)token_words(j.N, j.I) * sizeof *tokens))) OSH_TRY(OSH_E_NOMEM);
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
-    j.depth = depth_of(j.I), j.n_parts = osh_div_up(j.N, ROWS);
+    j.depth = depth_of(j.I), j.rows = ROWS;
+    if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0) j.rows = j.N; // columns alone keep all threads busy
+    j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];
         w->blocks = room + i * each;

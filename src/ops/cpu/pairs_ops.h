@@ -1,7 +1,7 @@
 /* pairs_ops.h - what multiplies by BF16 pairs (ops/cpu/pairs.h), of BF16 tensors throughout. */
 #ifndef OSH_PAIRS_OPS_H
 #define OSH_PAIRS_OPS_H
-#include "ops/op.h"
+#include "ops/kernel.h"
 
 /* As osh_linear_cpu: in x [N, I], w [O, I], bias [O] or NULL; a row of y depends on its row of x alone. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
@@ -11,15 +11,8 @@ size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_th
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);
-/* c [m, n] (F32, rows ldc apart) += a [m, k] b [k, n] on this thread; size: m, n, k. turned: p holds the transpose,
- * for a alone. */
-typedef struct osh_pairs_mat {
-    const uint16_t *p;
-    int64_t ld;
-    bool turned;
-} osh_pairs_mat; // view
-osh_status osh_pairs_accumulate(osh_ctx *cx, float *c, int64_t ldc, osh_pairs_mat a, osh_pairs_mat b,
-                                const int64_t size[3]);
-size_t osh_pairs_accumulate_scratch(int64_t n, int64_t k); // of each thread
+/* As osh_linear_grad_cpu, of din[0] and din[1], dy rounded to BF16. tiles: at most OSH_GEMM_ROWS rows each. */
+osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles, int64_t n_tiles);
+size_t osh_pairs_linear_grad_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
 osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a); // as osh_attention_cpu
 #endif

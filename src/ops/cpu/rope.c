@@ -128,6 +128,8 @@ osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own: [N, H*Dh]
     if (!a->din[0]) return rc;
+    if (a->fresh & 1)
+        return turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]}, .attr = a->attr, .seqs = a->seqs}, -1);
     OSH_TRY(osh_tensor_new(cx, &t, OSH_F32, 2, a->dout[0]->shape));
     OSH_TRY(turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t}, .attr = a->attr, .seqs = a->seqs}, -1));
     osh_grad_args back = {.dout = {t}, .din = {a->din[0]}};
