@@ -2,6 +2,7 @@
  * ada_rows.c: scales by column, the first numbers, scales that move, codes. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "ops/cpu/ada_rows.h"
+#include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -31,6 +32,15 @@ static void clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k
     if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
 }
 
+static void fill(float *to, float x, int64_t n)
+{
+    osh_v8f all;
+    int64_t i = 0;
+    v8_set(&all, x);
+    for (; i + OSH_LANES <= n; i += OSH_LANES) v8_store(to + i, &all);
+    for (; i < n; i++) to[i] = x;
+}
+
 /* Scales and zero points of row r of the block by column. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
@@ -39,9 +49,10 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
         float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
         if (a->rule.kind == OSH_ADA_QUANT) s = osh_ada_scale_now(j, m, r, g);
         if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
-        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) m->s[i] = s, m->z[i] = z;
+        int64_t first = g * a->group, n = osh_min64(a->I - first, a->group);
+        fill(m->s + first, s, n), fill(m->z + first, z, n);
     }
-    for (int64_t i = a->I; i < j->ld; i++) m->s[i] = 1, m->z[i] = 0;
+    fill(m->s + a->I, 1, j->ld - a->I), fill(m->z + a->I, 0, j->ld - a->I);
 }
 
 /* Numbers of row r, whose w and s0 are there, before the first step. */
@@ -83,6 +94,7 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
     osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
     if (u->kind == OSH_ADA_SIGN) {
         s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
+        s.has_zero = j->a->zero != NULL;
         return s;
     }
     adam_begin(&s, u->rate, n);
@@ -127,16 +139,42 @@ void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r, c
 
 static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
 
-/* Shares of the ranges of row r follow the sums of grad and e. */
+enum { SIDE_BY_SIDE = 4 }; // groups whose sums are made at once: each is a chain, and waits for itself
+
+/* Each sum[k] of the n elements of x [k * n, ...), in their order. */
+static void sums_of(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
+{
+    double a = 0, b = 0, c = 0, d = 0;
+    for (int64_t i = 0; i < n; i++) a += x[i], b += x[n + i], c += x[2 * n + i], d += x[3 * n + i];
+    sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
+}
+
+/* Those of groups [g, g + SIDE_BY_SIDE) of a row of I elements. */
+static void group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a, int64_t g)
+{
+    int64_t first = g * a->group;
+    if (first + SIDE_BY_SIDE * a->group <= a->I) {
+        sums_of(sum, x + first, a->group);
+        return;
+    }
+    for (int k = 0; k < SIDE_BY_SIDE; k++) {
+        sum[k] = 0;
+        for (int64_t i = first + k * a->group; i < osh_min64(a->I, first + (k + 1) * a->group); i++) sum[k] += x[i];
+    }
+}
+
+/* Shares of the ranges of row r follow the sums of soft and e. */
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
     float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    double to_s[SIDE_BY_SIDE], to_z[SIDE_BY_SIDE] = {0};
     for (int64_t g = 0; g < j->groups; g++) {
-        int64_t k = r * j->groups + g, first = g * a->group;
-        double ds = 0, dz = 0, low = -m->least[k], high = m->most[k], to_a, to_b, s = m->s[first];
-        for (int64_t i = first; i < osh_min64(a->I, first + a->group); i++)
-            ds += m->grad[r * j->ld + i], dz += m->e[r * j->ld + i];
+        int64_t k = r * j->groups + g, part = g % SIDE_BY_SIDE;
+        if (!part) group_sums(to_s, m->soft + r * j->ld, a, g);
+        if (!part && a->zero) group_sums(to_z, m->e + r * j->ld, a, g);
+        double ds = to_s[part], dz = to_z[part], low = -m->least[k], high = m->most[k], to_a, to_b;
+        double s = m->s[g * a->group];
         double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;

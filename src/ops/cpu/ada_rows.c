@@ -6,6 +6,11 @@
 
 #include <math.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+#endif
+
 static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 /* ---- AdaRound, one row ---- */
@@ -151,6 +156,68 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
     out = *q > hi, v8_select(q, &out, &hi, q);
 }
 
+#if defined(__x86_64__)
+static bool has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
+
+/* The same of sixteen, of which `there` are; a NaN stays one. */
+AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m, const int64_t at[2],
+                                            __mmask16 there, const osh_ada_row_step *t)
+{
+    const __m512 lo = _mm512_set1_ps(t->lo), hi = _mm512_set1_ps(t->hi), magic = _mm512_set1_ps(12582912.0f);
+    bool offset = t->offset > 0;
+    __m512 x = _mm512_maskz_loadu_ps(there, (offset ? m->w : m->x) + at[0] + at[1]);
+    *u = _mm512_div_ps(x, _mm512_mask_loadu_ps(_mm512_set1_ps(1), there, m->s + at[1]));
+    *q = offset ? _mm512_add_ps(*u, _mm512_maskz_loadu_ps(there, m->x + at[0] + at[1])) : *u;
+    *q = _mm512_max_ps(_mm512_set1_ps(-4096), _mm512_min_ps(_mm512_set1_ps(4096), *q));
+    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // as v8_nearest
+    *q = _mm512_add_ps(*q, _mm512_maskz_loadu_ps(there, m->z + at[1]));
+    __mmask16 in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
+    *q = _mm512_min_ps(hi, _mm512_max_ps(lo, *q));
+    return in;
+}
+
+AVX512 static void near_error_avx512(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+{
+    const __m512 less = _mm512_set1_ps(1 - t->plain);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 there = n - i < 16 ? 0xff : 0xffff;
+        __m512 q, u, w = _mm512_maskz_loadu_ps(there, m->w + at + i);
+        near_code_16(&q, &u, m, (int64_t[]){at, i}, there, t);
+        q = _mm512_sub_ps(q, _mm512_maskz_loadu_ps(there, m->z + i));
+        q = _mm512_mul_ps(q, _mm512_maskz_loadu_ps(there, m->s + i));
+        _mm512_mask_storeu_ps(m->e + at + i, there, _mm512_sub_ps(q, _mm512_mul_ps(w, less)));
+    }
+}
+
+AVX512 static void sign_step_avx512(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+{
+    const __m512 rate = _mm512_set1_ps(t->rate), half = _mm512_set1_ps(0.5f), zero = _mm512_setzero_ps();
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 there = n - i < 16 ? 0xff : 0xffff;
+        __m512 q, u, v = _mm512_maskz_loadu_ps(there, m->x + at + i);
+        __m512 g = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, m->grad + at + i), _mm512_set1_ps(t->by));
+        __mmask16 in = near_code_16(&q, &u, m, (int64_t[]){at, i}, there, t);
+        __m512 whole = _mm512_sub_ps(q, _mm512_maskz_loadu_ps(there, m->z + i));
+        __m512 slope = _mm512_mask_sub_ps(whole, in, whole, u);
+        _mm512_mask_storeu_ps(m->soft + at + i, there, _mm512_mul_ps(slope, g));
+        if (t->has_zero) {
+            __m512 s = _mm512_maskz_loadu_ps(there, m->s + i), dz = _mm512_mul_ps(g, _mm512_sub_ps(zero, s));
+            _mm512_mask_storeu_ps(m->e + at + i, there, _mm512_mask_mov_ps(dz, in, zero));
+        }
+        __mmask16 above = _mm512_mask_cmp_ps_mask(in, g, zero, _CMP_GT_OQ);
+        __mmask16 below = _mm512_mask_cmp_ps_mask(in, g, zero, _CMP_LT_OQ);
+        v = _mm512_sub_ps(v, _mm512_maskz_mov_ps(above, rate));
+        v = _mm512_add_ps(v, _mm512_maskz_mov_ps(below, rate));
+        v = _mm512_max_ps(_mm512_sub_ps(zero, half), _mm512_min_ps(half, v));
+        _mm512_mask_storeu_ps(m->x + at + i, there, v);
+    }
+}
+#else
+static bool has_avx512(void) { return false; }
+#define near_error_avx512 near_error_body
+#define sign_step_avx512 sign_step_body
+#endif
+
 OSH_VEC_FN void near_error_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -169,7 +236,8 @@ OSH_AVX2 static void near_error_avx2(const osh_ada_room *m, int64_t at, int64_t 
 }
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    if (has_avx2()) near_error_avx2(m, at, n, t);
+    if (has_avx512()) near_error_avx512(m, at, n, t);
+    else if (has_avx2()) near_error_avx2(m, at, n, t);
     else near_error_body(m, at, n, t);
 }
 
@@ -210,7 +278,7 @@ void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_
 
 /* ---- AutoRound, one row ---- */
 
-/* Offsets move; grad becomes dloss / ds, and e dloss / dz, of each element. */
+/* Offsets move; soft becomes dloss / ds of each element, and with has_zero e dloss / dz. */
 OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
     osh_v8f zero, half;
@@ -222,8 +290,8 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n, con
         near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
         g = g * t->by;
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
-        store_scale_slope(m->grad + at + i, &q, &u, &z, &in, &g);
-        v8_store(m->e + at + i, &dz);
+        store_scale_slope(m->soft + at + i, &q, &u, &z, &in, &g);
+        if (t->has_zero) v8_store(m->e + at + i, &dz);
         g = (osh_v8f)((osh_v8i)g & in);
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
@@ -239,6 +307,7 @@ OSH_AVX2 static void sign_step_avx2(const osh_ada_room *m, int64_t at, int64_t n
 }
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    if (has_avx2()) sign_step_avx2(m, at, n, t);
+    if (has_avx512()) sign_step_avx512(m, at, n, t);
+    else if (has_avx2()) sign_step_avx2(m, at, n, t);
     else sign_step_body(m, at, n, t);
 }

@@ -7,7 +7,7 @@
 typedef struct osh_ada_room { // of a thread
     float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
     float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
-    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v)
+    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v), or of AutoRound dloss / ds
     float *s, *z;             // [ld] of a row, by column
     float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
     float *least, *most;      // [rows, groups] of AutoRound
@@ -30,6 +30,7 @@ typedef struct osh_ada_row_step { // what is the same for all elements
     float lo, hi;
     float offset;                     // 1: what learns is an offset of w / s; 0: a weight
     float plain;                      // 1: e is w^ itself; 0: w^ - w
+    bool has_zero;                    // AutoRound: zero points follow the ranges
 } osh_ada_row_step;
 
 /* AdaRound: soft and e from x; then x moves. The latter returns the sum of 1 - |2 h - 1|^beta before it. */
@@ -39,7 +40,7 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 /* AdaQuant: x moves; grad becomes dloss / dw^ * dw^/ds as it was before. */
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AutoRound: x moves; grad becomes dloss / ds, and e dloss / dz, of each element. */
+/* AutoRound: x moves; soft becomes dloss / ds of each element, and with has_zero e dloss / dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
 /* ada_moves.c. Row r of a block whose first row is `row` of the weight. */
