@@ -135,8 +135,9 @@ static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
     if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
         osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
-                *key == 'f' ? "what is drawn has a seed of its own" : "sums over the inputs are kept, and no input; "
-                "where values between subgraphs rest is --mem-opt-level");
+                *key == 'f' ? "what is drawn is the same each time, and by block follows --seed"
+                            : "sums over the inputs are kept, and no input; where values between subgraphs rest is "
+                              "--mem-opt-level");
         return OSH_OK;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -204,7 +205,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
     if (not)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unit block with %s is not made by this version: want one of the two",
                  m->type->name, not);
-    a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
+    a->block.steps = a->num_iterations, a->block.period = a->log_period;
     a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
     a->block.window = window_of(a), a->block.warm = a->warm_start, a->block.selective = a->selective_update;
     a->block.above = a->adjust[0], a->block.rate = a->adjust[1];

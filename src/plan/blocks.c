@@ -195,6 +195,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
                                  .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
     }
     o->b.rule = *rule_of(p, &p->linears[o->linears[0]]);
+    o->b.rule.seed = (uint64_t)p->opt->seed;
 done:
     osh_free(cx, want);
     return rc;

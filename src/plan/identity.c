@@ -224,6 +224,9 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
     if (p->opt->only.n) OSH_TRY(add_list(cx, id, "only", &p->opt->only));
     if (p->n_inherits) OSH_TRY(add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
+    bool draws = false;
+    for (int i = 0; i < p->n_linears; i++) draws |= (p->linears[i].wants & OSH_STAT_BLOCK) != 0;
+    if (draws) FIELD("seed", "%lld", (long long)p->opt->seed);
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(add_templates(cx, id, p));

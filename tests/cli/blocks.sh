@@ -31,7 +31,9 @@ import json, os
 m = json.load(open("plain/oneshot-report.json"))["memory"]
 assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
 P
-rm -rf plain
+one au out --seed 7 >/dev/null 2>&1 # other samples of a step
+sums out | cmp -s want - && fail "--seed decides nothing"
+rm -rf plain out
 one au out --threads 3 --batch-size 4 >/dev/null 2>&1
 same out "threads and batch"
 least=$("$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --json 2>/dev/null |
