@@ -26,7 +26,7 @@
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 /* Where nothing is multiplied: what the C library takes, and of each thread its stack and the library's cache. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 448, OUT_BYTES = 64 }; // of each Linear, report included, and tensor
+enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 576, OUT_BYTES = 64 }; // of each Linear, report included, and tensor
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* All are rounded without data, in bands: the largest weights are looked for before the first band begins. */
 static bool streams_all(const osh_plan *p)

@@ -9,6 +9,7 @@ cp "$model"/*.json "$model/model.safetensors" DIR
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 4096/' DIR/config.json
 for name in M SRC Qwen3-0.6B SmolLM2-135M smollm2-135m; do ln -s DIR $name; done
 for name in R RECIPE w4a16-gptq.yaml w4g64-gptq.yaml; do ln -s "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" $name; done
+echo 's_modifiers: {AutoRoundModifier: {scheme: W4A16, ignore: [lm_head], iters: 2, batch_size: 4}}' >autoround.yaml
 ln -s "$OSH_SOURCE_DIR/examples" examples
 head -n 4 "$model/data/calibration.jsonl" >D.jsonl
 for name in calib.jsonl calib-128x512.jsonl wikitext-calibration.jsonl; do ln -s D.jsonl $name; done
