@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_BYTES = 4 << 20 };
+enum { HUGE_BYTES = 2 << 20 }; // one such page: an expert's weight or Hessian has little more
 
 static osh_kept_size *size_of(osh_kept *k, size_t n)
 {
