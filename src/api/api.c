@@ -37,15 +37,16 @@ done:
 static osh_status seal(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    char *report = NULL, *html = NULL; // own
+    osh_report report = {0}; // own
+    char *html = NULL;       // own
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
     OSH_TRY(osh_emit_check(cx, r->emitter));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
-    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results, report, html));
+    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results, &(osh_seal_report){html, osh_report_write, &report}));
     osh_run_finished(cx, r, "the output");
 done:
-    osh_free(cx, report);
+    osh_report_deinit(cx, &report);
     osh_free(cx, html);
     return rc;
 }

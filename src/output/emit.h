@@ -64,9 +64,13 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
  * where it is written already. */
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
+typedef struct osh_seal_report {
+    const char *html;                                         // view
+    osh_status (*json)(osh_ctx *cx, void *user, osh_file *f); // writes it
+    void *user;
+} osh_seal_report;
 /* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
-                         const char *report_html);
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const osh_seal_report *report);
 uint64_t osh_emit_run(const osh_emitter *e); // drawn when the partial directory was begun; no other one has it
 const char *osh_emit_dir(const osh_emitter *e); // view: where the output is being built
 #endif

@@ -191,8 +191,19 @@ done:
     return rc;
 }
 
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
-                         const char *report_html)
+static osh_status write_report(osh_ctx *cx, const osh_emitter *e, const osh_seal_report *r)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, e->partial, OSH_MARK_NAME); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(write_text(cx, e, "oneshot-report.html", r->html, strlen(r->html)));
+    OSH_TRY(osh_file_write_by(cx, path, r->json, r->user));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const osh_seal_report *report)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -204,8 +215,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
         OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
         OSH_TRY(write_manifest(cx, e, results));
-        OSH_TRY(write_text(cx, e, "oneshot-report.html", report_html, strlen(report_html)));
-        OSH_TRY(write_text(cx, e, OSH_MARK_NAME, report_json, strlen(report_json)));
+        OSH_TRY(write_report(cx, e, report));
         OSH_TRY(remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
         OSH_TRY(osh_emit_still_held(cx, e)); // what was written last is in it, too

@@ -12,14 +12,8 @@
 #include "base/name.h"
 #include "output/tuned.h"
 #include "plan/dense.h"
+#include "report/report_lists.h"
 #include "report/report_mixed.h"
-
-static bool add_number(cJSON *o, const char *key, double v) // JSON has no NaN
-{
-    return (isfinite(v) ? cJSON_AddNumberToObject(o, key, v) : cJSON_AddNullToObject(o, key)) != NULL;
-}
-static bool add_seconds_to(cJSON *o, const char *key, double s) { return add_number(o, key, round(s * 1e6) / 1e6); }
-static bool add_string(cJSON *o, const char *key, const char *s) { return cJSON_AddStringToObject(o, key, s) != NULL; }
 
 /* ---- options ---- */
 
@@ -50,12 +44,12 @@ static bool add_option(cJSON *o, const osh_field *f, const void *v, const void *
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
         /* An output is published, the directories of a machine are not. */
-        return add_string(o, f->name, is_path(f->name) ? osh_path_last(text) : text);
+        return osh_report_string(o, f->name, is_path(f->name) ? osh_path_last(text) : text);
     default: break;
     }
     if (!memcmp(v, dflt, sizes[f->type])) return true;
     if (f->type == OSH_F_BOOL) return cJSON_AddBoolToObject(o, f->name, *(const bool *)v) != NULL;
-    return add_number(o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
+    return osh_report_number(o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
 }
 
 /* Options that differ from their default. own */
@@ -146,71 +140,14 @@ static bool add_identity(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const char *arch = p->ck->config ? p->ck->config->architecture : NULL;
-    bool ok = add_string(root, "model", r->model) &&
-              add_string(root, "architecture", arch ? arch : "") && add_string(root, "command", r->command) &&
-              add_string(root, "date", r->date) && add_string(root, "machine", r->machine);
-    return ok && (!r->n_experts || add_number(root, "expert_modules", r->n_experts));
+    bool ok = osh_report_string(root, "model", r->model) &&
+              osh_report_string(root, "architecture", arch ? arch : "") &&
+              osh_report_string(root, "command", r->command) &&
+              osh_report_string(root, "date", r->date) && osh_report_string(root, "machine", r->machine);
+    return ok && (!r->n_experts || osh_report_number(root, "expert_modules", r->n_experts));
 }
 
 /* ---- what was measured ---- */
-
-/* What a solve of several steps lost after each, and of that what is left of all there is. */
-static bool add_losses(cJSON *o, const osh_run *r, int i)
-{
-    const osh_losses *x = &r->results[i].losses;
-    const osh_modifier *m = x->n ? &r->plan->recipe->modifiers[r->plan->linears[i].modifier] : NULL;
-    cJSON *list = x->n ? cJSON_AddArrayToObject(o, "losses") : NULL;
-    bool ok = !x->n || list;
-    for (int k = 0; ok && k < x->n; k++) {
-        cJSON *step = cJSON_CreateObject();
-        ok = step && add_string(step, "step", m->type->step(m, k)) && add_number(step, "loss", x->of[k]);
-        cJSON_AddItemToArray(list, step);
-    }
-    return ok && (!(x->all > 0) || add_number(o, "relative_output_error", x->of[x->n - 1] / x->all));
-}
-
-/* How many tokens each router of the run's last part sent where. */
-static bool add_experts(cJSON *root, const osh_run *r)
-{
-    const osh_coverage *c = r->coverage;
-    cJSON *list = c ? cJSON_AddArrayToObject(root, "experts") : NULL;
-    bool ok = !c || list;
-    for (int i = 0; ok && c && i < c->n; i++) {
-        const osh_router_tokens *x = &c->routers[i];
-        cJSON *o = x->n_tokens ? cJSON_CreateObject() : NULL, *tokens = NULL;
-        if (!x->n_tokens) continue;
-        cJSON_AddItemToArray(list, o);
-        const osh_graph *g = r->plan->graph;
-        ok = o && add_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
-             add_number(o, "tokens", (double)x->n_tokens) && (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
-        for (int64_t e = 0; ok && e < x->n_experts; e++)
-            ok = cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)x->tokens[e]));
-    }
-    return ok;
-}
-
-static bool add_modules(cJSON *root, const osh_run *r)
-{
-    bool ok = true;
-    cJSON *list = cJSON_AddArrayToObject(root, "modules"), *falls = cJSON_AddArrayToObject(root, "fallbacks");
-    for (int i = 0; list && falls && i < r->plan->n_linears; i++) {
-        const osh_linear *l = &r->plan->linears[i];
-        cJSON *o = cJSON_CreateObject(), *f = NULL;
-        ok = ok && o && add_string(o, "name", l->name) && add_string(o, "group", l->scheme->group_name) &&
-             add_string(o, "format", l->format->name) && add_number(o, "relative_squared_error", r->results[i].nmse);
-        if (ok && r->results[i].objective >= 0) ok = add_number(o, "objective", r->results[i].objective);
-        if (ok && r->results[i].nearest >= 0) ok = add_number(o, "nearest_objective", r->results[i].nearest);
-        ok = ok && add_losses(o, r, i);
-        if (ok && r->results[i].fallback) {
-            f = cJSON_CreateObject();
-            ok = add_string(o, "fallback", r->results[i].fallback) && f && add_string(f, "name", l->name) &&
-                 add_string(f, "fallback", r->results[i].fallback);
-            cJSON_AddItemToArray(falls, f);
-        }
-        cJSON_AddItemToArray(list, o);
-    }
-    return ok && list && falls;
-}
 
 /* Sums of the rows of the job's own thread by phase: with "other" they add up to "total". */
 static bool add_seconds(cJSON *root, const osh_report *r)
@@ -223,50 +160,21 @@ static bool add_seconds(cJSON *root, const osh_report *r)
         if (row->background) continue;
         cJSON *have = cJSON_GetObjectItemCaseSensitive(o, row->phase);
         if (have) cJSON_SetNumberValue(have, round((have->valuedouble + row->seconds) * 1e6) / 1e6);
-        else ok = add_seconds_to(o, row->phase, row->seconds);
+        else ok = osh_report_seconds(o, row->phase, row->seconds);
         other -= row->seconds;
     }
-    return ok && add_seconds_to(o, "other", other > 0 ? other : 0) && add_seconds_to(o, "total", r->d.seconds);
-}
-
-static double error_of(const osh_run *r, int subgraph)
-{
-    double worst = -1;
-    for (int i = 0; i < r->plan->n_linears; i++)
-        if (r->plan->linears[i].subgraph == subgraph && r->results[i].nmse > worst) worst = r->results[i].nmse;
-    return worst;
-}
-
-static bool add_subgraphs(cJSON *root, const osh_report *r)
-{
-    const osh_plan *p = r->run->plan;
-    cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
-    bool ok = list != NULL;
-    for (int s = 0; ok && p->parts && p->pipeline == OSH_PIPELINE_SEQUENTIAL && s < p->parts->n; s++) {
-        cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL;
-        cJSON_AddItemToArray(list, o);
-        ok = o && add_string(o, "name", p->parts->parts[s].name) && (t = cJSON_AddObjectToObject(o, "seconds")) &&
-             (f = cJSON_AddObjectToObject(o, "gflop"));
-        if (ok && error_of(r->run, s) >= 0) ok = add_number(o, "relative_squared_error", error_of(r->run, s));
-        for (size_t i = 0; ok && i < r->d.n_rows; i++) {
-            const osh_profile_row *row = &r->d.rows[i];
-            if (row->background || !row->of || strcmp(row->of, p->parts->parts[s].name)) continue;
-            ok = add_seconds_to(t, row->phase, row->seconds);
-            if (ok && row->flops > 0) ok = add_number(f, row->phase, row->flops / 1e9);
-        }
-    }
-    return ok;
+    return ok && osh_report_seconds(o, "other", other > 0 ? other : 0) && osh_report_seconds(o, "total", r->d.seconds);
 }
 
 static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *list = NULL;
-    bool ok = o && add_string(o, "measure", "RssAnon + RssShmem") &&
-              add_number(o, "peak_bytes", (double)r->d.peak_bytes) &&
-              add_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx)) &&
-              add_number(o, "used_peak_bytes", (double)r->d.live_peak);
-    if (ok && r->budget_bytes) ok = add_number(o, "budget_bytes", (double)r->budget_bytes);
-    if (ok && r->predicted_bytes) ok = add_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
+    bool ok = o && osh_report_string(o, "measure", "RssAnon + RssShmem") &&
+              osh_report_number(o, "peak_bytes", (double)r->d.peak_bytes) &&
+              osh_report_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx)) &&
+              osh_report_number(o, "used_peak_bytes", (double)r->d.live_peak);
+    if (ok && r->budget_bytes) ok = osh_report_number(o, "budget_bytes", (double)r->budget_bytes);
+    if (ok && r->predicted_bytes) ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
         char triple[80]; // on one line each
@@ -281,8 +189,8 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
 static bool add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
 {
     cJSON *c = cJSON_AddObjectToObject(o, key);
-    bool ok = c && add_number(c, "bytes", (double)bytes) && add_seconds_to(c, "seconds", seconds);
-    if (ok && seconds > 0) ok = add_number(c, "bytes_per_second", round((double)bytes / seconds));
+    bool ok = c && osh_report_number(c, "bytes", (double)bytes) && osh_report_seconds(c, "seconds", seconds);
+    if (ok && seconds > 0) ok = osh_report_number(c, "bytes_per_second", round((double)bytes / seconds));
     return ok;
 }
 
@@ -292,7 +200,8 @@ static bool add_detours(cJSON *o, const osh_cuda_counters *c)
     cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");
     bool ok = list != NULL;
     for (int k = 0; ok && k < OSH_N_DETOURS; k++)
-        if (c->detours[k]) ok = add_number(list, osh_cuda_detour_name((osh_cuda_detour)k), (double)c->detours[k]);
+        if (c->detours[k])
+            ok = osh_report_number(list, osh_cuda_detour_name((osh_cuda_detour)k), (double)c->detours[k]);
     return ok;
 }
 
@@ -300,9 +209,9 @@ static bool add_detours(cJSON *o, const osh_cuda_counters *c)
 static bool add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
-    return v && add_string(v, "rest_in", osh_tier_name(p->memory.tier)) &&
-           add_number(v, "to_device_bytes", (double)c->value_in_bytes) &&
-           add_number(v, "from_device_bytes", (double)c->value_out_bytes);
+    return v && osh_report_string(v, "rest_in", osh_tier_name(p->memory.tier)) &&
+           osh_report_number(v, "to_device_bytes", (double)c->value_in_bytes) &&
+           osh_report_number(v, "from_device_bytes", (double)c->value_out_bytes);
 }
 
 static bool add_device(cJSON *root, const osh_report *r)
@@ -311,21 +220,22 @@ static bool add_device(cJSON *root, const osh_report *r)
     const osh_cuda_counters *c = &r->copies;
     if (!p->device) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
-    bool ok = o && add_string(o, "name", p->device->text) &&
-              add_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
-              add_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
-              (r->d.driver_peak < 0 || add_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
-              (!p->opt->device_memory || add_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
+    bool ok = o && osh_report_string(o, "name", p->device->text) &&
+              osh_report_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
+              osh_report_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
+              (r->d.driver_peak < 0 || osh_report_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
+              (!p->opt->device_memory || osh_report_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
               add_copies(o, "to_device", c->put_bytes, c->put_s) &&
               add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
               add_copies(o, "from_device", c->get_bytes, c->get_s) &&
-              add_number(o, "read_by_device_bytes", (double)c->file_bytes);
+              osh_report_number(o, "read_by_device_bytes", (double)c->file_bytes);
     double to = c->put_s + c->ahead_s;
-    if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
-    if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
+    if (ok && to > 0) ok = osh_report_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
+    if (ok && c->get_s > 0)
+        ok = osh_report_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
     ok = ok && add_values(o, p, c) && add_detours(o, c) && (t = cJSON_AddObjectToObject(o, "seconds"));
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
-        ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
+        ok = osh_report_seconds(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
     return ok;
 }
 
@@ -333,15 +243,15 @@ static bool add_io(cJSON *root, const osh_report *r)
 {
     const osh_memory *m = &r->run->plan->memory;
     cJSON *o = cJSON_AddObjectToObject(root, "io");
-    bool ok = o && add_number(o, "read_bytes", (double)r->d.io.read_bytes) &&
-              add_number(o, "written_bytes", (double)r->d.io.written_bytes) &&
-              add_number(o, "source_bytes", (double)r->source_bytes) &&
-              add_number(o, "output_bytes", (double)r->run->plan->total_bytes) &&
-              add_number(o, "planned_read_bytes", (double)m->read_bytes) &&
-              add_number(o, "planned_write_bytes", (double)m->write_bytes) &&
-              add_number(o, "planned_reread_bytes", (double)m->reread_bytes);
-    if (ok && r->storage_read >= 0) ok = add_number(o, "storage_read_bytes", (double)r->storage_read);
-    if (ok && r->storage_written >= 0) ok = add_number(o, "storage_written_bytes", (double)r->storage_written);
+    bool ok = o && osh_report_number(o, "read_bytes", (double)r->d.io.read_bytes) &&
+              osh_report_number(o, "written_bytes", (double)r->d.io.written_bytes) &&
+              osh_report_number(o, "source_bytes", (double)r->source_bytes) &&
+              osh_report_number(o, "output_bytes", (double)r->run->plan->total_bytes) &&
+              osh_report_number(o, "planned_read_bytes", (double)m->read_bytes) &&
+              osh_report_number(o, "planned_write_bytes", (double)m->write_bytes) &&
+              osh_report_number(o, "planned_reread_bytes", (double)m->reread_bytes);
+    if (ok && r->storage_read >= 0) ok = osh_report_number(o, "storage_read_bytes", (double)r->storage_read);
+    if (ok && r->storage_written >= 0) ok = osh_report_number(o, "storage_written_bytes", (double)r->storage_written);
     return ok;
 }
 
@@ -351,10 +261,12 @@ static bool add_tuned(cJSON *root, const osh_run *r)
     const osh_tune_rule *rule = &r->plan->tune;
     const osh_tuned none = {0}, *t = r->emitter ? osh_emit_tuned(r->emitter) : &none;
     cJSON *o = t->known ? cJSON_AddObjectToObject(root, "tuned") : NULL;
-    if (!t->known) return !r->plan->tune_not || add_string(root, "not_tuned", r->plan->tune_not);
-    return o && add_number(o, "steps", (double)rule->steps) && add_number(o, "rows", (double)rule->rows) &&
-           add_number(o, "kl_divergence_before", t->before) && add_number(o, "kl_divergence", t->after) &&
-           add_number(o, "codes", (double)t->n_codes) && add_number(o, "codes_changed", (double)t->n_changed) &&
+    if (!t->known) return !r->plan->tune_not || osh_report_string(root, "not_tuned", r->plan->tune_not);
+    return o && osh_report_number(o, "steps", (double)rule->steps) &&
+           osh_report_number(o, "rows", (double)rule->rows) &&
+           osh_report_number(o, "kl_divergence_before", t->before) && osh_report_number(o, "kl_divergence", t->after) &&
+           osh_report_number(o, "codes", (double)t->n_codes) &&
+           osh_report_number(o, "codes_changed", (double)t->n_changed) &&
            cJSON_AddBoolToObject(o, "kept", t->kept);
 }
 
@@ -366,8 +278,8 @@ static bool add_checkpoints(cJSON *root, const osh_report *r)
         const osh_profile_mark *m = &r->d.marks[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && add_string(o, "name", m->name) && add_seconds_to(o, "seconds", m->seconds) &&
-             add_number(o, "memory_bytes", (double)m->bytes);
+        ok = o && osh_report_string(o, "name", m->name) && osh_report_seconds(o, "seconds", m->seconds) &&
+             osh_report_number(o, "memory_bytes", (double)m->bytes);
     }
     return ok;
 }
@@ -392,8 +304,8 @@ static bool add_traversals(cJSON *root, const osh_plan *p)
         const osh_traversal *v = &p->traversals[t];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && add_string(o, "modifier", p->recipe->modifiers[v->modifier].type->name) &&
-             (v->seconds <= 0 || add_number(o, "seconds", v->seconds));
+        ok = o && osh_report_string(o, "modifier", p->recipe->modifiers[v->modifier].type->name) &&
+             (v->seconds <= 0 || osh_report_number(o, "seconds", v->seconds));
     }
     return ok;
 }
@@ -431,34 +343,52 @@ done:
     return rc;
 }
 
-osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *run)
+osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *run)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = run->plan;
-    osh_report r = {0};   // own
-    cJSON *options = NULL; // view: of root, once it is in there
-    cJSON *root = cJSON_CreateObject(); // own
+    osh_report r = {0}; // own
     OSH_TRY(collect(cx, &r, run));
-    OSH_TRY(options_json(cx, &options, p->opt));
-    bool ok = root && cJSON_AddItemToObject(root, "options", options);
-    if (!ok) cJSON_Delete(options);
-    if (ok) OSH_TRY(find_command(cx, &r.command, options));
-    ok = ok && add_string(root, "program", "oneshot") && add_string(root, "version", osh_version()) &&
-         add_identity(root, &r) && add_string(root, "pipeline", osh_plan_pipeline(p)) && add_traversals(root, p) &&
-         add_number(root, "samples", (double)p->data.n) &&
-         add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
-         add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
-         osh_mixed_json(root, p->opt->mixed) && add_experts(root, run) && add_tuned(root, run) &&
-         osh_dense_json(root, p) && add_seconds(root, &r) &&
-         add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
-         add_io(root, &r) && add_checkpoints(root, &r);
-    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
-    OSH_TRY(osh_json_print(cx, json, root, 0));
-    OSH_TRY(osh_report_html(cx, html, &r, options));
+    OSH_TRY(options_json(cx, &r.options, run->plan->opt));
+    OSH_TRY(find_command(cx, &r.command, r.options));
+    OSH_TRY(osh_report_html(cx, html, &r, r.options));
+    *out = r, r = (osh_report){0}; // give
 done:
-    osh_profile_data_deinit(cx, &r.d);
-    osh_free(cx, r.command);
-    osh_free(cx, r.machine);
+    osh_report_deinit(cx, &r);
+    return rc;
+}
+
+void osh_report_deinit(osh_ctx *cx, osh_report *r)
+{
+    osh_profile_data_deinit(cx, &r->d);
+    osh_free(cx, r->command);
+    osh_free(cx, r->machine);
+    cJSON_Delete(r->options);
+    *r = (osh_report){0};
+}
+
+osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_report *r = report;
+    const osh_run *run = r->run;
+    const osh_plan *p = run->plan;
+    osh_report_lists lists = {0};       // own
+    cJSON *root = cJSON_CreateObject(); // own
+    OSH_TRY(osh_report_lists_init(cx, &lists, r));
+    bool ok = root && cJSON_AddItemReferenceToObject(root, "options", r->options);
+    ok = ok && osh_report_string(root, "program", "oneshot") &&
+         osh_report_string(root, "version", osh_version()) &&
+         add_identity(root, r) && osh_report_string(root, "pipeline", osh_plan_pipeline(p)) &&
+         add_traversals(root, p) &&
+         osh_report_number(root, "samples", (double)p->data.n) &&
+         osh_report_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
+         osh_report_number(root, "output_bytes", (double)p->total_bytes) && osh_mixed_json(root, p->opt->mixed) &&
+         add_tuned(root, run) && osh_dense_json(root, p) && add_seconds(root, r) && add_memory(cx, root, r) &&
+         add_device(root, r) && add_io(root, r) && add_checkpoints(root, r);
+    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
+    OSH_TRY(osh_json_write(cx, f, root, lists.lists, &lists));
+done:
+    osh_report_lists_deinit(cx, &lists);
     cJSON_Delete(root);
     return rc;
 }

@@ -17,8 +17,13 @@ typedef struct osh_report {
     const char *model;    // view: the last part of its path
     char *command, *machine; // own
     char date[32];        // of the report, UTC
+    cJSON *options;       // own: those that differ from their default
 } osh_report;
 
-osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both
+osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r); // own both
+void osh_report_deinit(osh_ctx *cx, osh_report *r);
+/* The report as JSON, item by item, since that of 20,000 modules takes 10 MB; for osh_file_write_by. report: an
+ * osh_report. */
+osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f);
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
 #endif

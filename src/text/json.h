@@ -7,6 +7,7 @@
 #ifndef OSH_JSON_H
 #define OSH_JSON_H
 #include "base/buf.h"
+#include "base/file.h"
 #include <cjson/cJSON.h>
 
 enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
@@ -28,6 +29,14 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
  * members: 1 (or 0, the same) for a text of its own, 2 for the value of a top-level member that osh_json_edit puts in.
  * A whole number prints as an int, any other as Python's repr; a cJSON_Raw item prints as it is ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
+/* Prints to a file what may be too long for memory: root, and beside its members arrays whose items are made one after
+ * the other. lists ends with a key NULL; no key is a member of root already. item: *out stays NULL: there is none. */
+typedef struct osh_json_list {
+    const char *key;
+    int64_t n;
+    osh_status (*item)(osh_ctx *cx, cJSON **out, const void *user, int64_t i); // own
+} osh_json_list;
+osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists, const void *user);
 osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // Python's repr
 osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text); // with its quotes, in the same spelling
 #endif

@@ -162,3 +162,83 @@ done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
+
+/* ---- to a file ---- */
+
+enum { PIECE = 1 << 16 };
+
+typedef struct printing {
+    osh_file *f; // view
+    int64_t at;  // bytes that it has
+    osh_buf b;   // own: behind these
+} printing;
+
+static osh_status flush(osh_ctx *cx, printing *w, size_t least)
+{
+    osh_status rc = OSH_OK;
+    if (w->b.len < least) goto done;
+    OSH_TRY(osh_file_pwrite(cx, w->f, w->b.data, w->b.len, w->at));
+    w->at += (int64_t)w->b.len;
+    osh_buf_clear(&w->b);
+done:
+    return rc;
+}
+
+static osh_status print_list(osh_ctx *cx, printing *w, const osh_json_list *l, const void *user)
+{
+    osh_status rc = OSH_OK;
+    cJSON *item = NULL; // own
+    bool any = false;
+    OSH_TRY(put(cx, &w->b, "["));
+    for (int64_t i = 0; i < l->n; i++) {
+        OSH_TRY(l->item(cx, &item, user, i));
+        if (!item) continue;
+        OSH_TRY(put(cx, &w->b, any ? ",\n    " : "\n    "));
+        OSH_TRY(print_value(cx, &w->b, item, 3));
+        OSH_TRY(flush(cx, w, PIECE));
+        cJSON_Delete(item);
+        item = NULL, any = true;
+    }
+    OSH_TRY(put(cx, &w->b, any ? "\n  ]" : "]"));
+done:
+    cJSON_Delete(item);
+    return rc;
+}
+
+static const osh_json_list *list_of(const osh_json_list *lists, const char *key)
+{
+    for (; lists->key; lists++)
+        if (!strcmp(lists->key, key)) return lists;
+    return NULL;
+}
+
+osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists, const void *user)
+{
+    osh_status rc = OSH_OK;
+    printing w = {.f = f};      // own
+    const cJSON **items = NULL; // own
+    size_t n = 0, i = 0;
+    osh_buf_init(&w.b, 0);
+    for (const osh_json_list *l = lists; l->key; l++)
+        if (!cJSON_AddArrayToObject(root, l->key)) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a list");
+    for (const cJSON *c = root->child; c; c = c->next) n++;
+    OSH_NEW(cx, items, n);
+    for (const cJSON *c = root->child; c; c = c->next) items[i++] = c;
+    qsort(items, n, sizeof *items, by_key);
+    OSH_TRY(put(cx, &w.b, "{"));
+    for (i = 0; i < n; i++) {
+        const osh_json_list *l = list_of(lists, items[i]->string);
+        OSH_TRY(put(cx, &w.b, i ? ",\n  " : "\n  "));
+        OSH_TRY(osh_json_put_string(cx, &w.b, items[i]->string));
+        OSH_TRY(put(cx, &w.b, ": "));
+        if (l) OSH_TRY(print_list(cx, &w, l, user));
+        else OSH_TRY(print_value(cx, &w.b, items[i], 2));
+        OSH_TRY(flush(cx, &w, PIECE));
+    }
+    OSH_TRY(put(cx, &w.b, n ? "\n}" : "}"));
+    OSH_TRY(flush(cx, &w, 1));
+done:
+    osh_buf_deinit(cx, &w.b);
+    osh_free(cx, items);
+    return rc;
+}

@@ -114,3 +114,6 @@ small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
+# and many subgraphs
+small 115 many --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --sequential-targets Linear --threads 2 \
+    --dataset many/calibration.jsonl
