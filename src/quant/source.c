@@ -3,17 +3,28 @@
 #include "base/name.h"
 #include "quant/source_impl.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define OSH_SOURCE(n) extern const osh_source_type osh_source_##n;
+#include "quant/sources.def"
+#undef OSH_SOURCE
+
+static const osh_source_type *const types[] = {
+#define OSH_SOURCE(n) &osh_source_##n,
+#include "quant/sources.def"
+#undef OSH_SOURCE
+};
+enum { N_TYPES = sizeof types / sizeof *types, N_METHODS = sizeof types[0]->methods / sizeof types[0]->methods[0] };
 
 osh_checkpoint *osh_source_checkpoint(const osh_source *s) { return s->ck; }
 int osh_source_n_quantized(const osh_source *s) { return s->n; }
-const char *osh_source_method(const osh_source *s) { return s->n ? s->method : NULL; }
 
 size_t osh_source_scratch(const osh_source *s)
 {
     size_t most = 0;
     for (int k = 0; k < s->n; k++) {
-        size_t n = osh_source_module_bytes(&s->mods[k]);
+        size_t n = s->mods[k].type->bytes(&s->mods[k]);
         most = n > most ? n : most;
     }
     return most;
@@ -21,43 +32,84 @@ size_t osh_source_scratch(const osh_source *s)
 
 /* ---- what the config says ---- */
 
-static osh_status read_block(osh_ctx *cx, osh_source *s, const cJSON *q)
+/* The row that has a method; NULL: none has. to: all methods, "a, b or c". */
+static const osh_source_type *find_method(char *to, size_t cap, const char *method)
+{
+    const osh_source_type *found = NULL;
+    const char *names[N_TYPES * N_METHODS];
+    size_t n = 0, at = 0;
+    for (int k = 0; k < N_TYPES; k++)
+        for (int i = 0; i < N_METHODS && types[k]->methods[i]; i++) {
+            names[n++] = types[k]->methods[i];
+            if (!strcmp(method, types[k]->methods[i])) found = types[k];
+        }
+    for (size_t i = 0; i < n && at < cap; i++)
+        at += (size_t)snprintf(to + at, cap - at, "%s%s", !i ? "" : i + 1 < n ? ", " : " or ", names[i]);
+    return found;
+}
+
+/* A row with groups is asked alone. */
+static bool is_asked(const osh_source *s, int k) { return types[k]->groups ? types[k] == s->type : !s->type->groups; }
+
+static osh_status read_config(osh_ctx *cx, osh_source *s)
 {
     osh_status rc = OSH_OK;
-    const cJSON *size = cJSON_GetObjectItemCaseSensitive(q, "weight_block_size");
-    if (!size || cJSON_IsNull(size)) goto done;
-    for (int d = 0; d < 2; d++) {
-        const cJSON *n = cJSON_GetArrayItem(size, d);
-        if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) || cJSON_GetArraySize(size) != 2)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers", s->ck->config->path);
-        s->block[d] = (int64_t)n->valuedouble;
+    char methods[256];
+    const cJSON *q = s->ck->config->quantization_config;
+    const char *path = s->ck->config->path;
+    OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
+    if (!(s->type = find_method(methods, sizeof methods, s->method)))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want %s", path, s->method, methods);
+    for (int k = 0; k < N_TYPES; k++)
+        if (is_asked(s, k) && types[k]->configure) OSH_TRY(types[k]->configure(cx, s, q));
+done:
+    return rc;
+}
+
+/* ---- what is stored ---- */
+
+/* A tensor's module is of the first row that claims it. */
+static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_source_module *q;
+    size_t n;
+    for (int k = 0; k < N_TYPES; k++) {
+        if (!is_asked(s, k) || !types[k]->claims(t->e, &n)) continue;
+        OSH_TRY(osh_source_module_new(cx, &q, s, t->e->name, n));
+        q->type = types[k], q->state = &s->states[k];
+        OSH_TRY(types[k]->find(cx, q, t));
+        break;
     }
 done:
     return rc;
 }
 
-static osh_status read_config(osh_ctx *cx, osh_source *s)
+static osh_status find_modules(osh_ctx *cx, osh_source *s)
 {
     osh_status rc = OSH_OK;
-    static const char *const others[] = {"fp8", "fbgemm_fp8", "modelopt", "mxfp4"};
-    const cJSON *q = s->ck->config->quantization_config;
-    const char *path = s->ck->config->path, *algo = NULL;
-    bool known = false;
-    OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
-    if (!strcmp(s->method, "compressed-tensors")) {
-        OSH_TRY(osh_q_config_parse(cx, &s->config, q, path));
-        goto done;
-    }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) known |= !strcmp(s->method, others[i]);
-    if (!known)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: quant_method is '%s', want compressed-tensors, fp8, fbgemm_fp8, modelopt or mxfp4", path,
-                 s->method);
-    OSH_TRY(osh_json_str_or(cx, &algo, q, "quant_algo", "FP8", path));
-    if (strcmp(algo, "FP8"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method %s with quant_algo '%s': want FP8", path, s->method, algo);
-    OSH_TRY(read_block(cx, s, q));
+    int64_t n_stored = s->ck->n_tensors;
+    OSH_NEW(cx, s->mods, n_stored);
+    OSH_NEW(cx, s->states, N_TYPES);
+    for (int k = 0; k < N_TYPES; k++)
+        if (is_asked(s, k) && types[k]->begin) OSH_TRY(types[k]->begin(cx, &s->states[k], s));
+    for (int64_t i = 0; i < n_stored; i++) OSH_TRY(find_module(cx, s, &s->ck->tensors[i]));
+    if (!s->n && !(s->config && (s->config->cache.present || s->config->transforms.n)))
+        osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
 done:
+    for (int k = 0; s->states && k < N_TYPES; k++)
+        if (s->states[k] && types[k]->found) types[k]->found(cx, &s->states[k]);
+    return rc;
+}
+
+/* Rows of a module: an osh_ckpt_make. */
+static osh_status make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
+{
+    const osh_source_module *q = user;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_status rc = q->type->make_rows(cx, to, q, first, n);
+    osh_mem_use(cx, old);
+    if (rc) osh_note(cx, "dequantizing %s", e->name);
     return rc;
 }
 
@@ -69,9 +121,9 @@ static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
     char *name = q->bare ? osh_strdup(cx, q->name) : osh_sprintf(cx, "%s.weight", q->name); // own
     osh_st_entry linear = {.dtype = q->dtype, .ndim = 2, .shape = {q->O, q->I}};
     osh_st_entry experts = {.dtype = q->dtype, .ndim = 3,
-                            .shape = {q->experts, q->scheme && q->experts ? q->O / q->experts : q->O, q->I}};
+                            .shape = {q->experts, q->experts ? q->O / q->experts : 0, q->I}};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear, osh_source_make, q));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear, make_rows, q));
     osh_ckpt_virtual *v = &s->ck->virtuals[s->ck->n_virtuals - 1];
     v->first_shard = INT32_MAX;
     for (int i = 0; i < q->n_leaves; i++) {
@@ -155,7 +207,6 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bo
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
     OSH_NEW(cx, s, 1);
-    pthread_mutex_init(&s->lock, NULL);
     OSH_TRY(osh_map_new(cx, &s->by_name, 64));
     OSH_TRY(osh_checkpoint_open(cx, &s->ck, dir));
     if (s->ck->config->quantization_config) {
@@ -163,7 +214,7 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bo
         if (compress && osh_source_transforms(s))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s acts while the model runs: such a model is not "
                      "compressed again", s->ck->config->path, s->config->transforms.of[0].name);
-        OSH_TRY(osh_source_find_modules(cx, s));
+        OSH_TRY(find_modules(cx, s));
         OSH_TRY(hide_parts(cx, s, compress, only));
     }
     *out = s, s = NULL;
@@ -193,11 +244,12 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
         osh_tensor_free(cx, s->mods[i].out_zero);
     }
     osh_free(cx, s->mods);
-    osh_free(cx, s->blocks);
+    for (int k = 0; s->states && k < N_TYPES; k++)
+        if (s->states[k] && types[k]->close) types[k]->close(cx, s->states[k]);
+    osh_free(cx, s->states);
     osh_map_free(cx, s->by_name);
     osh_q_config_free(cx, s->config);
     osh_checkpoint_close(cx, s->ck);
-    pthread_mutex_destroy(&s->lock);
     osh_free(cx, s);
 }
 

@@ -14,7 +14,6 @@ osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char
 void osh_source_close(osh_ctx *cx, osh_source *s);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
-const char *osh_source_method(const osh_source *s); // "fp8"; NULL: nothing is quantized. view
 size_t osh_source_scratch(const osh_source *s); // bytes (gross) that reading a quantized weight takes beside it
 /* Scheme of a module by its config group, NULL: dense, or of a source without groups. in_scale, in_zero: stored static
  * input parameters or NULL; views. */

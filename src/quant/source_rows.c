@@ -1,9 +1,4 @@
-/* source_rows.c - rows of a dense weight, decoded from what the source stores: (code - zero) * scale.
- *
- *   compressed-tensors   in the dtype of the scale, as compressed-tensors decompresses
- *   FP8                  in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize
- *   experts in MXFP4     blocks [E, R, G, 16], scales [E, R, G] to [E, 32 G, R]: transformers'
- *                        convert_moe_packed_tensors, which turns each expert over
+/* source_rows.c - rows of a dense weight, decoded from the tensors of a format (format.h): (code - zero) * scale.
  *
  * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB beside itself. Rows that
  * share a scale (blocks) or a word of zero points are decoded together. */
@@ -56,15 +51,7 @@ static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, in
     else if (is_per_row(f) && a->strategy != OSH_Q_TENSOR) *at = first, *n = rows;
 }
 
-bool osh_source_is_powers(const osh_st_entry *scale)
-{
-    return scale->dtype == OSH_FP8_E8M0 || scale->dtype == OSH_U8;
-}
-
-static bool is_power(const osh_source_module *q, int leaf)
-{
-    return leaf == 1 && q->scheme == &q->own && osh_source_is_powers(q->parts[leaf].e);
-}
+static bool is_power(const osh_source_module *q, int leaf) { return leaf == 1 && q->powers; }
 
 /* Exponents + 127 to the powers of two, F32; 255 is no number. */
 static osh_status widen_powers(osh_ctx *cx, osh_tensor **scale)
@@ -116,7 +103,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
     OSH_TRY(q->format->unpack(cx, codes, &params, &(osh_format_weight){q->scheme, rows, q->I, q->dtype},
                               (const osh_tensor *const *)raw));
     for (int i = 0; i < q->n_leaves; i++) osh_tensor_free(cx, raw[i]), raw[i] = NULL;
-    osh_dtype dt = q->scheme->weights.scale_dtype || q->scheme == &q->own ? OSH_F32 : params.scale->dtype;
+    osh_dtype dt = q->scheme->weights.scale_dtype || q->wide ? OSH_F32 : params.scale->dtype;
     osh_tensor view = osh_tensor_view(dt, 2, (int64_t[]){rows, q->I}, to);
     if (dt != q->dtype) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
     OSH_TRY(osh_q_decode(cx, made ? made : &view, codes, &params, &q->scheme->weights));
@@ -129,7 +116,7 @@ done:
     return rc;
 }
 
-static osh_status make_linear(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
@@ -155,85 +142,9 @@ done:
     return rc;
 }
 
-/* ---- experts in MXFP4 ---- */
-
-static size_t block_bytes(const osh_source_module *q) { return (size_t)(q->I * q->O / 2); } // of one expert
-
-/* With the lock. Blocks and scales of one expert; neighbouring pieces of it are asked for one after the other. */
-static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
-{
-    osh_status rc = OSH_OK;
-    osh_source *s = q->source;
-    size_t n = block_bytes(q), n_scales = n / 16;
-    if (s->last == q && s->last_expert == expert) goto done;
-    osh_free(cx, s->blocks);
-    s->last = NULL;
-    if (!(s->blocks = osh_alloc(cx, n + n_scales))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
-    for (int i = 0; i < 2; i++) {
-        const osh_ckpt_tensor *t = &q->parts[i];
-        OSH_TRY(osh_st_read_part(cx, s->blocks + (i ? n : 0), s->ck->shards[t->shard], t->e,
-                                 expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
-    }
-    s->last = q, s->last_expert = expert;
-done:
-    return rc;
-}
-
-/* Columns [first, first + n) of the blocks' rows: rows of what is made. */
-static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    const uint8_t *blocks = q->source->blocks, *scales = blocks + block_bytes(q);
-    int64_t R = q->I, C = q->O; // of what is made [C, R]
-    float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
-    if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
-    for (int64_t c = first; c < first + n; c++) {
-        for (int64_t r = 0; r < R; r++) {
-            uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
-            float scale = e == 255 ? INFINITY : ldexpf(1, e - 127);
-            row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
-        }
-        osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);
-    }
-done:
-    osh_free(cx, row);
-    return rc;
-}
-
-static osh_status make_experts(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    pthread_mutex_lock(&q->source->lock);
-    for (int64_t end = first + n, k; first < end; first += k) {
-        int64_t expert = first / q->O;
-        k = (expert + 1) * q->O < end ? (expert + 1) * q->O - first : end - first;
-        OSH_TRY(take_expert(cx, q, expert));
-        OSH_TRY(decode_expert(cx, to, q, first % q->O, k));
-        to += (size_t)(k * q->I) * osh_dtype_bytes(q->dtype);
-    }
-done:
-    pthread_mutex_unlock(&q->source->lock);
-    return rc;
-}
-
-/* ---- both ---- */
-
-osh_status osh_source_make(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
-{
-    const osh_source_module *q = user;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    osh_status rc = q->scheme ? make_linear(cx, to, q, first, n) : make_experts(cx, to, q, first, n);
-    osh_mem_use(cx, old);
-    if (rc) osh_note(cx, "dequantizing %s", e->name);
-    return rc;
-}
-
-size_t osh_source_module_bytes(const osh_source_module *q)
+size_t osh_source_rows_bytes(const osh_source_module *q)
 {
     size_t sum = 0, longest = 0; // of parts
-    if (!q->scheme)
-        return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) + osh_mem_gross(block_bytes(q) / 16 * 17) +
-               osh_mem_gross((size_t)q->I * sizeof(float)) + osh_mem_gross((size_t)q->I * osh_dtype_bytes(q->dtype));
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));

@@ -50,5 +50,6 @@ changed '"plan/none.h": no such file below src/' '#include "plan/none.h"' run/pa
 changed 'is the name of a modifier: of modifiers alone' 'static const char *x = "as GPTQModifier";' run/pace.c
 changed 'is the name of an observer: of quant alone' 'static const char *x = "imatrix_mse";' eval/eval.c
 changed 'is the name of a format: of quant alone' 'static const char *x = "pack-quantized";' output/emit.c
+changed 'is the name of a source: of quant alone' 'static const char *x = "fbgemm_fp8";' plan/plan.c
 echo '/* "GPTQModifier" in words */' >>src/run/pace.c
 check . || { cat said; exit 1; }

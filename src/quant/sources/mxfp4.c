@@ -1,0 +1,136 @@
+/* mxfp4.c - experts in one tensor, in MXFP4: X_blocks [E, R, G, 16] and X_scales [E, R, G], exponents + 127, to
+ * [E, 32 G, R]: transformers' convert_moe_packed_tensors, which turns each expert over. */
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/name.h"
+#include "base/num.h"
+#include "quant/source_impl.h"
+
+typedef struct {
+    pthread_mutex_t lock; // of the expert that was read last
+    const osh_source_module *last;
+    int64_t last_expert;
+    uint8_t *blocks;      // own: its blocks and, behind them, its scales
+} mxfp4_cache;
+
+static osh_status mxfp4_begin(osh_ctx *cx, void **state, const osh_source *s)
+{
+    osh_status rc = OSH_OK;
+    mxfp4_cache *cache = NULL; // own
+    (void)s;
+    OSH_NEW(cx, cache, 1);
+    pthread_mutex_init(&cache->lock, NULL);
+    *state = cache; // give
+done:
+    return rc;
+}
+
+static void mxfp4_close(osh_ctx *cx, void *state)
+{
+    mxfp4_cache *cache = state;
+    osh_free(cx, cache->blocks);
+    pthread_mutex_destroy(&cache->lock);
+    osh_free(cx, cache);
+}
+
+static bool mxfp4_claims(const osh_st_entry *e, size_t *n) { return (*n = osh_before_tail(e->name, "_blocks")) > 0; }
+
+static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_tensor *blocks)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *b = blocks->e;
+    char *name = NULL; // own
+    if (!(name = osh_sprintf(cx, "%s_scales", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
+    const osh_ckpt_tensor *scales = osh_checkpoint_find(q->source->ck, name);
+    if (!scales) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for %s", name, b->name);
+    const osh_st_entry *e = scales->e;
+    if (b->dtype != OSH_U8 || b->ndim != 4 || b->shape[3] != 16)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
+                 osh_dtype_name(b->dtype), b->ndim);
+    if (e->dtype != OSH_U8 || e->ndim != 3 || memcmp(e->shape, b->shape, 3 * sizeof *e->shape))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]", name,
+                 osh_dtype_name(e->dtype), e->ndim, (long long)b->shape[0], (long long)b->shape[1],
+                 (long long)b->shape[2]);
+    if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
+    if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
+    q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1], q->bare = true;
+    q->parts[0] = *blocks, q->parts[1] = *scales, q->n_leaves = 2;
+done:
+    osh_free(cx, name);
+    return rc;
+}
+
+static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
+static size_t block_bytes(const osh_source_module *q) { return (size_t)(q->I * expert_rows(q) / 2); } // of one expert
+
+/* With the lock. Blocks and scales of one expert; neighbouring pieces of it are asked for one after the other. */
+static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
+{
+    osh_status rc = OSH_OK;
+    mxfp4_cache *cache = *q->state;
+    size_t n = block_bytes(q), n_scales = n / 16;
+    if (cache->last == q && cache->last_expert == expert) goto done;
+    osh_free(cx, cache->blocks);
+    cache->last = NULL;
+    if (!(cache->blocks = osh_alloc(cx, n + n_scales))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
+    for (int i = 0; i < 2; i++) {
+        const osh_ckpt_tensor *t = &q->parts[i];
+        OSH_TRY(osh_st_read_part(cx, cache->blocks + (i ? n : 0), q->source->ck->shards[t->shard], t->e,
+                                 expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
+    }
+    cache->last = q, cache->last_expert = expert;
+done:
+    return rc;
+}
+
+/* Columns [first, first + n) of the blocks' rows: rows of what is made. */
+static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const uint8_t *blocks = ((mxfp4_cache *)*q->state)->blocks, *scales = blocks + block_bytes(q);
+    int64_t R = q->I, C = expert_rows(q); // of what is made [C, R]
+    float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
+    if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
+    for (int64_t c = first; c < first + n; c++) {
+        for (int64_t r = 0; r < R; r++) {
+            uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
+            float scale = e == 255 ? INFINITY : ldexpf(1, e - 127);
+            row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
+        }
+        osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+static osh_status mxfp4_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    mxfp4_cache *cache = *q->state;
+    int64_t C = expert_rows(q);
+    pthread_mutex_lock(&cache->lock);
+    for (int64_t end = first + n, k; first < end; first += k) {
+        int64_t expert = first / C;
+        k = (expert + 1) * C < end ? (expert + 1) * C - first : end - first;
+        OSH_TRY(take_expert(cx, q, expert));
+        OSH_TRY(decode_expert(cx, to, q, first % C, k));
+        to += (size_t)(k * q->I) * osh_dtype_bytes(q->dtype);
+    }
+done:
+    pthread_mutex_unlock(&cache->lock);
+    return rc;
+}
+
+static size_t mxfp4_bytes(const osh_source_module *q)
+{
+    return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) + osh_mem_gross(block_bytes(q) / 16 * 17) +
+           osh_mem_gross((size_t)q->I * sizeof(float)) + osh_mem_gross((size_t)q->I * osh_dtype_bytes(q->dtype));
+}
+
+const osh_source_type osh_source_mxfp4 = {
+    .methods = {"mxfp4"}, .begin = mxfp4_begin, .close = mxfp4_close,
+    .claims = mxfp4_claims, .find = mxfp4_find, .make_rows = mxfp4_make, .bytes = mxfp4_bytes,
+};
