@@ -1,5 +1,5 @@
-/* source_module.c - what the rows of sources.def share when they find a module: its name, and the stored tensors that it
- * is made of. They may lie in different shards. */
+/* source_module.c - what the rows of sources.def share when they find a module: its name, and the stored tensors
+ * that it is made of. They may lie in different shards. */
 #include "quant/source_impl.h"
 
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s, const char *name, size_t n)
