@@ -38,7 +38,7 @@ for name in rtn gptq; do
     sums plain.$name >want.$name
     leave() { # work of a run that was killed
         rm -rf out out.oneshot-partial
-        INJECT_AT=$((count * ${1:-70} / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >/dev/null 2>&1 || true
+        INJECT_AT=$((count * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >/dev/null 2>&1 || true
         [ -e out.oneshot-partial/oneshot-journal ]
     }
     # between two runs
@@ -109,13 +109,15 @@ for name in rtn gptq; do
 done
 
 # what was not read yet may change: the output is that of the source as it is
-name=gptq
-leave 45
+rm -rf out out.oneshot-partial
+INJECT_STEP='"observe model.layers.1 Start"' INJECT_WHAT=TERM LD_PRELOAD=$OSH_TOOLS/inject.so \
+    one gptq out --profile profile.yaml >log 2>&1 && { echo "observe model.layers.1: no signal"; exit 1; }
+[ -e out.oneshot-partial/oneshot-journal ]
 edit noise $up3 1001 1
 one gptq fresh >/dev/null
 sums fresh >want.new
 if diff -q want.new want.gptq >/dev/null; then echo "the edit changes nothing" && exit 1; fi
-one gptq out >log 2>&1 || { cat log; exit 1; }
+one gptq out --log-level info >log 2>&1 && grep -q 'going on from' log || { cat log; exit 1; }
 same out want.new "edited before it was read"
 restore
 
