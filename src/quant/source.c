@@ -60,8 +60,7 @@ static osh_status read_config(osh_ctx *cx, osh_source *s)
     OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
     if (!(s->type = find_method(methods, sizeof methods, s->method)))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want %s", path, s->method, methods);
-    for (int k = 0; k < N_TYPES; k++)
-        if (is_asked(s, k) && types[k]->configure) OSH_TRY(types[k]->configure(cx, s, q));
+    if (s->type->configure) OSH_TRY(s->type->configure(cx, s, q));
 done:
     return rc;
 }
@@ -139,21 +138,13 @@ done:
 /* The module that a stored tensor belongs to, as codes or parameters of its weight and its input; -1: none. */
 static int64_t module_of(const osh_source *s, const char *name)
 {
-    static const char *const leaves[] = {"weight", "weight_packed", "weight_scale", "weight_scale_inv",
-                                         "weight_zero_point", "weight_shape", "weight_global_scale", "input_scale",
-                                         "input_zero_point", "input_global_scale", "input_scale_ub",
-                                         "activation_scale", "output_scale", "output_zero_point"};
-    static const char *const tails[] = {"_blocks", "_scales", "_scale_inv", "_scale", "_activation_scale", ""};
-    const char *dot = strrchr(name, '.');
     size_t n = strlen(name);
-    int64_t i = -1;
-    for (size_t k = 0; k < sizeof tails / sizeof *tails; k++) // of experts in one tensor
-        if (osh_ends_with(name, n, tails[k]) && osh_map_get(s->by_name, name, n - strlen(tails[k]), &i) &&
-            s->mods[i].bare)
-            return i;
-    i = -1;
-    for (size_t k = 0; dot && k < sizeof leaves / sizeof *leaves; k++)
-        if (!strcmp(dot + 1, leaves[k]) && osh_map_get(s->by_name, name, (size_t)(dot - name), &i)) return i;
+    int64_t i;
+    for (int k = 0; k < N_TYPES; k++)
+        for (const char *const *p = types[k]->tails; *p; p++)
+            if (osh_ends_with(name, n, *p) && osh_map_get(s->by_name, name, n - strlen(*p), &i) &&
+                s->mods[i].type == types[k])
+                return i;
     return -1;
 }
 

@@ -122,6 +122,10 @@ done:
 }
 
 const osh_source_type osh_source_compressed_tensors = {
-    .methods = {"compressed-tensors"}, .groups = true, .configure = ct_configure, .begin = ct_begin, .found = ct_found,
+    .methods = {"compressed-tensors"},
+    .tails = {".weight", ".weight_packed", ".weight_scale", ".weight_zero_point", ".weight_shape",
+              ".weight_global_scale", ".input_scale", ".input_zero_point", ".input_global_scale", ".output_scale",
+              ".output_zero_point"},
+    .groups = true, .configure = ct_configure, .begin = ct_begin, .found = ct_found,
     .claims = ct_claims, .find = ct_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
 };

@@ -146,10 +146,14 @@ static osh_status bare_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_te
 }
 
 const osh_source_type osh_source_fp8 = {
-    .methods = {"fp8", "fbgemm_fp8", "modelopt"}, .configure = fp8_configure,
+    .methods = {"fp8", "fbgemm_fp8", "modelopt"},
+    .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".input_scale", ".input_scale_ub", ".activation_scale",
+              ".output_scale"},
+    .configure = fp8_configure,
     .claims = fp8_claims, .find = fp8_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
 };
 
 const osh_source_type osh_source_fp8_bare = {
+    .tails = {"", "_scale_inv", "_scale", "_activation_scale"},
     .claims = bare_claims, .find = bare_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
 };

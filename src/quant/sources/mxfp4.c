@@ -131,6 +131,6 @@ static size_t mxfp4_bytes(const osh_source_module *q)
 }
 
 const osh_source_type osh_source_mxfp4 = {
-    .methods = {"mxfp4"}, .begin = mxfp4_begin, .close = mxfp4_close,
+    .methods = {"mxfp4"}, .tails = {"_blocks", "_scales"}, .begin = mxfp4_begin, .close = mxfp4_close,
     .claims = mxfp4_claims, .find = mxfp4_find, .make_rows = mxfp4_make, .bytes = mxfp4_bytes,
 };
