@@ -14,7 +14,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_BY_PAGES = {"docs/tutorial.md", "docs/how-to.md"} | { # the others: by tests/examples/adding.sh
-    f"docs/adding-{what}.md" for what in ("a-format", "a-model", "a-modifier", "a-scheme", "an-observer", "an-op")}
+    f"docs/adding-{what}.md"
+    for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
 INSTALLS = "installs packages; .ci/run calls it"
