@@ -216,6 +216,15 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     return OSH_OK;
 }
 
+/* Of an earlier run that kept it nothing is left. */
+static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
+{
+    osh_tensor **x = &j->b->values[v];
+    osh_tensor_free(cx, *x), *x = NULL;
+    return osh_tensor_new_on(cx, x, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->values[v].dtype, 2,
+                             (int64_t[]){rows, j->g->values[v].width});
+}
+
 static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 {
     osh_status rc = OSH_OK;
@@ -233,20 +242,10 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
     for (int k = 0; k < n->op->n_out; k++) {
         int v = n->out[k];
-        int64_t shape[2] = {routed ? j->routed.n : j->b->n_tokens, j->g->values[v].width};
-        osh_tensor_free(cx, j->b->values[v]); // of an earlier run that kept it
-        j->b->values[v] = NULL;
-        if (j->b->into && j->b->into[v]) {
-            a.out[k] = j->b->values[v] = j->b->into[v], j->b->into[v] = NULL;
-            continue;
-        }
-        if (k == 0 && !j->b->device && osh_walk_in_place(walk, node)) { // what goes becomes what comes
-            j->b->values[v] = j->b->values[n->in[0]], j->b->values[n->in[0]] = NULL;
-            a.out[k] = j->b->values[v];
-            continue;
-        }
-        osh_where where = {j->b->device, OSH_LIFE_SHORT};
-        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], where, j->g->values[v].dtype, 2, shape));
+        osh_out at = osh_walk_out(walk, node, k);
+        osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
+        if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
+        else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL; // what goes is what comes
         a.out[k] = j->b->values[v];
     }
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
@@ -398,9 +397,7 @@ static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
 {
     const job *j = w->user;
-    int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
-    osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
-    return osh_tensor_new(cx, &j->b->values[v], j->g->values[v].dtype, 2, shape);
+    return make_value(cx, j, v, j->b->n_tokens);
 }
 
 static osh_status run_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
@@ -425,7 +422,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
 {
     osh_status rc = OSH_OK;
     job j = {s->g, w, b, hooks, hooks ? hooks->lanes : NULL, check, s->first, s->n};
-    osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s};
+    osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s, .on_device = b->device != NULL};
     walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
     if (hooks && !b->device) walk.routed = hooks->routed;

@@ -20,7 +20,6 @@ typedef struct tally {
     bool *here;       // own: [values] that are live
     int n_here;
     size_t views;     // of samples at work: a thread's structs
-    bool is_lane;     // the values are those that the samples at work have of their own
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -104,11 +103,12 @@ static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
     tally *t = w->user;
     const osh_node *n = &t->g->nodes[node];
     for (int k = 0; k < n->op->n_out; k++) {
-        if (t->is_lane && w->s.keep[n->out[k]]) continue; // it is there for the whole batch
-        if (k == 0 && !t->arena && osh_walk_in_place(w, node)) count_gone(cx, w, n->in[0]);
+        osh_out at = osh_walk_out(w, node, k);
+        if (at == OSH_OUT_OF_BATCH) continue;
+        if (at == OSH_OUT_OF_INPUT) count_gone(cx, w, n->in[0]);
         count_made(cx, w, n->out[k]);
     }
-    if (!t->is_lane) {
+    if (!w->lane) {
         touch(t, scratch_bytes(t, n, osh_walk_is_routed(w, node)));
         return OSH_OK;
     }
@@ -123,7 +123,7 @@ static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;
     tally *t = w->user;
-    tally lanes = {.g = t->g, .n_tokens = t->batch->at_once, .batch = t->batch, .is_lane = true};
+    tally lanes = {.g = t->g, .n_tokens = t->batch->at_once, .batch = t->batch};
     OSH_NEW(cx, lanes.here, t->g->n_values);
     OSH_TRY(osh_walk_lane(cx, w, first, end, &lanes));
     touch(t, lanes.peak + (size_t)t->batch->n_threads * lanes.views);
@@ -167,7 +167,7 @@ osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, cons
     osh_status rc = OSH_OK;
     const osh_graph *g = s->g;
     tally t = {.g = g, .n_tokens = n_tokens, .in = in}; // own
-    osh_walk w = {.acts = &count_acts, .user = &t, .s = *s};
+    osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .on_device = true};
     size_t found = 0;
     w.s.of = (osh_exec_values){0, g->n_values}; // the ids are one
     OSH_NEW(cx, t.at, g->n_values);

@@ -68,11 +68,14 @@ static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0];
 
 static bool stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
 
-bool osh_walk_in_place(const osh_walk *w, int node)
+osh_out osh_walk_out(const osh_walk *w, int node, int k)
 {
     const osh_node *n = &w->s.g->nodes[node];
     int v = n->in[0];
-    return n->op->in_place && w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !stays(w, v);
+    if (w->lane && w->s.keep[n->out[k]]) return OSH_OUT_OF_BATCH;
+    if (k || w->on_device || !n->op->in_place) return OSH_OUT_NEW;
+    bool goes = w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !stays(w, v);
+    return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
 /* Where each value is read for the last time in the run. */
@@ -129,7 +132,7 @@ static osh_status walk_node(osh_ctx *cx, osh_walk *w, int node)
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last};
+    osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last, .lane = true};
     lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer;
     if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
     for (int i = first; i < end; i++)

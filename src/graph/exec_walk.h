@@ -25,6 +25,8 @@ struct osh_walk {
     const bool *seen, *routed; // views, as in the hooks
     bool *outer;       // view [values]: by sample: made by nodes that run so, for who comes later; at first none
     bool tells;        // those who make values tell of them
+    bool on_device;    // nothing lies in the place of an input
+    bool lane;         // of one sample: what s.keep has is there for the whole batch
     int *last;         // own [values of these] the last node of this run that reads it; -1: none
 };
 /* acts, user, s, by_sample, seen, routed and outer are given. */
@@ -34,7 +36,9 @@ osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, voi
 static inline bool osh_walk_runs(const osh_walk *w, int node) { return !w->s.run || w->s.run[node - w->s.first]; }
 /* The node runs on the rows alone that go to its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* On the host, input [0] of the node becomes its output [0]: this walk made it, nothing else reads it from here on.
- * What the caller brought may be lent, and others read it later. */
-bool osh_walk_in_place(const osh_walk *w, int node);
+/* Where output [k] of a node lies: a sample's rows of what is there for the batch; in the place of input [0], which this
+ * walk made and nothing else reads from here on (what the caller brought may be lent, and others read it later); or in
+ * memory of its own. */
+typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
+osh_out osh_walk_out(const osh_walk *w, int node, int k);
 #endif
