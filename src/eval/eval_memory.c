@@ -33,7 +33,7 @@ static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
         int64_t end = first + size < n ? first + size : n, t = d->offsets[end] - d->offsets[first];
         if (t > most) most = t;
     }
-    int64_t each = 5 * (int64_t)(osh_mem_gross((size_t)most * 4) + osh_mem_gross(sizeof(osh_tensor)));
+    int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
     const osh_op *op = osh_op_find(j->m->ref ? "kl" : "nll");
     return each + 2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads)); // in pieces
 }

@@ -253,14 +253,11 @@ done:
 int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,
                                  int64_t *most)
 {
-    int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_mem_gross(sizeof(osh_tensor)) +
-                                      osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-                                      osh_mem_gross((size_t)(size + 1) * sizeof(int64_t)));
+    int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
     for (int64_t first = 0; first < n; first += size) {
         int64_t end = first + size < n ? first + size : n, tokens = d->offsets[end] - d->offsets[first];
         size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
-        sum += (int64_t)osh_mem_gross((size_t)tokens * row);
-        sum += v < 0 ? each : (int64_t)osh_mem_gross(sizeof(osh_tensor));
+        sum += (int64_t)osh_tensor_gross((size_t)tokens * row) + (v < 0 ? each : 0);
         if (tokens > *most) *most = tokens;
     }
     return sum;

@@ -194,8 +194,7 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
     int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
     for (int64_t b = 0; b < s->d.n; b++)
-        sum += (int64_t)osh_mem_gross((size_t)((s->d.offsets[b + 1] - s->d.offsets[b]) * each)) +
-               (int64_t)osh_mem_gross(sizeof(osh_tensor));
+        sum += (int64_t)osh_tensor_gross((size_t)((s->d.offsets[b + 1] - s->d.offsets[b]) * each));
     return sum;
 }
 
@@ -204,7 +203,7 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
     const osh_graph *g = s->f->graph;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    size_t lists = 2 * (osh_mem_gross((size_t)n_tokens * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+    size_t lists = 2 * osh_tensor_gross((size_t)n_tokens * sizeof(float));
     return (int64_t)(lists + 8 * osh_mem_gross(0) +
                      osh_op_grad_scratch(osh_op_find("nll"), NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
 }

@@ -190,16 +190,11 @@ typedef struct tally {
     bool *needs, *made, *has; // own: [values]; has: a gradient
 } tally;
 
-static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
-
-static size_t value_gross(const tally *t, int v)
-{
-    return tensor_gross((size_t)t->n_tokens * osh_value_bytes(t->k->g, v));
-}
+static size_t value_gross(const tally *t, int v) { return osh_value_gross(t->k->g, v, t->n_tokens); }
 
 static size_t gradient_gross(const tally *t, int v)
 {
-    return tensor_gross((size_t)(t->n_tokens * t->k->g->values[v].width) * sizeof(float));
+    return osh_tensor_gross((size_t)(t->n_tokens * t->k->g->values[v].width) * sizeof(float));
 }
 
 static void count_node(tally *t, int node)
@@ -220,7 +215,7 @@ static void count_node(tally *t, int node)
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
         if (!x || !t->k->weights[n->w[m]] || (t->k->placed && t->k->placed[n->w[m]])) continue;
-        dw += tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float));
+        dw += osh_tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float));
     }
     size_t scratch = osh_op_grad_scratch(n->op, n->attr, in_width, g->values[n->out[0]].width, t->n_tokens,
                                          t->n_threads) + 8 * osh_mem_gross(0);
@@ -240,7 +235,7 @@ osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const boo
     for (int i = k->first; i < k->first + k->n; i++)
         for (int m = 0; runs(k, i) && m < g->nodes[i].op->n_in; m++) read[g->nodes[i].in[m]] = true;
     t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) + osh_mem_gross(sizeof(osh_batch)) +
-             osh_mem_gross((size_t)g->n_values * sizeof(void *)) + osh_mem_gross((size_t)(n_tokens + 1) * 8); // offsets
+             osh_batch_lists(g, n_tokens + 1);
     for (int v = 0; v < g->n_values; v++) {
         t.has[v] = leaves[v];
         if (t.made[v] || read[v]) t.live += value_gross(&t, v);

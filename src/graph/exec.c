@@ -373,9 +373,9 @@ void osh_lanes_free(osh_ctx *cx, osh_lanes *l)
 
 size_t osh_lanes_bytes(const osh_graph *g, int n_threads)
 {
-    size_t lists = 2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) + osh_mem_gross(2 * sizeof(int64_t));
+    size_t into = osh_mem_gross((size_t)g->n_values * sizeof(void *));
     return osh_mem_gross(sizeof(osh_lanes)) + osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
-           osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) + (size_t)n_threads * lists;
+           osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) + (size_t)n_threads * (osh_batch_lists(g, 2) + into);
 }
 
 /* ---- what the walk asks for ---- */

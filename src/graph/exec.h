@@ -56,6 +56,10 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows,
                            osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
+static inline size_t osh_batch_lists(const osh_graph *g, int64_t n_offsets) // gross: its values and offsets
+{
+    return osh_mem_gross((size_t)g->n_values * sizeof(void *)) + osh_mem_gross((size_t)n_offsets * sizeof(int64_t));
+}
 
 /* What threads have of samples while nodes run sample by sample; one for many runs, none of which is at work. */
 typedef struct osh_lanes osh_lanes;

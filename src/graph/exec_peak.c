@@ -63,7 +63,7 @@ static void appear(tally *t, int v)
 {
     t->here[v] = true, t->n_here++;
     if (t->arena) osh_arena_take(t->arena, &t->at[v], value_bytes(t, v), OSH_LIFE_SHORT);
-    else t->live += osh_mem_gross(value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
+    else t->live += osh_tensor_gross(value_bytes(t, v));
 }
 
 static void count_gone(osh_ctx *cx, osh_walk *w, int v)
@@ -73,7 +73,7 @@ static void count_gone(osh_ctx *cx, osh_walk *w, int v)
     if (!t->here[v]) return;
     t->here[v] = false, t->n_here--;
     if (t->arena) osh_arena_give(t->arena, t->at[v]);
-    else t->live -= osh_mem_gross(value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
+    else t->live -= osh_tensor_gross(value_bytes(t, v));
 }
 
 static int count_brought(const osh_walk *w, int from)
@@ -144,9 +144,8 @@ osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec
     osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .by_sample = b->at_once > 0, .routed = b->routed};
     osh_exec_values of = w.s.of = osh_exec_values_of(s);
     if (w.by_sample) w.seen = b->seen;
-    size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-                    osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0) +
-                    osh_mem_gross((size_t)b->n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
+    size_t arrays = osh_batch_lists(g, b->n_tokens) + // offsets: no more samples than tokens
+                    osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0);
     OSH_NEW(cx, t.here, g->n_values);
     OSH_NEW(cx, w.outer, g->n_values);
     for (int v = osh_next_set(in->in, of.v0, of.v1); v < of.v1; v = osh_next_set(in->in, v + 1, of.v1)) appear(&t, v);

@@ -101,6 +101,10 @@ static inline size_t osh_value_bytes(const osh_graph *g, int v) // of a token
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
 }
+static inline size_t osh_value_gross(const osh_graph *g, int v, int64_t n_tokens)
+{
+    return osh_tensor_gross((size_t)n_tokens * osh_value_bytes(g, v));
+}
 int osh_graph_host_only(const osh_graph *g); // the first node whose op is not for a card; -1: none
 bool osh_node_routes(const osh_node *n); // its output says which experts a token goes to
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight); // what is read. parts.c

@@ -117,7 +117,7 @@ done:
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     const osh_st_entry *e = osh_weight_entry(g, ck, weight);
-    return osh_mem_gross((size_t)(e->end - e->begin)) + osh_mem_gross(sizeof(osh_tensor));
+    return osh_tensor_gross((size_t)(e->end - e->begin));
 }
 
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,

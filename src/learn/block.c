@@ -457,8 +457,6 @@ done:
     return rc;
 }
 
-static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
-
 osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
 {
     osh_status rc = OSH_OK;
@@ -474,7 +472,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     memset(all, true, (size_t)g->n_values);
     for (int k = 0; k < b->n_in; k++) in[b->in[k]] = true;
     for (int k = 0; k < b->n_out; k++) {
-        size_t one = tensor_gross((size_t)tokens * osh_value_bytes(g, b->out[k]));
+        size_t one = osh_value_gross(g, b->out[k], tokens);
         leaves[b->out[k]] = true;
         if (one > target) target = one;
     }

@@ -379,8 +379,6 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 
 /* ---- what that needs ---- */
 
-static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
-
 /* What stays from beginning to end. */
 static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d, const bool *wants,
                          const bool *loaded, const int64_t *n_scales)
@@ -397,7 +395,7 @@ static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh
     }
     for (int64_t i = 0; i < d->n; i++) {
         size_t n = (size_t)(d->offsets[i + 1] - d->offsets[i]) * (size_t)g->values[g->hidden].width;
-        sum += tensor_gross(n * osh_dtype_bytes(g->dtype));
+        sum += osh_tensor_gross(n * osh_dtype_bytes(g->dtype));
     }
     return sum;
 }
@@ -411,7 +409,7 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run: [nodes], the others [values]
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    size_t back = 0, forth = 0, values = 0, dh = tensor_gross((size_t)(n_tokens * D) * sizeof(float));
+    size_t back = 0, forth = 0, values = 0, dh = osh_tensor_gross((size_t)(n_tokens * D) * sizeof(float));
     OSH_NEW(cx, none, g->n_values);
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, all, g->n_values);
@@ -426,7 +424,7 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
                           &(osh_exec_brought){.in = none}, &whole));
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
-    size_t lists = 3 * tensor_gross((size_t)n_tokens * sizeof(float));
+    size_t lists = 3 * osh_tensor_gross((size_t)n_tokens * sizeof(float));
     *peak = larger(larger(back, forth), values + dh + lists + larger(score, grad));
 done:
     osh_free(cx, run);

@@ -72,7 +72,7 @@ size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device)
 size_t osh_target_bytes(const osh_linear_job *j, bool device)
 {
     size_t n = (size_t)osh_tensor_numel(j->w) * sizeof(float);
-    return device ? osh_arena_gross(n) : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
+    return device ? osh_arena_gross(n) : osh_tensor_gross(n);
 }
 
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device)

@@ -22,7 +22,7 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, cons
         osh_linear_job j = job_of(l, &w);
         size_t scales = osh_job_params_bytes(&j) + osh_job_search_bytes(&j);
         size_t one = osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
-        kept += osh_job_result_bytes(&j) + osh_mem_gross(osh_tensor_bytes(&w)) + osh_mem_gross(sizeof w) +
+        kept += osh_job_result_bytes(&j) + osh_tensor_gross(osh_tensor_bytes(&w)) +
                 2 * osh_mem_gross((size_t)l->O * (size_t)l->I / (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
                                   sizeof(float) + (size_t)l->O * sizeof(float));
         if (l->bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));

@@ -37,6 +37,6 @@ int64_t osh_by_route_bytes(const osh_plan *p)
     if (!row) return 0;
     for (int64_t k = 0; k < p->n_batches; k++)
         if (p->batch_at[k + 1] - p->batch_at[k] > samples) samples = p->batch_at[k + 1] - p->batch_at[k];
-    return (int64_t)(osh_mem_gross((size_t)p->batch_tokens * row) +
-                     osh_mem_gross(sizeof(osh_tensor)) + osh_mem_gross((size_t)(samples + 1) * sizeof(int64_t)));
+    return (int64_t)(osh_tensor_gross((size_t)p->batch_tokens * row) +
+                     osh_mem_gross((size_t)(samples + 1) * sizeof(int64_t)));
 }

@@ -41,7 +41,7 @@ osh_tensor osh_sum_shape(osh_sum sum, int64_t I)
 int64_t osh_sum_bytes(osh_sum sum, int64_t I)
 {
     osh_tensor t = osh_sum_shape(sum, I);
-    return (int64_t)(osh_mem_gross(osh_tensor_bytes(&t)) + osh_mem_gross(sizeof t));
+    return (int64_t)osh_tensor_gross(osh_tensor_bytes(&t));
 }
 
 int64_t osh_stats_device_bytes(const osh_plan *p, int value, bool hessian, bool range)

@@ -560,9 +560,8 @@ done:
 
 int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f)
 {
-    size_t bytes = osh_mem_gross((size_t)f->n * 2 * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor));
-    if (osh_fold_searches(p, f))
-        bytes += osh_mem_gross((size_t)(f->n * f->n) * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor));
+    size_t bytes = osh_tensor_gross((size_t)f->n * 2 * sizeof(float));
+    if (osh_fold_searches(p, f)) bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
     return (int64_t)bytes;
 }
 

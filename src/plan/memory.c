@@ -78,7 +78,7 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
         const osh_st_entry *e = p->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
-        int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
+        int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
         int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
         if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + reading);
         raise_to(device, now), raise_to(host, now), raise_to(host, weight + reading);

@@ -84,8 +84,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);
     if (s->card) { // a batch's lists; what reads the samples' ranges; a sample between card and disk
-        s->lists += (int64_t)(osh_mem_gross((size_t)s->batch_tokens * sizeof(int64_t)) +
-                              osh_mem_gross(nv * sizeof(void *)) + nv * osh_mem_gross(sizeof(osh_tensor)) +
+        s->lists += (int64_t)(osh_batch_lists(g, s->batch_tokens) + nv * osh_mem_gross(sizeof(osh_tensor)) +
                               2 * osh_mem_gross((size_t)p->data.n * 2 * sizeof(float)) +
                               osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
                               (size_t)p->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));

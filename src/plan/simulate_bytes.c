@@ -65,8 +65,7 @@ int64_t osh_sim_value_kept(const osh_sim *s, int v)
 
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
 {
-    size_t row = osh_value_bytes(s->p->graph, v);
-    return (int64_t)(osh_mem_gross((size_t)s->batch_tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+    return (int64_t)osh_value_gross(s->p->graph, v, s->batch_tokens);
 }
 
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
@@ -122,8 +121,7 @@ int64_t osh_sim_looked_bytes(const osh_sim *s)
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value)
 {
     if (!s->p->memory.looks_f16 || !osh_observer_twice(a)) return 0;
-    return osh_mem_gross((size_t)(s->batch_tokens * s->p->graph->values[value].width) * 2) +
-           osh_mem_gross(sizeof(osh_tensor));
+    return osh_tensor_gross((size_t)(s->batch_tokens * s->p->graph->values[value].width) * 2);
 }
 
 int64_t osh_sim_loaders_bytes(const osh_sim *s)
@@ -137,8 +135,7 @@ void osh_sim_look(osh_sim *s)
     int64_t tokens = 0, n_loaders = p->memory.looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
     for (int64_t k = 0; s->looked && k < p->data.n; k++) max_into(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
     for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
-        size_t row = osh_value_bytes(p->graph, v);
-        int64_t sample = (int64_t)(osh_mem_gross((size_t)tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+        int64_t sample = (int64_t)osh_value_gross(p->graph, v, tokens);
         if (n_loaders)
             s->ahead = osh_sim_loaders_bytes(s) + osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);
         if (s->looks[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values);

@@ -154,8 +154,8 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * (osh_mem_gross(part) + osh_mem_gross(sizeof(osh_tensor))); // and in params
-        if (is_power(q, i)) sum += 2 * (osh_mem_gross(part * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+        sum += (i ? 2 : 1) * osh_tensor_gross(part); // and in params
+        if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
     longest = osh_file_room(longest); // past the page cache a block on the way

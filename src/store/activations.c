@@ -67,7 +67,7 @@ int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
     int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
     for (int64_t b = 0; b < n; b++) {
         int64_t rows = d->offsets[batch_at[b + 1]] - d->offsets[batch_at[b]];
-        sum += (int64_t)(osh_mem_gross((size_t)rows * osh_value_bytes(g, value)) + osh_mem_gross(sizeof(osh_tensor)));
+        sum += (int64_t)osh_value_gross(g, value, rows);
     }
     return sum;
 }

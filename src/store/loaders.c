@@ -56,7 +56,7 @@ int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame)
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens, bool card)
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
-    size_t rows = card ? osh_blocks_gross(n) : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
+    size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
     return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task))); // one is on its way to the card
 }
 

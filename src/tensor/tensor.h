@@ -28,6 +28,10 @@ void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data); // view: lives as long as data
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
+static inline size_t osh_tensor_gross(size_t n_bytes) // what one of n_bytes counts in host memory
+{
+    return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
+}
 osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim, const int64_t *shape);
 bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape); // false: negative dim or overflow
 
