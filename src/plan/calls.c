@@ -12,20 +12,32 @@ osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
     osh_status rc = OSH_OK;
     const osh_linear *l = c->p->linears, *lead = &l[first];
     int waiting = 0;
+    osh_call_free(cx, c);
     c->n = c->others = 0;
-    osh_free(cx, c->which), c->which = NULL;
     for (int i = osh_first_reader(c->p, lead->input); i >= 0; i = osh_next_reader(c->p, i))
         waiting += i >= c->of.first && i < c->of.end && !c->done(c->user, i);
     OSH_NEW(cx, c->which, waiting);
     for (int i = first; i >= 0 && i < c->of.end; i = osh_next_reader(c->p, i))
         if (is_together(&l[i], lead) && !c->done(c->user, i)) c->which[c->n++] = i;
     c->others = waiting - c->n;
+    OSH_NEW(cx, c->jobs, c->n);
+    for (int k = 0; k < c->n; k++) {
+        const osh_linear *of = &l[c->which[k]];
+        c->jobs[k] = (osh_linear_job){.name = of->name, .scheme = of->scheme, .sparsity = of->sparsity,
+                                      .pack = c->on_card && of->format->pack_rows};
+    }
 done:
     return rc;
 }
 
-osh_linear_job osh_call_job(const osh_linear *l, bool on_card)
+void osh_call_free(osh_ctx *cx, osh_call *c)
 {
-    return (osh_linear_job){.name = l->name, .scheme = l->scheme, .sparsity = l->sparsity,
-                            .pack = on_card && l->format->pack_rows};
+    osh_free(cx, c->which), c->which = NULL;
+    osh_free(cx, c->jobs), c->jobs = NULL;
+}
+
+size_t osh_call_bytes(int n_linears)
+{
+    const osh_call *c = NULL; // of its members' sizes
+    return osh_mem_gross((size_t)n_linears * sizeof *c->which) + osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }

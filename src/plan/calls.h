@@ -9,9 +9,12 @@ typedef struct osh_call {
     osh_span of;       // linears of the subgraphs that are solved
     bool (*done)(const void *user, int linear);
     const void *user;  // view: of done
+    bool on_card;
     int *which;        // own: out: [n] of them, ascending
+    osh_linear_job *jobs; // own: out: [n] what the plan alone knows of them
     int n, others;     // out: others: of the same value that are not done, and of another call
 } osh_call;
-osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first); // first: not done; frees what c->which was
-osh_linear_job osh_call_job(const osh_linear *l, bool on_card); // what the plan alone knows of one
+osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first); // first: not done; the call before is freed
+void osh_call_free(osh_ctx *cx, osh_call *c);                  // what jobs have of their own is the caller's to free
+size_t osh_call_bytes(int n_linears);                          // gross, of so many that one input has
 #endif

@@ -16,6 +16,7 @@
 #include "graph/picked.h"
 #include "plan/bytes.h"
 #include "plan/cache.h"
+#include "plan/calls.h"
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
@@ -77,9 +78,9 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     OSH_NEW(cx, s->kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->n_linears);
     size_t nl = (size_t)p->n_linears, nv = (size_t)g->n_values;
-    s->lists = (int64_t)(osh_mem_gross(nl * sizeof(osh_linear_job)) + osh_mem_gross(nl * sizeof(int)) +
-                         osh_mem_gross(nl * sizeof(osh_act_observer)) + osh_mem_gross(nv * sizeof(bool)) +
-                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
+    s->lists = (int64_t)(osh_call_bytes(p->n_linears) + osh_mem_gross(nl * sizeof(osh_act_observer)) +
+                         osh_mem_gross(nv * sizeof(bool)) + osh_mem_gross(nv * sizeof(void *)) +
+                         8 * osh_mem_gross(256));
     if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);

@@ -48,7 +48,6 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n
 
 typedef struct group { // of Linears that are solved in one call
     osh_call call;        // own
-    osh_linear_job *jobs; // own [linears of the range]
     osh_tensor *w;        // own [linears of the range]; shapes only
     osh_tensor shift;     // the same
     bool *done;           // own [linears of the range]
@@ -60,11 +59,10 @@ static bool is_done(const void *user, int linear)
     return g->done[linear - g->call.of.first];
 }
 
-static osh_status group_init(osh_ctx *cx, group *g, const osh_plan *p, const osh_range *r)
+static osh_status group_init(osh_ctx *cx, group *g, const osh_sim *s, const osh_range *r)
 {
     osh_status rc = OSH_OK;
-    *g = (group){.call = {.p = p, .of = {r->l0, r->l1}, .done = is_done, .user = g}};
-    OSH_NEW(cx, g->jobs, r->l1 - r->l0);
+    *g = (group){.call = {.p = s->p, .of = {r->l0, r->l1}, .done = is_done, .user = g, .on_card = s->card != NULL}};
     OSH_NEW(cx, g->w, r->l1 - r->l0);
     OSH_NEW(cx, g->done, r->l1 - r->l0);
 done:
@@ -73,10 +71,9 @@ done:
 
 static void group_deinit(osh_ctx *cx, group *g)
 {
-    osh_free(cx, g->jobs);
     osh_free(cx, g->w);
     osh_free(cx, g->done);
-    osh_free(cx, g->call.which);
+    osh_call_free(cx, &g->call);
 }
 
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // results do not stay
@@ -89,10 +86,9 @@ static osh_status group_find(osh_ctx *cx, group *g, int first, const osh_sim *s,
     OSH_TRY(osh_call_find(cx, &g->call, first));
     for (int k = 0; k < g->call.n; k++) {
         const osh_linear *l = &s->p->linears[g->call.which[k]];
-        osh_linear_job *j = &g->jobs[k];
+        osh_linear_job *j = &g->call.jobs[k];
         g->w[k] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
-        *j = osh_call_job(l, s->card != NULL);
         j->w = &g->w[k], j->shift = l->shift ? &g->shift : NULL, j->keep_w = keep, j->done = sim_take;
         if (l->scheme_index >= 0) max_into(pack, osh_memory_pack_bytes(s->p, l));
     }
@@ -143,7 +139,7 @@ static void note_packing(osh_sim *s, const group *g, int n, const osh_linear *le
 {
     int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
     for (int k = 0; k < n; k++) {
-        int64_t one = (int64_t)osh_job_result_bytes(&g->jobs[k]);
+        int64_t one = (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
         max_into(&most, one);
         all += one;
     }
@@ -165,7 +161,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     const osh_plan *p = s->p;
     group g; // own
     osh_sim_look(s);
-    OSH_TRY(group_init(cx, &g, p, r));
+    OSH_TRY(group_init(cx, &g, s, r));
     osh_sim_drop_copies(s);
     int first = first_of_block(p, r);
     for (int i = r->l0; i < r->l1; i++) {
@@ -179,7 +175,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))
-            work = osh_memory_compress_bytes(p, g.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
+            work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
         if (s->card) osh_sim_note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);

@@ -167,7 +167,6 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     osh_weights *w = s->w;
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
-    osh_linear_job *jobs = NULL; // own
     osh_tensor *h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN);  // view
     osh_tensor *d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT);    // view
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
@@ -175,15 +174,15 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     float *importance = NULL;    // own
     pruned x = {0};              // own
     sink to = {.r = r, .s = s};
-    osh_call call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r}; // own
+    osh_call call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r,
+                     .on_card = w->device != NULL}; // own
     OSH_TRY(osh_call_find(cx, &call, first));
     int n = call.n, *which = call.which;
-    OSH_NEW(cx, jobs, n);
+    osh_linear_job *jobs = call.jobs; // view
     const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
     for (int k = 0; k < n; k++) {
         const osh_linear *l = &p->linears[which[k]];
         osh_linear_job *j = &jobs[k];
-        *j = osh_call_job(l, w->device != NULL);
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = d, j->keep_w = !s->in_memory, j->done = take, j->user = &to;
@@ -217,10 +216,9 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
     }
 done:
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
-    for (int k = 0; jobs && k < call.n; k++) osh_linear_job_deinit(cx, &jobs[k]);
+    for (int k = 0; call.jobs && k < call.n; k++) osh_linear_job_deinit(cx, &call.jobs[k]);
     pruned_deinit(cx, &x);
-    osh_free(cx, jobs);
-    osh_free(cx, call.which);
+    osh_call_free(cx, &call);
     osh_free(cx, importance);
     return rc;
 }
