@@ -36,9 +36,9 @@ osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, voi
 static inline bool osh_walk_runs(const osh_walk *w, int node) { return !w->s.run || w->s.run[node - w->s.first]; }
 /* The node runs on the rows alone that go to its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* Where output [k] of a node lies: a sample's rows of what is there for the batch; in the place of input [0], which this
- * walk made and nothing else reads from here on (what the caller brought may be lent, and others read it later); or in
- * memory of its own. */
+/* Where output [k] of a node lies: in a sample's rows of what is there for the batch; in the place of input [0], which
+ * this walk made and nothing else reads from here on (what the caller brought may be lent, and others read it later);
+ * or in memory of its own. */
 typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
 osh_out osh_walk_out(const osh_walk *w, int node, int k);
 #endif
