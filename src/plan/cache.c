@@ -11,27 +11,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/visit.h"
 #include "quant/observer.h"
 
 static char kept_name[] = "kept";
 const osh_q_scheme osh_kept_scheme = {.group_name = kept_name};
 
-const osh_q_args *osh_beside_args(const osh_plan *p, const osh_linear *l, int k)
+const osh_q_args *osh_ranged_args(const osh_plan *p, const osh_linear *l, int k)
 {
-    return k == OSH_OUTPUT ? &l->scheme->outputs : &p->cache;
+    return k == OSH_INPUT ? &l->scheme->inputs : k == OSH_OUTPUT ? &l->scheme->outputs : &p->cache;
 }
 
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l)
 {
     int n = 0;
-    for (int k = 0; k < OSH_BESIDE; k++)
-        for (int zero = 0; l->cache[k] >= 0 && zero < 2 - osh_beside_args(p, l, k)->symmetric; zero++) {
+    for (int k = 0; k < OSH_INPUT; k++)
+        for (int zero = 0; l->ranged[k] >= 0 && zero < 2 - osh_ranged_args(p, l, k)->symmetric; zero++) {
             osh_cache_leaf *t = &out[n++];
             *t = (osh_cache_leaf){.of = k, .zero = zero, .dtype = zero ? OSH_I8 : l->dtype, .ndim = 1,
                                   .shape = {l->heads[k], 1, 1}, .bytes = (size_t)l->heads[k]};
-            if (osh_beside_args(p, l, k)->strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
+            if (osh_ranged_args(p, l, k)->strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
             t->bytes *= osh_dtype_bytes(t->dtype);
-            static const char *const of[OSH_BESIDE] = {"k", "v", "q", "output"};
+            static const char *const of[OSH_INPUT] = {"k", "v", "q", "output"};
             snprintf(t->name, sizeof t->name, "%s_%s", of[k], zero ? "zero_point" : "scale");
         }
     return n;
@@ -53,24 +54,29 @@ int osh_cache_modifier(const osh_plan *p, int node)
     return -1;
 }
 
-size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens)
+size_t osh_ranged_scratch(const osh_plan *p, const osh_linear *l, int k, int64_t tokens)
 {
-    size_t most = 0;
-    for (int k = 0; k < OSH_BESIDE; k++) {
-        if (l->cache[k] < 0) continue;
-        size_t one = osh_act_observe_bytes(osh_beside_args(p, l, k), tokens, p->graph->values[l->cache[k]].width,
-                                           l->heads[k], p->graph->dtype);
-        if (one > most) most = one;
-    }
-    return most;
+    return osh_act_observe_bytes(osh_ranged_args(p, l, k), tokens, p->graph->values[l->ranged[k]].width, l->heads[k],
+                                 p->graph->dtype);
 }
 
-size_t osh_cache_counts(const osh_plan *p, const osh_linear *l)
+size_t osh_ranged_counts(const osh_plan *p, const osh_linear *l)
 {
     size_t sum = 0;
-    for (int k = 0; k < OSH_BESIDE; k++)
-        if (l->cache[k] >= 0) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_beside_args(p, l, k));
+    for (int k = 0; k < OSH_RANGED; k++)
+        if (l->ranged[k] >= 0) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
     return sum;
+}
+
+size_t osh_ranged_lists(const osh_plan *p, const osh_range *r)
+{
+    size_t n = 0, heads = 0;
+    for (int i = r->l0; i < r->l1; i++)
+        for (int k = 0; k < OSH_RANGED; k++) {
+            const osh_linear *l = &p->linears[i];
+            if (l->ranged[k] >= 0) n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+        }
+    return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) + osh_mem_gross(n * sizeof(osh_ranged)) + heads;
 }
 
 static osh_linear *reader_of(osh_plan *p, int attention)
@@ -84,14 +90,14 @@ static void point(const osh_plan *p, osh_linear *l, const osh_node *attention)
 {
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
-        if (from || p->queries) l->cache[k] = attention->in[from];
+        if (from || p->queries) l->ranged[k] = attention->in[from];
     }
 }
 
 void osh_cache_follow(const osh_plan *p, osh_linear *l)
 {
-    if (l->cache[0] >= 0) point(p, l, &p->graph->nodes[osh_cache_attention(p->graph, l->node)]);
-    if (l->cache[OSH_OUTPUT] >= 0) l->cache[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
+    if (l->ranged[0] >= 0) point(p, l, &p->graph->nodes[osh_cache_attention(p->graph, l->node)]);
+    if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
 }
 
 static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
@@ -106,7 +112,7 @@ static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
-        l->heads[k] = !head ? 1 : from ? at->n_kv_heads : at->n_heads;
+        if (head) l->heads[k] = from ? at->n_kv_heads : at->n_heads;
     }
     point(p, l, n);
     l->wants |= OSH_STAT_CACHE;
@@ -151,7 +157,7 @@ static osh_status observe_outputs(osh_ctx *cx, osh_plan *p)
         if (osh_observer_twice(a))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: observer %s with exact: true looks twice, and at what a Linear makes "
                      "only once: want another observer for output_activations", l->name, a->observer);
-        l->cache[OSH_OUTPUT] = p->graph->nodes[l->node].out[0], l->heads[OSH_OUTPUT] = 1;
+        l->ranged[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
         p->outputs = true;
     }
 done:
@@ -164,7 +170,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
     osh_modifier *of = NULL; // view
     int n = 0;
     for (int i = 0; i < p->n_linears; i++)
-        for (int k = 0; k < OSH_BESIDE; k++) p->linears[i].cache[k] = -1;
+        for (int k = 0; k < OSH_RANGED; k++) p->linears[i].ranged[k] = -1, p->linears[i].heads[k] = 1;
     OSH_TRY(observe_outputs(cx, p));
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].cache.present) continue;

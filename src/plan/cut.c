@@ -149,7 +149,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
         l->subgraph = osh_subgraph_of(p, l->node);
-        if (l->cache[0] >= 0 && osh_subgraph_of(p, osh_cache_attention(p->graph, l->node)) != l->subgraph)
+        if (l->ranged[0] >= 0 && osh_subgraph_of(p, osh_cache_attention(p->graph, l->node)) != l->subgraph)
             OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
                      "decoder layers as --sequential-targets", l->name);
     }

@@ -65,11 +65,11 @@ static int source_of(const osh_plan *p, int subgraph, int value)
     }
 }
 
-static void inherit(osh_plan *p, int linear, int cached, int *value)
+static void inherit(osh_plan *p, int linear, int k)
 {
-    int from = source_of(p, p->linears[linear].subgraph, *value);
+    int *value = &p->linears[linear].ranged[k], from = source_of(p, p->linears[linear].subgraph, *value);
     if (from == *value) return;
-    p->inherits[p->n_inherits++] = (osh_inherit){linear, cached, *value, from};
+    p->inherits[p->n_inherits++] = (osh_inherit){linear, k, *value, from};
     *value = from;
 }
 
@@ -77,15 +77,16 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     bool heads = p->cache.present && p->cache.strategy == OSH_Q_ATTN_HEAD; // a source has other heads, or none
-    for (int i = 0; i < p->n_linears; i++) p->linears[i].ranged = p->linears[i].input;
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].wants & OSH_STAT_RANGE) p->linears[i].ranged[OSH_INPUT] = p->linears[i].input;
     if (!p->opt->calib_passthrough.n) goto done;
     OSH_TRY(check_names(cx, &p->opt->calib_passthrough));
     OSH_NEW(cx, p->inherits, (size_t)p->n_linears * (1 + OSH_CACHED));
     for (int i = 0; i < p->n_linears; i++) {
-        osh_linear *l = &p->linears[i];
+        const osh_linear *l = &p->linears[i];
         if (l->subgraph < 0) continue;
-        if (l->wants & OSH_STAT_RANGE) inherit(p, i, -1, &l->ranged);
-        for (int k = 0; !heads && k < OSH_CACHED && l->cache[k] >= 0; k++) inherit(p, i, k, &l->cache[k]);
+        if (l->ranged[OSH_INPUT] >= 0) inherit(p, i, OSH_INPUT);
+        for (int k = 0; !heads && k < OSH_CACHED && l->ranged[k] >= 0; k++) inherit(p, i, k);
     }
 done:
     return rc;

@@ -7,7 +7,7 @@
 
 typedef struct osh_inherit { // a range that is another value's
     int linear;
-    int cached;      // of OSH_CACHED, of the cache beside the Linear; -1: its input
+    int k;           // of OSH_RANGED
     int value, from; // not observed; observed in its place
 } osh_inherit;
 /* Linears are in their subgraphs. */

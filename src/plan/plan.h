@@ -16,7 +16,8 @@ const char *osh_pipeline_name(osh_pipeline_kind k);
 
 typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look; // looks.h
 
-enum { OSH_CACHED = 3, OSH_OUTPUT = OSH_CACHED, OSH_BESIDE }; // of what attention reads: keys, values, queries
+/* Of what attention reads: keys, values, queries; what a Linear makes; what it reads. */
+enum { OSH_CACHED = 3, OSH_OUTPUT = OSH_CACHED, OSH_INPUT, OSH_RANGED };
 typedef struct osh_linear { // a module that is quantized
     char *name;             // own
     int64_t tensor;         // its weight in the source checkpoint
@@ -31,15 +32,15 @@ typedef struct osh_linear { // a module that is quantized
     int node, weight, input; // of the graph: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
-    int ranged;             // value whose range its static input has: input, or its source (passthrough.h)
     unsigned wants;         // OSH_STAT_*
     unsigned elsewhere;     // the same, but in another traversal than the one that the plan is set to (traversals.h)
     int traversal;          // which one that is; -1: it wants nothing, or there is one traversal for all
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
-    int cache[OSH_BESIDE];  // values: keys, values, and where they are rounded queries, of the attention that makes
-                            // its input, and OSH_OUTPUT: what it makes itself, whose scales the output has beside it
-                            // (cache.h); -1: none
-    int64_t heads[OSH_BESIDE]; // scales of each
+    int ranged[OSH_RANGED]; // values whose ranges give static scales: keys, values, and where they are rounded
+                            // queries, of the attention that makes its input, and OSH_OUTPUT: what it makes itself,
+                            // whose scales the output has beside it (cache.h); OSH_INPUT: input; each of them, or its
+                            // source (passthrough.h); -1: none
+    int64_t heads[OSH_RANGED]; // scales of each
     bool kept;              // nothing quantizes it: it is there for these scales, and its weight stays
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     double share;           // of elements of its input, where shift, that are the quantized model's, the others being

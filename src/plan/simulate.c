@@ -77,10 +77,9 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     OSH_NEW(cx, s->looks, g->n_values);
     OSH_NEW(cx, s->kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->n_linears);
-    size_t nl = (size_t)p->n_linears, nv = (size_t)g->n_values;
-    s->lists = (int64_t)(osh_call_bytes(p->n_linears) + osh_mem_gross(nl * sizeof(osh_act_observer)) +
-                         osh_mem_gross(nv * sizeof(bool)) + osh_mem_gross(nv * sizeof(void *)) +
-                         8 * osh_mem_gross(256));
+    size_t nv = (size_t)g->n_values;
+    s->lists = (int64_t)(osh_call_bytes(p->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
+                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
     if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);
@@ -141,18 +140,14 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
-        if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += osh_sim_counts_bytes(s, l);
-        for (int k = 0; k < OSH_BESIDE; k++) {
-            if (l->cache[k] < 0) continue;
-            size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens) +
-                            osh_sim_narrow_bytes(s, osh_beside_args(s->p, l, k), l->cache[k]);
-            if (*osh_sim_hook(s, l->cache[k]) < cached) *osh_sim_hook(s, l->cache[k]) = cached;
+        if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += (int64_t)osh_ranged_counts(s->p, l);
+        for (int k = 0; k < OSH_RANGED; k++) {
+            if (l->ranged[k] < 0) continue;
+            size_t *hook = osh_sim_hook(s, l->ranged[k]), range = osh_ranged_scratch(s->p, l, k, s->batch_tokens) +
+                osh_sim_narrow_bytes(s, osh_ranged_args(s->p, l, k), l->ranged[k]);
+            if (*hook < range) *hook = range;
+            if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->ranged[k]));
         }
-        size_t *ranged = osh_sim_hook(s, l->ranged), range = 0;
-        if (l->wants & OSH_STAT_RANGE)
-            range = osh_sim_range_scratch(s, l) + osh_sim_narrow_bytes(s, &l->scheme->inputs, l->ranged);
-        if (range > *ranged) *ranged = range;
         OSH_TRY(open_sums(cx, s, l));
     }
     osh_looks_of(s->looks, NULL, s->p, r, values);
@@ -466,7 +461,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
         m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds,
                                    .prefetch = old.prefetch, .prefetch_device = old.prefetch_device,
                                    .values_ahead = old.values_ahead};
-        s.to = &m->visits[i], s.r = &r, s.began = false, s.index = i;
+        s.to = &m->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p, &r), s.began = false, s.index = i;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         drop_dead(&s, &r);
     }

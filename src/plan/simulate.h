@@ -15,6 +15,7 @@ typedef struct osh_sim {
     int64_t batch_tokens; // of the largest batch
     osh_exec_batch by_sample, whole; // of batches that run sample by sample, and of others; n_tokens 0: there is none
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
+    int64_t ranges; // the same: of the ranges of the visit
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
     bool *loaded, *stored, *held; // own: weights, values in the tier, values that are kept
     bool *open[OSH_N_SUMS]; // own: sums by value
@@ -56,9 +57,6 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
 /* And what a solve makes of it. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
-size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l);
-/* Histograms of its input, and of a cache beside it. */
-int64_t osh_sim_counts_bytes(const osh_sim *s, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
 /* Kept for a second look. */

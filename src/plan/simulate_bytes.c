@@ -12,10 +12,11 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
 {
     bool disk = s->tier == OSH_TIER_DISK, looks_disk = s->looked && s->p->memory.looks == OSH_LOOK_DISK;
     int64_t dev = s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
-    host += s->copies + s->lists;
+    int64_t lists = s->lists + s->ranges;
+    host += s->copies + lists;
     if (s->looked) host += osh_acts_own_bytes(s->p->graph) + (looks_disk ? s->frame : s->looked);
     if (s->card) dev = osh_layout_extent(s->card) + device;
-    else dev += s->lists, host += dev - s->lists;
+    else dev += lists, host += dev - lists;
     max_into(&s->to->weight_bytes, s->weights);
     max_into(&s->to->stats_bytes, s->stats);
     max_into(&s->to->live_bytes, values + s->kept_values);
@@ -82,18 +83,6 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
     const osh_sum_type *t = &osh_sums[sum];
     if (s->card && t->on_card) return osh_layout_bytes(s->card, t->layout, l->input);
     return osh_sum_bytes(sum, l->I) + (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
-}
-
-size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l)
-{
-    int64_t width = s->p->graph->values[l->ranged].width;
-    return osh_act_observe_bytes(&l->scheme->inputs, s->batch_tokens, width, 1, s->p->graph->dtype);
-}
-
-int64_t osh_sim_counts_bytes(const osh_sim *s, const osh_linear *l)
-{
-    size_t of_input = l->wants & OSH_STAT_RANGE ? osh_act_observer_bytes(&l->scheme->inputs) : 0;
-    return (int64_t)(osh_cache_counts(s->p, l) + of_input);
 }
 
 size_t *osh_sim_hook(const osh_sim *s, int value)

@@ -3,6 +3,7 @@
 
 #include "plan/blocks.h"
 #include "plan/bytes.h"
+#include "plan/cache.h"
 #include "plan/calls.h"
 #include "plan/simulate.h"
 
@@ -103,7 +104,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (s->counts[l->input]) s->counts[l->input] = false, s->stats -= osh_sim_counts_bytes(s, l);
+        if (s->counts[l->input]) s->counts[l->input] = false, s->stats -= (int64_t)osh_ranged_counts(s->p, l);
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
@@ -181,10 +182,10 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
         if (others) continue;
-        *osh_sim_hook(s, lead->input) = *osh_sim_hook(s, lead->ranged) = 0;
+        *osh_sim_hook(s, lead->input) = 0;
         for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))
-            for (int k = 0; k < OSH_BESIDE; k++)
-                if (p->linears[of].cache[k] >= 0) *osh_sim_hook(s, p->linears[of].cache[k]) = 0;
+            for (int k = 0; k < OSH_RANGED; k++)
+                if (p->linears[of].ranged[k] >= 0) *osh_sim_hook(s, p->linears[of].ranged[k]) = 0;
         close_sums(s, lead);
     }
     sim_close(s, r, values);

@@ -23,7 +23,7 @@ static osh_status choose(osh_ctx *cx, const osh_plan *p, const int *of, osh_line
     int who[3] = {-1, -1, -1}, first = -1;
     if (!l->kept && m[l->modifier].type->wants(&m[l->modifier], l->scheme)) who[2] = l->modifier;
     if (l->pruner >= 0 && m[l->pruner].type->wants(&m[l->pruner], l->scheme)) who[0] = l->pruner;
-    for (size_t k = 0; l->cache[0] >= 0 && k < p->recipe->n; k++)
+    for (size_t k = 0; l->ranged[0] >= 0 && k < p->recipe->n; k++)
         if (m[k].cache.present) who[1] = (int)k;
     l->traversal = -1;
     for (int k = 0; k < 3; k++) {

@@ -144,7 +144,7 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
     }
     for (int i = w->r.l0; w->p->outputs && stats != w->look && i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
-        if (!l->elsewhere && l->cache[OSH_OUTPUT] >= 0 && stats[l->input]) values[l->cache[OSH_OUTPUT]] = true;
+        if (!l->elsewhere && l->ranged[OSH_OUTPUT] >= 0 && stats[l->input]) values[l->ranged[OSH_OUTPUT]] = true;
     }
 }
 

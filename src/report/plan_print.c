@@ -298,11 +298,11 @@ static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_map_new(cx, &seen, 64));
     for (int i = 0; i < p->n_inherits; i++) {
         const osh_inherit *h = &p->inherits[i];
-        static const char *const caches[] = {"keys", "values", "queries"};
+        static const char *const kinds[OSH_RANGED] = {"keys", "values", "queries", [OSH_INPUT] = "the input"};
         osh_buf line;
         osh_buf_init(&line, 0);
         rc = osh_buf_printf(cx, &line, "not observed: %s of %s, %s: the range is that of %s",
-                            h->cached < 0 ? "the input" : caches[h->cached], p->linears[h->linear].name,
+                            kinds[h->k], p->linears[h->linear].name,
                             p->graph->values[h->value].name, p->graph->values[h->from].name);
         if (!rc) rc = number_free(cx, &text, line.data);
         osh_buf_deinit(cx, &line);
@@ -528,11 +528,11 @@ static bool json_inherits(cJSON *root, const osh_plan *p)
     bool ok = list || !p->n_inherits;
     for (int i = 0; ok && i < p->n_inherits; i++) {
         const osh_inherit *h = &p->inherits[i];
-        static const char *const leaves[] = {"input", "keys", "values", "queries"};
+        static const char *const kinds[OSH_RANGED] = {"keys", "values", "queries", [OSH_INPUT] = "input"};
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
         ok = o && cJSON_AddStringToObject(o, "module", p->linears[h->linear].name) &&
-             cJSON_AddStringToObject(o, "what", leaves[h->cached + 1]) &&
+             cJSON_AddStringToObject(o, "what", kinds[h->k]) &&
              cJSON_AddStringToObject(o, "value", p->graph->values[h->value].name) &&
              cJSON_AddStringToObject(o, "range_of", p->graph->values[h->from].name);
     }

@@ -10,9 +10,7 @@
 #include "plan/layout.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
-#include "plan/passthrough.h"
 #include "quant/observer.h"
-#include "run/cached.h"
 #include "run/narrow.h"
 
 typedef struct sums {     // of a value; own
@@ -26,11 +24,8 @@ typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look; // by all; of what looks 
 struct osh_stats {
     const osh_plan *plan; // view
     bool *wanted;         // own [values]
-    sums *of;             // own [n_of]: of the values from first_value on, which the subgraphs' Linears read
-    int first_value, n_of;
-    osh_act_observer *ranges; // own: of the subgraphs' Linears
-    osh_span own;         // these
-    osh_cached *cached;   // own; NULL: no cache is observed
+    sums *of;             // own [v1 - v0]
+    osh_ranges *ranges;   // own
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
     bool *kept, *again;   // own: [values] looked at twice: kept for it, seen twice
@@ -39,25 +34,14 @@ struct osh_stats {
     look look;            // of what is fed now
 };
 
-static sums *sums_of(const osh_stats *s, int value) // view; NULL: none of them reads it
+static sums *sums_of(const osh_stats *s, int value) // view; NULL: none of the range
 {
-    int k = value - s->first_value;
-    return value >= 0 && k >= 0 && k < s->n_of ? &s->of[k] : NULL;
+    return value >= s->v0 && value < s->v1 ? &s->of[value - s->v0] : NULL;
 }
 
 static bool mine(const osh_stats *s, const osh_linear *l)
 {
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
-}
-
-static osh_act_observer *range_at(const osh_stats *s, int linear) { return &s->ranges[linear - s->own.first]; }
-
-/* The first Linear from i on, among the readers of its input, whose range is wanted here; -1: none. */
-static int ranged(const osh_stats *s, int i)
-{
-    while (i >= 0 && !(mine(s, &s->plan->linears[i]) && (s->plan->linears[i].wants & OSH_STAT_RANGE)))
-        i = osh_next_reader(s->plan, i);
-    return i;
 }
 
 static void aim(const osh_stats *s, osh_layout_kind kind, int value)
@@ -86,7 +70,7 @@ static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
     int64_t n = s->plan->data.n;
     osh_tensor **t = &sums_of(s, value)->minmax;
     float *empty = NULL; // own
-    if (*t || !s->plan->device) goto done;
+    if (*t) goto done;
     OSH_NEW(cx, empty, 2 * n);
     aim(s, OSH_LAYOUT_RANGE, value);
     for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
@@ -106,33 +90,21 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
     OSH_NEW(cx, s->wanted, p->graph->n_values);
     s->same = p->passes[first_subgraph].same;
-    if (p->cache.present || p->outputs) OSH_TRY(osh_cached_new(cx, &s->cached, p));
-    s->own = osh_linears_of(p, first_subgraph, n_subgraphs);
-    int end = 0;
-    s->first_value = p->graph->n_values;
-    for (int i = s->own.first; i < s->own.end; i++) {
-        const int of[] = {p->linears[i].input, p->linears[i].ranged};
-        for (int k = 0; k < 2; k++) {
-            if (of[k] >= 0 && of[k] < s->first_value) s->first_value = of[k];
-            if (of[k] >= end) end = of[k] + 1;
-        }
-    }
-    s->n_of = end > s->first_value ? end - s->first_value : 0;
-    OSH_NEW(cx, s->of, s->n_of);
-    OSH_NEW(cx, s->ranges, s->own.end - s->own.first);
-    for (int i = s->own.first; i < s->own.end; i++) {
+    osh_range r = osh_range_at(p, p->pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
+    s->v0 = r.v0, s->v1 = r.v1;
+    OSH_NEW(cx, s->of, r.v1 - r.v0);
+    OSH_TRY(osh_ranges_new(cx, &s->ranges, p, &r));
+    for (int i = r.l0; i < r.l1; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
-        if (s->cached) OSH_TRY(osh_cached_want(cx, s->cached, i));
-        if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
+        OSH_TRY(osh_ranges_want(cx, s->ranges, i));
+        if (p->device && osh_ranges_has(s->ranges, l->input)) OSH_TRY(new_minmax(cx, s, l->input));
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (osh_sum_wanted(k, l)) OSH_TRY(new_sum(cx, s, k, l->input, l->I));
     }
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
-    osh_range r = osh_range_at(p, p->pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
-    s->v0 = r.v0, s->v1 = r.v1;
     osh_looks_of(s->kept, s->again, p, &r, s->wanted);
     *out = s, s = NULL;
 done:
@@ -159,17 +131,16 @@ void osh_stats_first_look(osh_stats *s, bool first) { s->look = first ? LOOK_FIR
 void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
-    for (int k = 0; s->of && k < s->n_of; k++) {
-        osh_stats_drop(cx, s, s->first_value + k);
-        osh_tensor_free(cx, s->of[k].minmax);
+    for (int v = s->v0; s->of && v < s->v1; v++) {
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, sums_of(s, v)->of[k]);
+        osh_tensor_free(cx, sums_of(s, v)->minmax);
     }
     osh_free(cx, s->of);
     osh_free(cx, s->wanted);
     osh_free(cx, s->kept);
     osh_free(cx, s->again);
     osh_acts_free(cx, s->looks, false);
-    osh_free(cx, s->ranges);
-    osh_cached_free(cx, s->cached);
+    osh_ranges_free(cx, s->ranges);
     osh_free(cx, s);
 }
 
@@ -186,10 +157,8 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
     sums *of = sums_of(s, value);
     if (!of) return;
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, of->of[k]), of->of[k] = NULL;
-    for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i)) {
-        if (s->ranges && mine(s, &s->plan->linears[i])) osh_act_observer_deinit(cx, range_at(s, i));
-        if (s->cached) osh_cached_drop(cx, s->cached, i);
-    }
+    for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i))
+        osh_ranges_drop(cx, s->ranges, i);
 }
 
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value)
@@ -203,68 +172,6 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     if (!(all > 0)) goto done; // no token, or only zeros
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++) (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
-done:
-    return rc;
-}
-
-/* The Linear that has the range of this one's input: the first reader with its scheme. */
-static int range_of(const osh_stats *s, int linear)
-{
-    const osh_linear *l = &s->plan->linears[linear];
-    int i = ranged(s, osh_first_reader(s->plan, l->input));
-    while (s->plan->linears[i].scheme != l->scheme) i = ranged(s, osh_next_reader(s->plan, i));
-    return i;
-}
-
-static bool looks_again(const osh_stats *s, const osh_q_args *a, int value)
-{
-    return osh_observer_twice(a) && (s->look == LOOK_KEPT || (s->look == LOOK_ALL && s->again[value]));
-}
-
-/* An input that is wanted has its range from there. */
-static bool is_source(const osh_stats *s, int value)
-{
-    for (int i = 0; i < s->plan->n_inherits; i++) {
-        const osh_inherit *h = &s->plan->inherits[i];
-        const osh_linear *l = &s->plan->linears[h->linear];
-        if (h->from == value && h->cached < 0 && mine(s, l) && s->wanted[l->input]) return true;
-    }
-    return false;
-}
-
-/* Of the Linear, unless another one has it. */
-static osh_status feed_range(osh_ctx *cx, osh_stats *s, int linear, int value, const osh_tensor *sample)
-{
-    osh_status rc = OSH_OK;
-    const osh_q_args *a = &s->plan->linears[linear].scheme->inputs;
-    osh_tensor *narrow = NULL; // own
-    if (range_of(s, linear) != linear || (s->look != LOOK_ALL && !osh_observer_twice(a))) goto done;
-    if (!looks_again(s, a, value)) {
-        OSH_TRY(osh_act_observe(cx, range_at(s, linear), 1, sample, a));
-        goto done;
-    }
-    if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, sample)); // wherever it comes from
-    OSH_TRY(osh_act_observe_again(cx, range_at(s, linear), 1, narrow ? narrow : sample, a));
-done:
-    osh_tensor_free(cx, narrow);
-    return rc;
-}
-
-/* A sample's rows of x, [at[0], at[1]). */
-static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const int64_t *at)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor part = *x;
-    part.data = (char *)x->data + (size_t)(at[0] * x->shape[1]) * osh_dtype_bytes(x->dtype);
-    if (!(part.shape[0] = at[1] - at[0])) goto done;
-    for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i)))
-        if (s->wanted[value] && s->plan->linears[i].ranged == value) OSH_TRY(feed_range(cx, s, i, value, &part));
-    for (int i = 0; i < s->plan->n_inherits; i++) {
-        const osh_inherit *h = &s->plan->inherits[i];
-        const osh_linear *l = &s->plan->linears[h->linear];
-        if (h->from == value && h->cached < 0 && mine(s, l) && s->wanted[l->input])
-            OSH_TRY(feed_range(cx, s, h->linear, value, &part));
-    }
 done:
     return rc;
 }
@@ -327,7 +234,8 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
         OSH_TRY(feed_minmax(cx, s, value, x, b));
         goto done;
     }
-    for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
+    OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
+                            (osh_looking){all, s->look == LOOK_KEPT || (all && s->again[value])}));
 done:
     osh_tensor_free(cx, mixed);
     return rc;
@@ -381,11 +289,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(keep(cx, s, value, x, b));
-    bool twice = osh_observer_twice(&s->plan->cache);
-    if (s->cached && s->look == LOOK_ALL) OSH_TRY(osh_cached_feed_output(cx, s->cached, value, x, &b->seqs));
-    if (s->cached && (twice || s->look == LOOK_ALL))
-        OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs, looks_again(s, &s->plan->cache, value)));
-    if (!s->wanted[value] && !is_source(s, value)) goto done;
+    if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
     bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
     OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
 done:
@@ -433,46 +337,15 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     if (s->looks) OSH_TRY(look_at_kept(cx, s));
     if (!p->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->data.n);
-    for (int v = s->first_value; v < s->first_value + s->n_of; v++) {
+    for (int v = s->v0; v < s->v1; v++) {
         const osh_tensor *t = sums_of(s, v)->minmax;
         if (!t) continue;
         OSH_TRY(osh_tensor_get(cx, minmax, t, 0, osh_tensor_bytes(t)));
-        for (int i = ranged(s, osh_first_reader(p, v)); i >= 0; i = ranged(s, osh_next_reader(p, i)))
-            for (int64_t k = 0; k < p->data.n; k++)
-                if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
-                    osh_act_observer_feed(range_at(s, i), &p->linears[i].scheme->inputs,
-                                          minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
+        osh_ranges_feed_minmax(s->ranges, v, minmax, p->data.n);
     }
 done:
     osh_free(cx, minmax);
     return rc;
 }
 
-osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear)
-{
-    osh_status rc = OSH_OK;
-    const osh_linear *l = &s->plan->linears[linear];
-    float lo, hi;
-    *scale = NULL, *zero = NULL;
-    if (!(l->wants & OSH_STAT_RANGE)) goto done;
-    const osh_act_observer *o = range_at(s, range_of(s, linear));
-    if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (l->scheme->inputs.dynamic == OSH_Q_LOCAL) { // the global scale; those of the groups are made at run time
-        OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
-        *(float *)(*scale)->data = osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
-        goto done;
-    }
-    OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
-    if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
-    osh_act_observed(&lo, &hi, o, &l->scheme->inputs, s->plan->graph->dtype);
-    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1,
-                   &(osh_q_scaling){&l->scheme->inputs, l->dtype, s->plan->arithmetic});
-done:
-    return rc;
-}
-
-osh_status osh_stats_cache_params(osh_ctx *cx, void **out, const osh_stats *s, int linear)
-{
-    *out = NULL;
-    return s->cached ? osh_cached_params(cx, out, s->cached, linear) : OSH_OK;
-}
+const osh_ranges *osh_stats_ranges(const osh_stats *s) { return s->ranges; }

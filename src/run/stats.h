@@ -3,6 +3,7 @@
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
 #include "plan/bytes.h"
+#include "run/ranges.h"
 #include "store/activations.h"
 
 typedef struct osh_stats osh_stats; // of the Linears of some subgraphs
@@ -22,8 +23,5 @@ osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // view; 
 /* What channels of a value weigh: their mean squares over the mean of all. own; NULL: not wanted, or all are 0. */
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of its sums and ranges
-/* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
-osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
-/* osh_linear_job.cache, own; NULL: no cache's scales stand beside the Linear. */
-osh_status osh_stats_cache_params(osh_ctx *cx, void **out, const osh_stats *s, int linear);
+const osh_ranges *osh_stats_ranges(const osh_stats *s); // view
 #endif

@@ -1,0 +1,196 @@
+/* ranges.c - see ranges.h. */
+#include "run/ranges.h"
+
+#include <string.h>
+
+#include "plan/cache.h"
+#include "quant/observer.h"
+#include "run/narrow.h"
+
+struct osh_ranges {
+    const osh_plan *plan; // view
+    int v0, v1, n;        // values that there may be ranges of; ranges
+    int *first;           // own [v1 - v0]: 1 + index into all; 0: none
+    osh_ranged *all;      // own [n]
+};
+
+osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_plan *p, const osh_range *of)
+{
+    osh_status rc = OSH_OK;
+    osh_ranges *r = NULL; // own
+    int n = 0;
+    for (int i = of->l0; i < of->l1; i++)
+        for (int k = 0; k < OSH_RANGED; k++) n += p->linears[i].ranged[k] >= 0;
+    OSH_NEW(cx, r, 1);
+    r->plan = p, r->v0 = of->v0, r->v1 = of->v1;
+    OSH_NEW(cx, r->first, r->v1 - r->v0);
+    OSH_NEW(cx, r->all, n);
+    *out = r, r = NULL; // give
+done:
+    osh_ranges_free(cx, r);
+    return rc;
+}
+
+static void range_drop(osh_ctx *cx, const osh_ranges *r, osh_ranged *x)
+{
+    for (int64_t h = 0; x->heads && h < r->plan->linears[x->linear].heads[x->k]; h++)
+        osh_act_observer_deinit(cx, &x->heads[h]);
+    osh_free(cx, x->heads), x->heads = NULL;
+}
+
+void osh_ranges_free(osh_ctx *cx, osh_ranges *r)
+{
+    if (!r) return;
+    for (int i = 0; i < r->n; i++) range_drop(cx, r, &r->all[i]);
+    osh_free(cx, r->all);
+    osh_free(cx, r->first);
+    osh_free(cx, r);
+}
+
+static const osh_q_args *args_of(const osh_ranges *r, const osh_ranged *x)
+{
+    return osh_ranged_args(r->plan, &r->plan->linears[x->linear], x->k);
+}
+
+/* The range of one value after the other; NULL: no more. */
+static osh_ranged *first_of(const osh_ranges *r, int value)
+{
+    int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
+    return i ? &r->all[i - 1] : NULL;
+}
+
+static osh_ranged *next_of(const osh_ranges *r, const osh_ranged *x) { return x->next ? &r->all[x->next - 1] : NULL; }
+
+/* What the Linear has of the k-th: it goes when the Linears of one input are solved, so it is theirs. */
+static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
+{
+    const osh_linear *l = &r->plan->linears[linear];
+    osh_ranged *x = first_of(r, l->ranged[k]);
+    while (x && (r->plan->linears[x->linear].input != l->input || args_of(r, x) != osh_ranged_args(r->plan, l, k)))
+        x = next_of(r, x);
+    return x;
+}
+
+osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &r->plan->linears[linear];
+    for (int k = 0; k < OSH_RANGED; k++) {
+        if (l->ranged[k] < 0 || range_find(r, linear, k)) continue;
+        int *first = &r->first[l->ranged[k] - r->v0];
+        osh_ranged *x = &r->all[r->n++];
+        x->linear = linear, x->k = k, x->next = *first, *first = r->n;
+        OSH_NEW(cx, x->heads, l->heads[k]);
+    }
+done:
+    return rc;
+}
+
+bool osh_ranges_has(const osh_ranges *r, int value) { return first_of(r, value) != NULL; }
+
+static osh_status range_feed(osh_ctx *cx, const osh_ranges *r, osh_ranged *x, const osh_tensor *sample, bool again)
+{
+    osh_status rc = OSH_OK;
+    int64_t heads = r->plan->linears[x->linear].heads[x->k];
+    osh_tensor *narrow = NULL; // own
+    if (!again) return osh_act_observe(cx, x->heads, heads, sample, args_of(r, x));
+    if (r->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, sample)); // wherever it comes from
+    OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : sample, args_of(r, x)));
+done:
+    osh_tensor_free(cx, narrow);
+    return rc;
+}
+
+osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x, const osh_seqs *seqs,
+                           osh_looking look)
+{
+    osh_status rc = OSH_OK;
+    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
+    for (osh_ranged *to = first_of(r, value); to; to = next_of(r, to)) {
+        bool twice = osh_observer_twice(args_of(r, to));
+        for (int64_t k = 0; to->heads && (twice || look.once) && k < seqs->n; k++) {
+            osh_tensor sample = *x;
+            sample.data = (char *)x->data + (size_t)seqs->offsets[k] * row;
+            sample.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k];
+            if (sample.shape[0]) OSH_TRY(range_feed(cx, r, to, &sample, twice && look.again));
+        }
+    }
+done:
+    return rc;
+}
+
+void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n)
+{
+    for (osh_ranged *to = first_of(r, value); to; to = next_of(r, to))
+        for (int64_t k = 0; to->heads && k < n; k++)
+            if (minmax[2 * k] <= minmax[2 * k + 1])
+                osh_act_observer_feed(to->heads, args_of(r, to), minmax[2 * k], minmax[2 * k + 1],
+                                      r->plan->graph->dtype);
+}
+
+void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear)
+{
+    for (int k = 0; k < OSH_RANGED; k++) {
+        osh_ranged *x = r->plan->linears[linear].ranged[k] >= 0 ? range_find(r, linear, k) : NULL;
+        if (x) range_drop(cx, r, x);
+    }
+}
+
+osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_ranges *r, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &r->plan->linears[linear];
+    const osh_q_args *a = &l->scheme->inputs;
+    float lo, hi;
+    *scale = NULL, *zero = NULL;
+    if (l->ranged[OSH_INPUT] < 0) goto done;
+    const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
+    if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
+    if (a->dynamic == OSH_Q_LOCAL) { // the global scale; those of the groups are made at run time
+        OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
+        *(float *)(*scale)->data = osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
+        goto done;
+    }
+    OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
+    if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
+    osh_act_observed(&lo, &hi, o, a, r->plan->graph->dtype);
+    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1,
+                   &(osh_q_scaling){a, l->dtype, r->plan->arithmetic});
+done:
+    return rc;
+}
+
+osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_linear *l = &p->linears[linear];
+    osh_cache_leaf leaf[OSH_CACHE_LEAVES];
+    int n = osh_cache_leaves(leaf, p, l);
+    size_t bytes = 0;
+    char *all = NULL; // own
+    *out = NULL;
+    if (!n) goto done;
+    for (int k = 0; k < n; k++) bytes += leaf[k].bytes;
+    if (!(all = osh_alloc(cx, bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
+    char *at = all;
+    for (int k = 0; k < n; k++) { // a scale, and behind all of them their zero points
+        if (leaf[k].zero) continue;
+        const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
+        const osh_q_args *a = osh_ranged_args(p, l, leaf[k].of);
+        bool zeros = k + 1 < n && leaf[k + 1].zero;
+        int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
+        if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name, leaf[k].name);
+        for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
+            float lo, hi, scale; // room for one of any dtype: behind zero points it may lie anywhere
+            osh_act_observed(&lo, &hi, &o[h], a, p->graph->dtype);
+            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, &(osh_q_scaling){a, l->dtype, p->arithmetic});
+            memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
+        }
+        at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);
+    }
+    *out = all, all = NULL;
+done:
+    osh_free(cx, all);
+    return rc;
+}
