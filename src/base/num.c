@@ -1,7 +1,6 @@
-/* num.c - f16 and FP8 E4M3FN against f32; round to nearest, ties to even, subnormals included.
+/* num.c - f16 against f32; round to nearest, ties to even, subnormals included.
  *
- *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31
- *   fp8  s eeee mmm           bias 7, no Inf, NaN only at e = 15 m = 7; largest 448 */
+ *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
 #include "base/num.h"
 
 /* |f| (bits a, finite) as a narrow float of n_man mantissa bits; the exponent may come out too large. */
@@ -47,19 +46,4 @@ uint16_t osh_f16_of_f32(float f)
     if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);                       // 65536 and more
     uint32_t h = narrow(a, 10, 15);
     return (uint16_t)(sign | (h > 0x7c00u ? 0x7c00u : h));
-}
-
-float osh_f32_of_fp8(uint8_t b)
-{
-    uint32_t sign = (uint32_t)(b & 0x80u) << 24, a = b & 0x7fu;
-    if (a == 0x7fu) return osh_f32_of_bits(sign | 0x7fc00000u);
-    return with_sign(widen(a, 3, 7), sign);
-}
-
-uint8_t osh_fp8_of_f32(float f)
-{
-    uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
-    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu); // NaN stays NaN
-    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, Inf too
-    return (uint8_t)(sign | narrow(a, 3, 7));
 }

@@ -1,5 +1,6 @@
 /* num.h - scalar conversions between f32 and the narrow floating types; round to nearest, ties to even.
- * FP8 is E4M3FN: no infinity, 0x7F/0xFF are NaN, largest 448. f32 -> fp8 saturates at 448 (callers clamp first). */
+ * FP8 is E4M3FN, s eeee mmm, bias 7: no infinity, 0x7F/0xFF are NaN, largest 448. f32 -> fp8 saturates at 448 (callers
+ * clamp first). */
 #ifndef OSH_NUM_H
 #define OSH_NUM_H
 #include <stdint.h>
@@ -16,14 +17,27 @@ static inline uint16_t osh_bf16_of_f32(float f)
 }
 float osh_f32_of_f16(uint16_t h);
 uint16_t osh_f16_of_f32(float f);
-float osh_f32_of_fp8(uint8_t b);
+static inline float osh_f32_of_fp8(uint8_t b)
+{
+    uint32_t sign = (uint32_t)(b & 0x80u) << 24, a = b & 0x7fu;
+    if (a == 0x7fu) return osh_f32_of_bits(sign | 0x7fc00000u);
+    if (a < 8) return osh_f32_of_bits(osh_bits_of_f32((float)a * 0x1p-9f) | sign);
+    return osh_f32_of_bits(((a << 20) + (120u << 23)) | sign);
+}
 static inline float osh_f32_of_fp6(uint8_t code) // E2M3, in the lower six bits
 {
     int e = code >> 3 & 3;
     float a = (float)((code & 7) | (e ? 8 : 0)) * 0.125f * (float)(1 << (e ? e - 1 : 0));
     return code & 32 ? -a : a;
 }
-uint8_t osh_fp8_of_f32(float f);
+static inline uint8_t osh_fp8_of_f32(float f)
+{
+    uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);  // NaN stays NaN
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, Inf too
+    if (a < 0x3c800000u) return (uint8_t)(sign | osh_bits_of_f32(osh_f32_of_bits(a) + 0x1p14f)); // whose ulp is 2^-9
+    return (uint8_t)(sign | (((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120u << 3)));
+}
 static inline float osh_f32_of_fp4(uint8_t code) // E2M1, in the lower four bits
 {
     static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};

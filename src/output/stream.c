@@ -1,6 +1,7 @@
 /* stream.c - see stream.h.
  *
  *   worker:  take a band | read | compute (as many at a time as the program has threads) | its turn | write
+ *       or:  take a band to look at (held.h) | read | look
  *
  * In its turn, which comes in the order of the bands, a band is added to its tensor's checksum and gives the bytes
  * behind its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
@@ -12,25 +13,9 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "output/emit_impl.h"
+#include "output/held.h"
+#include "output/stream_item.h"
 #include "output/turns.h"
-
-typedef struct item { // a tensor on its way
-    struct item *next;
-    int linear;           // -1: a copy
-    int64_t out;          // its bytes are those of this output tensor
-    int64_t n_rows, band; // rows of a band
-    size_t row_in, row_out;
-    int64_t columns;      // of a copy that is changed or made: elements of a row
-    int64_t taken, left;  // rows; bands that are not done
-    XXH3_state_t *sum;    // own
-    XXH3_state_t *source; // own: of a Linear, and of a copy that is changed: of what was read
-    double err, ref;      // of a Linear: |w - dq|^2, |w|^2
-    osh_qparams params;   // own: of a Linear
-    size_t n_tail;        // bytes that the band before left
-    uint8_t tail[OSH_BLOCK_BYTES];
-} item;
-
-_Static_assert(sizeof(item) <= OSH_BAND_ITEM_BYTES, "the plan counts an item with OSH_BAND_ITEM_BYTES");
 
 typedef struct stream stream;
 typedef struct worker {
@@ -52,8 +37,11 @@ struct stream {
     int64_t n, next;    // next: of ids
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    item *now;             // own until its last band is taken: whose bands are being taken
-    item *first, *last;    // own: done
+    osh_item *now;             // own until its last band is taken: whose bands are being taken
+    osh_item *first, *last;    // own: done
+    osh_held *held;        // own: Linears that are looked at first; NULL: none
+    pthread_cond_t may_take; // a band: another one was looked at, or left its room
+    int64_t stays, stays_most; // bytes that Linears on their way keep
     osh_turns turns;       // of bands
     int computing, n_computing, n_running;
     osh_status rc;         // of the failed band with the lowest ticket
@@ -66,118 +54,108 @@ struct stream {
 };
 
 typedef struct band {
-    item *it;
+    osh_item *it;
     int64_t ticket, first, n; // rows
     size_t n_out;             // bytes
     const uint8_t *from;      // what goes to the checksum
     const uint8_t *in;        // and to that of the source
     osh_qparams params;       // own
+    int slot;                 // where it is held; -1: it is to be read
+    uint8_t *held;            // view
 } band;
 
-/* ---- items ---- */
-
-static void item_free(osh_ctx *cx, item *it)
+/* The Linear whose bands come next and of which none was taken yet; -1: of another tensor. */
+static int next_linear(const stream *s)
 {
-    if (!it) return;
-    XXH3_freeState(it->sum);
-    XXH3_freeState(it->source);
-    osh_qparams_deinit(cx, &it->params);
-    osh_free(cx, it);
-}
-
-static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l, float global)
-{
-    osh_status rc = OSH_OK;
-    osh_q_shape shape;
-    OSH_TRY(osh_q_scale_shape(cx, &shape, &l->scheme->weights, l->O, l->I, l->name));
-    q->global = global;
-    OSH_TRY(osh_tensor_new(cx, &q->scale, global ? OSH_FP8 : l->dtype, shape.ndim, shape.dim));
-    if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, shape.ndim, shape.dim));
-done:
-    return rc;
-}
-
-static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
-{
-    osh_status rc = OSH_OK;
     const osh_plan *p = s->e->plan;
-    item *it = NULL; // own
-    OSH_NEW(cx, it, 1);
-    it->linear = p->out_info[id].source >= 0 ? -1 : p->out_info[id].linear, it->out = id;
-    if (!(it->sum = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    XXH3_64bits_reset(it->sum);
-    if (it->linear >= 0) {
-        const osh_linear *l = &p->linears[it->linear];
-        if (!(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-        XXH3_64bits_reset(it->source);
-        it->n_rows = l->O;
-        it->row_in = osh_band_row_in(l), it->row_out = osh_band_row_out(p, l);
-        it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
-        OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(s->e->globals, it->linear)));
-    } else {
-        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source);
-        if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-        if (changed) XXH3_64bits_reset(it->source);
-        it->row_in = it->row_out = osh_band_row_copy(p, id, &it->columns);
-        it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
-        it->band = osh_band_rows(it->n_rows, it->row_in, 1);
-    }
-    it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band : 1; // an empty tensor is one empty band
-    *out = it, it = NULL; // give
-done:
-    item_free(cx, it);
-    return rc;
+    return s->now || p->out_info[s->ids[s->next]].source >= 0 ? -1 : p->out_info[s->ids[s->next]].linear;
 }
 
-/* The next band, *b without an item: none. */
-static osh_status take(osh_ctx *cx, stream *s, band *b)
+static bool nothing_left(const stream *s) { return s->failed || (!s->now && s->next == s->n); }
+
+static bool has_room(const stream *s, int linear)
+{
+    return linear < 0 || !s->stays || s->stays + osh_stream_stays(s->e->plan, linear) <= s->stays_most;
+}
+
+/* With the lock, until there is a band to look at (true), or one to round, or none. */
+static bool wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, osh_status *rc)
+{
+    while (!nothing_left(s) && !(*rc = osh_check_interrupt(cx))) {
+        int linear = next_linear(s);
+        bool known = linear < 0 || osh_held_knows(s->held, linear);
+        if (osh_held_take(s->held, look, known ? -1 : linear)) return true;
+        if (known && has_room(s, linear)) break;
+        pthread_cond_wait(&s->may_take, &s->lock);
+    }
+    return false;
+}
+
+/* The next band: *look (true), or *b, without an item: none. */
+static bool take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_status *status)
 {
     osh_status rc = OSH_OK;
-    *b = (band){0};
+    *b = (band){.slot = -1};
     pthread_mutex_lock(&s->lock);
-    if (s->failed || (!s->now && s->next == s->n)) goto done;
+    bool looks = wait_for_work(cx, s, look, &rc);
     b->ticket = s->turns.next;
-    OSH_TRY(osh_check_interrupt(cx));
-    if (!s->now) OSH_TRY(item_new(cx, &s->now, s, s->ids[s->next++]));
+    if (looks || rc || nothing_left(s)) goto done;
+    if (!s->now) {
+        OSH_TRY(osh_item_new(cx, &s->now, s->e, s->ids[s->next++]));
+        s->stays += s->now->stays;
+    }
     b->it = s->now, b->first = s->now->taken, b->n = s->now->n_rows - b->first;
-        if (b->n > s->now->band) b->n = s->now->band;
+    if (b->n > s->now->band) b->n = s->now->band;
     b->n_out = (size_t)b->n * b->it->row_out;
+    if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows) s->now = NULL; // give: to those who have its bands
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
-    return rc;
+    *status = rc;
+    return looks;
 }
 
 /* ---- one band ---- */
 
-static const osh_ckpt_tensor *source_of(const osh_plan *p, const item *it)
+static const osh_ckpt_tensor *source_of(const osh_plan *p, const osh_item *it)
 {
     return &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source];
 }
 
-static osh_status read_band(osh_ctx *cx, worker *w, const band *b, uint8_t **from)
+typedef struct source_part { // rows of a tensor of the source
+    const osh_ckpt_tensor *t; // view
+    int64_t first;            // byte
+    size_t n, element;        // bytes; of an element: where the first one has to lie, 1: anywhere
+} source_part;
+
+static source_part part_of(const osh_plan *p, const band *b)
+{
+    const osh_item *it = b->it;
+    size_t element = it->linear < 0 ? 1 : osh_dtype_bytes(p->linears[it->linear].dtype);
+    return (source_part){source_of(p, it), b->first * (int64_t)it->row_in, (size_t)b->n * it->row_in, element};
+}
+
+/* *from: where they lie in room, of whole blocks. */
+static osh_status read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room, uint8_t **from)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
-    const item *it = b->it;
-    const osh_ckpt_tensor *t = source_of(p, it);
-    int64_t first = b->first * (int64_t)it->row_in;
-    size_t lead = (size_t)((t->e->begin + first) % OSH_BLOCK_BYTES), n = (size_t)b->n * it->row_in;
+    const osh_ckpt_tensor *t = r->t;
+    size_t lead = (size_t)((t->e->begin + r->first) % OSH_BLOCK_BYTES);
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     if (t->shard < 0) {
-        *from = w->in;
-        OSH_TRY(osh_checkpoint_read_part(cx, w->in, p->ck, t, first, n));
+        *from = room;
+        OSH_TRY(osh_checkpoint_read_part(cx, room, p->ck, t, r->first, r->n));
         goto done;
     }
     if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
     w->shard = t->shard;
     if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->ck->shards[t->shard]));
-    OSH_TRY(osh_st_read_blocks(cx, w->in, w->source, t->e, first, n));
-    *from = w->in + lead;
-    if (it->linear < 0 || !(lead % osh_dtype_bytes(p->linears[it->linear].dtype))) goto done;
-    *from = memmove(w->in, *from, n); // the file's header has an odd length
+    OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
+    *from = room + lead;
+    if (lead % r->element) *from = memmove(room, *from, r->n); // the file's header has an odd length
 done:
     osh_profile_end(cx, scope);
     return rc;
@@ -210,17 +188,32 @@ done:
     return rc;
 }
 
-/* At most so many threads work on bands as the program has: the others wait for the disk. from NULL: it is decoded. */
+/* At most so many threads work on bands as the program has: the others wait for the disk. */
+static void begin_work(stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
+    s->computing++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void end_work(stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->computing--;
+    pthread_cond_signal(&s->may_compute);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* from NULL: it is decoded. */
 static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
 {
     osh_status rc = OSH_OK;
     stream *s = w->s;
     const osh_plan *p = s->e->plan;
-    pthread_mutex_lock(&s->lock);
-    while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
-    s->computing++;
-    pthread_mutex_unlock(&s->lock);
-    if (!from && (rc = read_band(cx, w, b, &from))) goto done;
+    source_part r = part_of(p, b);
+    begin_work(s);
+    if (!from) OSH_TRY(read_part(cx, w, &r, w->in, &from));
     if (b->it->linear >= 0) {
         osh_scope scope = osh_profile_time(cx, "round", NULL);
         rc = round_band(cx, w, b, from, to);
@@ -233,10 +226,7 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
     }
     b->from = to, b->in = from;
 done:
-    pthread_mutex_lock(&s->lock);
-    s->computing--;
-    pthread_cond_signal(&s->may_compute);
-    pthread_mutex_unlock(&s->lock);
+    end_work(s);
     return rc;
 }
 
@@ -250,7 +240,7 @@ static void put_rows(osh_tensor *to, const osh_tensor *from, int64_t first_row)
 /* With the turn. *from, *n, *at: what is to be written, where. */
 static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
-    item *it = b->it;
+    osh_item *it = b->it;
     const osh_plan *p = w->s->e->plan;
     XXH3_64bits_update(it->sum, b->from, b->n_out);
     for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
@@ -269,53 +259,12 @@ static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int6
     memcpy(it->tail, *from + *n, it->n_tail);
 }
 
-/* All but tensor 0 of a Linear, whose bands are written. */
-static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
-{
-    osh_status rc = OSH_OK;
-    const osh_plan *p = s->e->plan;
-    const osh_linear *l = &p->linears[it->linear];
-    void *blocks[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS] = {0};
-    uint64_t sums[OSH_FORMAT_MAX_TENSORS] = {XXH3_64bits_digest(it->sum)};
-    osh_format_weight weight = osh_linear_stored(l);
-    for (int k = 1; k < l->n_out; k++) {
-        const osh_st_entry *t = &p->out[l->first_out + k];
-        if (!(blocks[k] = osh_alloc(cx, (size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
-        packed[k] = (uint8_t *)osh_file_align(blocks[k]) + t->begin % OSH_BLOCK_BYTES;
-    }
-    OSH_TRY(l->format->pack(cx, packed, &weight, NULL, &it->params, NULL));
-    for (int k = 1; k < l->n_out; k++) {
-        const osh_st_entry *t = &p->out[l->first_out + k];
-        OSH_TRY(osh_emit_piece(cx, s->e, l->first_out + k, packed[k], (size_t)(t->end - t->begin), t->begin));
-        sums[k] = XXH3_64bits(packed[k], (size_t)(t->end - t->begin));
-    }
-    OSH_TRY(osh_checkpoint_saw(cx, p->ck, l->tensor, XXH3_64bits_digest(it->source)));
-    OSH_TRY(osh_emit_written_linear(cx, s->e, it->linear, it->ref > 0 ? it->err / it->ref : 0, sums));
-done:
-    for (int k = 1; k < l->n_out; k++) osh_free(cx, blocks[k]);
-    return rc;
-}
-
-static osh_status finish(osh_ctx *cx, stream *s, item *it)
-{
-    osh_status rc = OSH_OK;
-    const osh_plan *p = s->e->plan;
-    uint64_t sum = XXH3_64bits_digest(it->sum);
-    if (it->linear >= 0) return finish_linear(cx, s, it);
-    OSH_TRY(osh_checkpoint_saw(cx, p->ck, p->out_info[it->out].source,
-                               it->source ? XXH3_64bits_digest(it->source) : sum)); // else not a bit is changed
-    OSH_TRY(osh_emit_written_copy(cx, s->e, it->out, sum));
-done:
-    return rc;
-}
-
 /* With the lock. */
 static void fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
 {
     if (s->failed && s->failed_ticket < ticket) return;
     s->rc = rc, s->failed = w, s->failed_ticket = ticket;
+    pthread_cond_broadcast(&s->may_take);
 }
 
 /* Waits for the turn also where the band has failed: others wait behind it. */
@@ -333,20 +282,58 @@ static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, 
     pthread_mutex_unlock(&s->lock);
 }
 
+static void give_back(stream *s, const band *b)
+{
+    if (b->slot < 0) return;
+    pthread_mutex_lock(&s->lock);
+    osh_held_give_back(s->held, b->slot);
+    pthread_cond_broadcast(&s->may_take);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void do_look(worker *w, const osh_held_band *b)
+{
+    osh_status rc = OSH_OK;
+    stream *s = w->s;
+    osh_ctx *cx = w->cx;
+    const osh_linear *l = &s->e->plan->linears[b->linear];
+    size_t row = osh_band_row_in(l);
+    source_part r = {&s->e->plan->ck->tensors[l->tensor], b->first * (int64_t)row, (size_t)b->n * row,
+                     osh_dtype_bytes(l->dtype)};
+    uint8_t *room = b->slot < 0 ? w->in : osh_held_room(s->held, b->slot), *from = NULL;
+    float amax = 0;
+    if (r.t->shard >= 0) rc = read_part(cx, w, &r, room, &from);
+    begin_work(s);
+    if (!rc && !from) rc = read_part(cx, w, &r, room, &from);
+    if (!rc) {
+        osh_tensor rows = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
+        rc = osh_q_weight_amax(cx, &amax, &rows, &l->scheme->weights, r.t->e->name);
+    }
+    end_work(s);
+    pthread_mutex_lock(&s->lock);
+    if (rc) fail(s, w, s->turns.next, rc);
+    else osh_held_saw(s->held, b, amax, from);
+    pthread_cond_broadcast(&s->may_take);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void do_band(worker *w, band *b)
 {
     osh_status rc = OSH_OK;
     stream *s = w->s;
     osh_ctx *cx = w->cx;
-    item *it = b->it;
+    osh_item *it = b->it;
     const uint8_t *from = NULL;
     uint8_t *in = NULL;
     size_t n = 0;
     int64_t at = 0;
     uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
-    if (source_of(s->e->plan, it)->shard >= 0) rc = read_band(cx, w, b, &in); // else it is decoded: that is work
+    source_part r = part_of(s->e->plan, b);
+    if (b->held) in = b->held;
+    else if (r.t->shard >= 0) rc = read_part(cx, w, &r, w->in, &in); // else it is decoded: that is work
     if (!rc) rc = compute(cx, w, b, in, to);
     take_turn(w, b, &rc, &from, &n, &at);
+    give_back(s, b);
     osh_qparams_deinit(cx, &b->params);
     if (!rc && n) {
         osh_scope scope = osh_profile_time(cx, "write", NULL);
@@ -358,7 +345,7 @@ static void do_band(worker *w, band *b)
     bool last = !--it->left, go = !s->failed;
     pthread_mutex_unlock(&s->lock);
     if (!last) return;
-    if (go) rc = finish(cx, s, it);
+    if (go) rc = osh_item_finish(cx, s->e, it);
     pthread_mutex_lock(&s->lock);
     if (rc) fail(s, w, b->ticket, rc);
     if (s->last) s->last->next = it;
@@ -374,7 +361,12 @@ static void *work(void *user)
     stream *s = w->s;
     for (;;) {
         band b;
-        osh_status rc = take(w->cx, s, &b);
+        osh_held_band look;
+        osh_status rc;
+        if (take(w->cx, s, &b, &look, &rc)) {
+            do_look(w, &look);
+            continue;
+        }
         if (rc) take_turn(w, &b, &rc, &(const uint8_t *){0}, &(size_t){0}, &(int64_t){0});
         if (!b.it) break;
         do_band(w, &b);
@@ -423,17 +415,19 @@ static osh_status follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
     for (;;) {
         pthread_mutex_lock(&s->lock);
         while (!s->first && s->n_running) pthread_cond_wait(&s->changed, &s->lock);
-        item *it = s->first; // own
+        osh_item *it = s->first; // own
         if (it && !(s->first = it->next)) s->last = NULL;
         bool ok = !s->failed;
         pthread_mutex_unlock(&s->lock);
         if (!it) break;
         if (ok && job->finished && it->linear >= 0)
             rc = job->finished(cx, job->user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
-        item_free(cx, it);
-        if (!rc || !ok) continue;
+        int64_t stays = it->stays;
+        osh_item_free(cx, it);
         pthread_mutex_lock(&s->lock);
-        fail(s, s->workers, -1, rc);
+        s->stays -= stays;
+        if (rc && ok) fail(s, s->workers, -1, rc);
+        pthread_cond_broadcast(&s->may_take);
         pthread_mutex_unlock(&s->lock);
     }
     return rc;
@@ -460,10 +454,12 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->may_compute, NULL);
     pthread_cond_init(&s->changed, NULL);
+    pthread_cond_init(&s->may_take, NULL);
     OSH_NEW(cx, s->workers, most);
     osh_mem_class old = osh_mem_use(cx, s->class);
-    s->blocks = osh_alloc(cx, (size_t)most * osh_band_room_blocks(r) + OSH_BLOCK_BYTES);
-    if (!s->blocks) rc = OSH_E_NOMEM;
+    rc = osh_held_new(cx, &s->held, s->e->plan, s->e->globals, s->ids, s->n);
+    if (!rc) s->blocks = osh_alloc(cx, (size_t)most * osh_band_room_blocks(r) + OSH_BLOCK_BYTES);
+    if (!rc && !s->blocks) rc = OSH_E_NOMEM;
     pthread_mutex_lock(&s->lock); // none begins before all are there
     for (; s->n_workers < most && !rc; s->n_workers++) {
         s->workers[s->n_workers].s = s;
@@ -478,9 +474,11 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     OSH_TRY(osh_edges_flush(cx, s->e->edges)); // others may read what was written
 done:
     for (int i = 0; i < s->n_workers; i++) worker_close(cx, &s->workers[i]);
-    item_free(cx, s->now);
+    osh_item_free(cx, s->now);
+    osh_held_free(cx, s->held);
     osh_free(cx, s->blocks);
     osh_free(cx, s->workers);
+    pthread_cond_destroy(&s->may_take);
     pthread_cond_destroy(&s->changed);
     pthread_cond_destroy(&s->may_compute);
     pthread_mutex_destroy(&s->lock);
@@ -508,20 +506,39 @@ static int by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->out[a].name, p->out[b].name);
 }
 
+/* Global scales that the stream does not find on its way. */
+static osh_status find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
+{
+    osh_status rc = OSH_OK;
+    int *which = NULL, n = 0; // own
+    OSH_NEW(cx, which, job->n);
+    for (int i = 0; i < job->n; i++)
+        if (!osh_stream_looks(e->plan, job->linears[i])) which[n++] = job->linears[i];
+    OSH_TRY(osh_globals_find(cx, e->globals, which, n));
+done:
+    osh_free(cx, which);
+    return rc;
+}
+
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     int n = job->n;
     stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
-    int64_t *ids = NULL; // own
+    int64_t *ids = NULL, largest = 0; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, n + (job->copies ? p->n_out : 0));
     for (int i = 0; i < n; i++) {
+        int64_t stays = osh_stream_stays(p, job->linears[i]);
         osh_band_room_linear(&r, p, job->linears[i]);
+        for (int k = p->linears[job->linears[i]].joint; k >= 0; k = p->linears[k].next_joint)
+            osh_band_room_linear(&r, p, k); // it may be looked at, though it was written by an earlier run
+        if (stays > largest) largest = stays;
         ids[i] = p->linears[job->linears[i]].first_out;
     }
-    OSH_TRY(osh_globals_find(cx, e->globals, job->linears, n));
+    s.stays_most = osh_stream_stays_most(largest);
+    OSH_TRY(find_scales(cx, e, job));
     if (job->copies) s.n = add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
     s.ids = ids;

@@ -10,6 +10,7 @@
  * for, and its bands would be most of what it takes, so one for each EACH bytes of the output, and LEAST at least. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
+enum { HELD_MOST = 1 << 30 };             // bytes that a stream keeps between two looks at them
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -41,6 +42,12 @@ int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit)
     return (rows + unit - 1) / unit * unit;
 }
 
+int64_t osh_band_count(const osh_linear *l)
+{
+    int64_t rows = osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l));
+    return (l->O + rows - 1) / rows;
+}
+
 size_t osh_band_row_in(const osh_linear *l) { return (size_t)l->I * osh_dtype_bytes(l->dtype); }
 
 bool osh_stream_takes(const osh_plan *p, int linear)
@@ -53,6 +60,58 @@ bool osh_stream_takes(const osh_plan *p, int linear)
         !osh_wants_no_data(l))
         return false;
     return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
+}
+
+bool osh_streams_all(const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++)
+        if (!osh_stream_takes(p, i)) return false;
+    return p->pipeline == OSH_PIPELINE_DATAFREE;
+}
+
+bool osh_stream_looks(const osh_plan *p, int linear)
+{
+    int first = p->linears[linear].joint;
+    for (int i = first; i >= 0; i = p->linears[i].next_joint)
+        if (!osh_stream_takes(p, i) || osh_observer_searches(&p->linears[i].scheme->weights)) return false;
+    return first >= 0;
+}
+
+size_t osh_held_slot_bytes(const osh_plan *p)
+{
+    osh_band_room r = {0};
+    for (int i = 0; i < p->n_linears; i++)
+        if (osh_stream_looks(p, i)) osh_band_room_linear(&r, p, i);
+    return r.in ? osh_file_room(r.in) : 0;
+}
+
+int osh_held_most(const osh_plan *p)
+{
+    int64_t most = 0, room = (int64_t)osh_held_slot_bytes(p);
+    for (int first = 0; first < p->n_linears; first++) {
+        int64_t n = 0;
+        if (p->linears[first].joint != first || !osh_stream_looks(p, first)) continue;
+        for (int i = first; i >= 0; i = p->linears[i].next_joint) n += osh_band_count(&p->linears[i]);
+        if (n > most) most = n;
+    }
+    return most ? (int)band_lower(most, HELD_MOST / room) : 0;
+}
+
+/* What finds no room is the same for each group of that size. */
+int64_t osh_held_reread(const osh_plan *p)
+{
+    int64_t all = 0;
+    for (int first = 0; first < p->n_linears; first++) {
+        int64_t n = 0, n_bytes = 0;
+        if (p->linears[first].joint != first) continue;
+        for (int i = first; i >= 0; i = p->linears[i].next_joint) {
+            n += osh_band_count(&p->linears[i]);
+            n_bytes += p->linears[i].O * (int64_t)osh_band_row_in(&p->linears[i]);
+        }
+        int64_t held = osh_stream_looks(p, first) ? band_lower(n, p->memory.n_held) : 0;
+        if (n) all += n_bytes / n * (n - held);
+    }
+    return all;
 }
 
 size_t osh_band_row_out(const osh_plan *p, const osh_linear *l)
@@ -104,10 +163,37 @@ static int64_t room_bytes(const osh_band_room *r, int n_workers)
     return (int64_t)(n_workers * n + osh_mem_gross((size_t)n_workers * osh_band_room_blocks(r) + OSH_BLOCK_BYTES));
 }
 
+static int64_t held_bytes(const osh_plan *p)
+{
+    size_t n = (size_t)p->memory.n_held;
+    if (!n) return 0;
+    return (int64_t)(osh_mem_gross(n * osh_held_slot_bytes(p) + OSH_BLOCK_BYTES) + osh_mem_gross(n * OSH_HELD_SLOT));
+}
+
 typedef struct band_bytes {
-    int64_t work;  // of a band of a Linear beside the rooms, while it is rounded
-    int64_t stays; // what it and the Linear keep until they are written
+    int64_t work;   // of a band of a Linear beside the rooms, while it is rounded
+    int64_t result; // of it: until it is written
+    int64_t stays;  // of the Linear, as long
 } band_bytes;
+
+int64_t osh_stream_stays(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    osh_linear_job job = {.scheme = l->scheme, .w = &whole, .room = &whole};
+    size_t stays = osh_job_result_bytes(&job) + osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    for (int k = 1; k < l->n_out; k++) {
+        const osh_st_entry *t = &p->out[l->first_out + k];
+        stays += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
+    }
+    return (int64_t)stays;
+}
+
+int64_t osh_stream_stays_most(int64_t largest)
+{
+    enum { FEW = 2, SMALL = 2 << 20 }; // of the largest; bytes of many small ones
+    return FEW * largest > SMALL ? FEW * largest : SMALL;
+}
 
 static void widen(band_bytes *to, const osh_plan *p, int linear)
 {
@@ -116,18 +202,12 @@ static void widen(band_bytes *to, const osh_plan *p, int linear)
     double sums;
     int64_t n = band_lower(osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), l->O);
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
-    osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
     size_t result = osh_job_result_bytes(&job), work = m->type->needs(m, &job, 1, 1, NULL) - result;
-    size_t stays = result + osh_mem_gross(OSH_BAND_ITEM_BYTES);
-    job.w = &whole;
-    stays += osh_job_result_bytes(&job);
-    for (int k = 1; k < l->n_out; k++) {
-        const osh_st_entry *t = &p->out[l->first_out + k];
-        stays += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
-    }
+    int64_t stays = osh_stream_stays(p, linear);
     if ((int64_t)work > to->work) to->work = (int64_t)work;
-    if ((int64_t)stays > to->stays) to->stays = (int64_t)stays;
+    if ((int64_t)result > to->result) to->result = (int64_t)result;
+    if (stays > to->stays) to->stays = stays;
 }
 
 /* As many bands are rounded at a time as there are threads; the others are read, or wait for the disk. */
@@ -155,7 +235,9 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
     n_workers = osh_stream_workers(n_workers, n_bytes);
     if (p->pipeline == OSH_PIPELINE_DATAFREE) n_copying = n_workers;
     int n_rounding = n_workers < n_threads ? n_workers : n_threads;
-    *device = any ? room_bytes(&linears, n_workers) + n_workers * each.stays + n_rounding * each.work : 0;
+    int64_t on_way = n_workers * (each.result + (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES)) +
+                     band_lower(n_workers * each.stays, osh_stream_stays_most(each.stays));
+    *device = any ? held_bytes(p) + room_bytes(&linears, n_workers) + on_way + n_rounding * each.work : 0;
     int64_t other = room_bytes(&copies, n_copying) + n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
     int most = n_workers > n_copying ? n_workers : n_copying, n_decoding = most < n_threads ? most : n_threads;
     return (other > *device ? other : *device) + n_decoding * (int64_t)osh_source_scratch(p->source);

@@ -13,11 +13,24 @@ enum { OSH_BAND_ITEM_BYTES = 4608 }; // at most, of what is known of a tensor on
 int osh_stream_most(const osh_plan *p, int n_threads);
 int osh_stream_workers(int most, int64_t n_bytes); // for so much data: no more than there are bands
 bool osh_stream_takes(const osh_plan *p, int linear); // else it is rounded in one piece
-/* Host memory of a stream of n_workers, Linears' or any other's; device: the part of Linears. */
+bool osh_streams_all(const osh_plan *p); // nothing but a stream runs
+/* The largest weight of those that share its global scale is found by the stream that rounds it: bands are looked at
+ * and held until all of them are, and those that find no room are read again. Else osh_globals_find does it before. */
+bool osh_stream_looks(const osh_plan *p, int linear);
+/* What a Linear keeps until it is written, and how much all that are on their way may: the next one waits for it. */
+int64_t osh_stream_stays(const osh_plan *p, int linear);
+int64_t osh_stream_stays_most(int64_t largest);
+int osh_held_most(const osh_plan *p); // bands of the largest of those groups; 0: none
+size_t osh_held_slot_bytes(const osh_plan *p); // whole blocks of one that is held
+enum { OSH_HELD_SLOT = 24 }; // at most, of what is known of one
+int64_t osh_held_reread(const osh_plan *p); // bytes of the source that are read twice
+/* Host memory of a stream of n_workers that holds p->memory.n_held bands, Linears' or any other's; device: the part of
+ * Linears. */
 int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device);
 
 int64_t osh_band_unit(const osh_linear *l); // rows that belong together
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // of a band
+int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l);
 /* Of a copy: a byte; an element where it is changed; columns of them where it is dequantized. */
 size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns);

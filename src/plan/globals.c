@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "plan/bands.h"
 #include "quant/arith.h"
 #include "quant/observer.h"
 
@@ -100,14 +101,6 @@ static size_t piece_of(const osh_plan *p, int linear)
     return unit < PIECE_BYTES ? PIECE_BYTES / unit * unit : unit;
 }
 
-static size_t largest_piece(const osh_plan *p)
-{
-    size_t most = 0;
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].joint >= 0 && piece_of(p, i) > most) most = piece_of(p, i);
-    return most;
-}
-
 typedef struct scan {
     osh_globals *g;
     int *which;     // own [n]: Linears whose weights are read
@@ -163,6 +156,29 @@ static bool searched(const osh_plan *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
+/* The scale, where all that share it are known. */
+static void settle(osh_globals *g, int linear)
+{
+    const osh_plan *p = g->plan;
+    int first = p->linears[linear].joint;
+    float joint = 0;
+    if (first < 0 || g->global[linear] > 0) return;
+    for (int i = first; i >= 0; i = p->linears[i].next_joint) {
+        if (g->amax[i] < 0) return;
+        if (g->amax[i] > joint) joint = g->amax[i];
+    }
+    for (int i = first; i >= 0; i = p->linears[i].next_joint)
+        g->global[i] = osh_q_global_scale(joint, p->linears[i].dtype);
+}
+
+bool osh_globals_knows(const osh_globals *g, int linear) { return g->amax[linear] >= 0; }
+
+void osh_globals_put(osh_globals *g, int linear, float amax)
+{
+    g->amax[linear] = amax;
+    settle(g, linear);
+}
+
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n)
 {
     osh_status rc = OSH_OK;
@@ -172,7 +188,8 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     const osh_plan *p = g->plan;
     OSH_NEW(cx, s.which, unknown_siblings(NULL, g, linears, n));
     n_which = unknown_siblings(s.which, g, linears, n);
-    s.room = largest_piece(p);
+    for (int k = 0; k < n_which; k++)
+        if (piece_of(p, s.which[k]) > s.room) s.room = piece_of(p, s.which[k]);
     if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * s.room)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
@@ -181,15 +198,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         s.which[k--] = s.which[--n_which];
     }
     OSH_TRY(osh_parallel_for(cx, n_which, scan_one, &s));
-    for (int k = 0; k < n; k++) {
-        int first = p->linears[linears[k]].joint;
-        float joint = 0;
-        if (first < 0 || g->global[linears[k]] > 0) continue;
-        for (int i = first; i >= 0; i = p->linears[i].next_joint)
-            if (g->amax[i] > joint) joint = g->amax[i];
-        for (int i = first; i >= 0; i = p->linears[i].next_joint)
-            g->global[i] = osh_q_global_scale(joint, p->linears[i].dtype);
-    }
+    for (int k = 0; k < n; k++) settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
         if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // not read
@@ -200,19 +209,21 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-int64_t osh_globals_bytes(const osh_plan *p) { return any_global(p) ? 16 * (int64_t)p->n_linears + 1024 : 0; }
+/* With what a stream knows of them (output/held.c). */
+int64_t osh_globals_bytes(const osh_plan *p) { return any_global(p) ? 32 * (int64_t)p->n_linears + 2048 : 0; }
 
 int64_t osh_globals_scan_bytes(const osh_plan *p, int n_threads)
 {
-    if (!any_global(p)) return 0;
-    size_t search = 0; // of a piece
+    size_t search = 0, piece = 0;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         int64_t n = (int64_t)(piece_of(p, i) / osh_dtype_bytes(l->dtype));
-        if (l->joint < 0 || !searched(p, i)) continue;
+        if (l->joint < 0 || osh_stream_looks(p, i)) continue;
+        piece = piece_of(p, i) > piece ? piece_of(p, i) : piece;
+        if (!searched(p, i)) continue;
         size_t one = osh_observer_bytes(&l->scheme->weights, 1, n, l->dtype) +
                      2 * osh_mem_gross((size_t)(n / l->scheme->weights.group_size) * sizeof(float));
         search = one > search ? one : search;
     }
-    return (int64_t)(search + osh_mem_gross((size_t)n_threads * largest_piece(p)));
+    return piece ? (int64_t)(search + osh_mem_gross((size_t)n_threads * piece)) : 0;
 }

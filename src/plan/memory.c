@@ -28,20 +28,12 @@ enum { READERS = 2 }; // the run and the one that reads ahead: a block each wher
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
 enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 576, OUT_BYTES = 64, PART_BYTES = 640 }; // of each; part: its times
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
-/* All are rounded without data, in bands: the largest weights are looked for before the first band begins. */
-static bool streams_all(const osh_plan *p)
-{
-    for (int i = 0; i < p->n_linears; i++)
-        if (!osh_stream_takes(p, i)) return false;
-    return p->pipeline == OSH_PIPELINE_DATAFREE;
-}
-
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
     int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * LINEAR_BYTES + p->n_out * OUT_BYTES;
     if (p->parts && p->pipeline == OSH_PIPELINE_SEQUENTIAL) n += (int64_t)p->parts->n * PART_BYTES;
-    n += osh_globals_bytes(p) + (streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
+    n += osh_globals_bytes(p) + (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
@@ -52,106 +44,10 @@ static void raise_to(int64_t *peak, int64_t now)
     if (now > *peak) *peak = now;
 }
 
-/* Tensors are read past the page cache from the beginning on, by whoever reads. Else, where a large source is read so
- * without data, a stream has bands for it and what is rounded in one piece is read by one thread. */
-static bool blocks_in_base(const osh_plan *p) { return p->opt->host_memory > 0; }
-
 static int64_t still_bytes(const osh_plan *p, int n_threads)
 {
     int most = p->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
-}
-
-/* ---- what runs outside of visits ---- */
-
-/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
- * waits to be written takes what the two leave. */
-static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
-{
-    int64_t before = 0; // weight and work of the one before
-    bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
-    int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
-    if (datafree && !blocks_in_base(p)) reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) || osh_stream_takes(p, i)) continue;
-        const osh_st_entry *e = p->ck->tensors[l->tensor].e;
-        osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-        osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
-        int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
-        int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
-        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + reading);
-        raise_to(device, now), raise_to(host, now), raise_to(host, weight + reading);
-        raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
-        before = now;
-    }
-}
-
-static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
-{
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
-        bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->linears[i]);
-        if (datafree) m->read_bytes += e->end - e->begin;
-    }
-    for (int64_t i = 0; i < p->n_out; i++) {
-        m->write_bytes += p->out[i].end - p->out[i].begin;
-        int64_t from = p->out_info[i].source;
-        if (from < 0) continue;
-        if (!seen[from]) m->read_bytes += p->out[i].end - p->out[i].begin;
-        seen[from] = false; // a second copy of a tensor reads it again
-    }
-    for (int s = 0; s < p->n_shards; s++) m->write_bytes += (int64_t)p->shards[s].header_bytes;
-    m->reread_bytes = p->total_bytes;
-}
-
-static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_budget *b)
-{
-    int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
-    raise_to(&b->device, device), raise_to(&b->host, host);
-    raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
-    if (streams_all(p)) raise_to(&b->host, osh_globals_scan_bytes(p, n_threads));
-}
-
-static bool within(const osh_budget *b, const osh_budget *need)
-{
-    return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
-}
-
-/* least: without reading ahead, and with one band. */
-static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
-{
-    osh_status rc = OSH_OK;
-    osh_memory *m = &p->memory;
-    int threads = osh_threads(cx);
-    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
-    OSH_NEW(cx, seen, p->ck->n_tensors);
-    for (int w = 0; ever && w < p->graph->n_weights; w++)
-        if (ever[w] && p->graph->weights[w].tensor >= 0 && !p->graph->weights[w].part)
-            seen[p->graph->weights[w].tensor] = true;
-    *least = (osh_budget){0};
-    stream_peaks(p, 1, threads, least);
-    osh_budget more = *least;
-    for (m->n_stream = p->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1; m->n_stream--) {
-        osh_budget all = {0};
-        stream_peaks(p, m->n_stream, threads, &all);
-        if (p->on_device) all.device = 0; // without data: on the host in any case
-        if (!within(b, &all)) continue;
-        more = all;
-        break;
-    }
-    osh_budget now = more;
-    round_peaks(p, threads, false, &least->device, &least->host);
-    round_peaks(p, threads, false, &now.device, &now.host);
-    round_peaks(p, threads, true, &more.device, &more.host);
-    if (p->on_device) least->device = now.device = more.device = 0;
-    m->read_ahead = p->opt->prefetch && within(b, &more);
-    m->host_peak = m->read_ahead ? more.host : now.host;
-    m->device_peak = m->read_ahead ? more.device : now.device;
-    count_io(p, m, seen);
-done:
-    osh_free(cx, seen);
-    return rc;
 }
 
 /* ---- the choice ---- */
@@ -534,7 +430,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
     int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
-    if (blocks_in_base(p)) m->base_bytes += blocks;
+    if (osh_memory_blocks_in_base(p)) m->base_bytes += blocks;
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
@@ -551,7 +447,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         OSH_TRY(choose(cx, p, &b, ever));
     }
     osh_budget outside;
-    OSH_TRY(rest(cx, p, ever, &b, &outside));
+    OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
     OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
     raise_to(&outside.host, tuning), raise_to(&m->host_peak, tuning);
     raise_to(&outside.host, m->load_bytes - m->base_bytes);
@@ -566,7 +462,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    m->least_host += m->base_bytes + (blocks_in_base(p) ? 0 : blocks); // a budget is what has them; without the list
+    m->least_host += m->base_bytes;
+    if (!osh_memory_blocks_in_base(p)) m->least_host += blocks; // a budget is what has them; without the list
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */

@@ -19,6 +19,12 @@ typedef struct osh_budget {
  * visit loads it, or NULL. */
 osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
 osh_status osh_memory_place(osh_ctx *cx, osh_plan *p); // once more, for p->memory.places
+/* Tensors are read past the page cache from the beginning on, by whoever reads. Else, where a large source is read so
+ * without data, a stream has bands for it and what is rounded in one piece is read by one thread. */
+bool osh_memory_blocks_in_base(const osh_plan *p);
+/* memory_rest.c: chooses how what runs outside of visits goes through memory and fills in its figures; least: without
+ * reading ahead, with one band and nothing held. ever as above. */
+osh_status osh_memory_rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least);
 int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
 /* What a modifier's compress takes, and that of the one that prunes before it; jobs are left as they are.
  * device: of a card's arena; NULL: all is host memory. */

@@ -225,7 +225,7 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             uint8_t *x = f->x + (size_t)(r * f->I + c) * size;
             float lo, hi;
             OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
-            if (f->global) code.scale = osh_q_scale_e4m3(lo, hi, f->global, f->dt) / f->global;
+            if (f->global) code.scale = osh_f32_of_fp8(osh_q_scale_e4m3(lo, hi, f->global, f->dt)) / f->global;
             else if (!f->fixed) osh_q_code_scale(&code, lo, hi, f->a, f->dt, false);
             if (f->scales) code.scale = osh_tensor_at(f->scales, c / f->seg);
             if (f->scales) code.zero = f->zeros ? ((const int8_t *)f->zeros->data)[c / f->seg] : 0;

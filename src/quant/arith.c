@@ -181,8 +181,7 @@ static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t
 static void params_of(const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last && j->p->global; i++)
-        ((uint8_t *)j->p->scale->data)[i] =
-            osh_fp8_of_f32(osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt));
+        ((uint8_t *)j->p->scale->data)[i] = osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt);
     if (j->p->global) return;
     size_t size = osh_dtype_bytes(j->dt);
     int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;

@@ -44,11 +44,11 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
     return s == 0 ? 1 : s; // too small for F16
 }
 
-float osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
+uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
 {
     float amax = -min > max ? -min : max, s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
-    s = osh_f32_of_fp8(osh_fp8_of_f32(s > 448 ? 448 : s));
-    return s == 0 ? 0.125f : s;
+    uint8_t code = osh_fp8_of_f32(s > 448 ? 448 : s);
+    return code ? code : 0x20; // 0.125
 }
 
 float osh_q_global_scale(float amax, osh_dtype dt)

@@ -44,9 +44,9 @@ const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even
-/* The scale of one range where its dtype is E8M0: 2^n, in dt; or E4M3: rounded to it, a group's, relative to global. */
+/* The scale of one range where its dtype is E8M0: 2^n, in dt; or E4M3: its code, a group's, relative to global. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
-float osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
+uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* calculate_qparams of one range: code's scale and zero; zero_f32: its 0-dimensional case (dynamic, strategy tensor),
  * where qmin - t is not rounded. */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt, bool zero_f32);

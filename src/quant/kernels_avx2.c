@@ -111,6 +111,17 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
+/* A group of NVFP4. */
+INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
+{
+    size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
+    __m256i q0 = code8(x, dt, c->round, c->kind, c), q1 = code8(x + step, dt, c->round, c->kind, c);
+    __m256i q = _mm256_permute4x64_epi64(_mm256_packs_epi32(q0, q1), 0xd8);
+    __m128i lo = _mm256_castsi256_si128(q), hi = _mm256_extracti128_si256(q, 1);
+    lo = c->kind == OSH_Q_CODE_FP8 ? _mm_packus_epi16(lo, hi) : _mm_packs_epi16(lo, hi);
+    _mm_storeu_si128((__m128i *)(void *)codes, lo);
+}
+
 /* c: a copy whose kind and rounding are constants here. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
@@ -118,6 +129,7 @@ INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, co
     size_t size = dt == OSH_F32 ? 4 : 2;
     int64_t i = 0;
     for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, c->round, c->kind, c);
+    for (; i + 16 <= n; i += 16) code16(codes + i, p + (size_t)i * size, dt, c);
     if (i < n) {
         uint8_t in[32 * 4] = {0}, out[32];
         memcpy(in, p + (size_t)i * size, (size_t)(n - i) * size);

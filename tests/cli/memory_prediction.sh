@@ -108,6 +108,8 @@ YAML
     for threads in 1 2; do small 115 wide --recipe rotated.yaml --threads $threads; done
 done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
+# what shares a global scale is held
+for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
 # where 3 to 5 MB are all that is wanted, half a MiB for the C library and stacks of threads is more than that
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 # many Linears, of which each has a line in the manifest and the report

@@ -5,6 +5,7 @@
  *   [INJECT_COUNT=file: how many there were]
  *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never comes back
  *   INJECT_STEP="observe model.layers.0 Start": at the first write(2) that has this text instead, as a profile's record
+ *   INJECT_READ=file: how many bytes pread gave
  *   INJECT_AFTER=file: how many seconds of processors the process took from SIGTERM to its end
  *
  * "reads", pread and read of what is read whole, count only where INJECT_CALLS names them. */
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic long n_calls;
+static _Atomic long n_calls, n_read;
 static _Atomic int asked;
 static double busy_then; // seconds of processors, when it was asked
 
@@ -69,6 +70,7 @@ static void note(const char *variable, const char *format, double value)
 
 __attribute__((destructor)) static void report(void)
 {
+    note("INJECT_READ", "%.0f\n", (double)atomic_load(&n_read));
     note("INJECT_COUNT", "%.0f\n", (double)atomic_load(&n_calls));
     if (atomic_load(&asked)) note("INJECT_AFTER", "%.3f\n", busy() - busy_then);
 }
@@ -98,8 +100,16 @@ static void reads(void)
 }
 typedef ssize_t (*read_fn)(int, void *, size_t);
 ssize_t read(int fd, void *p, size_t n) { return reads(), NEXT(read_fn, "read")(fd, p, n); }
-ssize_t pread(int fd, void *p, size_t n, off_t at) { return reads(), NEXT(pread_fn, "pread")(fd, p, n, at); }
-ssize_t pread64(int fd, void *p, size_t n, off_t at) { return reads(), NEXT(pread_fn, "pread64")(fd, p, n, at); }
+static ssize_t counted(ssize_t n)
+{
+    if (n > 0) atomic_fetch_add(&n_read, n);
+    return n;
+}
+ssize_t pread(int fd, void *p, size_t n, off_t at) { return reads(), counted(NEXT(pread_fn, "pread")(fd, p, n, at)); }
+ssize_t pread64(int fd, void *p, size_t n, off_t at)
+{
+    return reads(), counted(NEXT(pread_fn, "pread64")(fd, p, n, at));
+}
 
 typedef ssize_t (*pwrite_fn)(int, const void *, size_t, off_t);
 typedef int (*fd_fn)(int);

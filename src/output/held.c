@@ -1,0 +1,158 @@
+/* held.c - see held.h. */
+#include "output/held.h"
+
+#include "base/file.h"
+#include "plan/bands.h"
+
+typedef struct looked { // of a Linear
+    int64_t left; // of the first of those that share a scale: bands that nobody has looked at yet
+    float amax;   // so far
+    int rest;     // its own bands that nobody has looked at yet
+} looked;
+
+typedef struct held_slot {
+    int linear;    // of the band; -1: free
+    int64_t first; // its row; -1: it is being read
+    uint8_t *from; // view
+} held_slot;
+
+_Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with OSH_HELD_SLOT");
+
+struct osh_held {
+    const osh_plan *p; // view
+    osh_globals *g;    // view
+    looked *of;        // own [linears]
+    int *which;        // own [n]: Linears in the order of the looks; ~i: i is not rounded in this stream
+    int n, next;
+    int64_t taken;     // rows of the next one
+    held_slot *slots;       // own
+    int n_slots, n_free, n_rounding; // slots; whose bands are being rounded: they will be free
+    void *blocks;      // own
+    size_t room;       // of a slot
+};
+
+static int at(const osh_held *h, int k) { return h->which[k] < 0 ? ~h->which[k] : h->which[k]; }
+
+/* Those that share with it and were not looked at. */
+static void add_group(osh_held *h, const bool *here, int linear)
+{
+    const osh_plan *p = h->p;
+    int first = p->linears[linear].joint;
+    for (int i = first; i >= 0; i = p->linears[i].next_joint) {
+        if (osh_globals_knows(h->g, i) || h->of[i].rest) continue;
+        h->of[i].rest = (int)osh_band_count(&p->linears[i]);
+        h->of[first].left += h->of[i].rest;
+        h->which[h->n++] = here[i] ? i : ~i;
+    }
+}
+
+static osh_status new_slots(osh_ctx *cx, osh_held *h)
+{
+    osh_status rc = OSH_OK;
+    h->n_slots = h->n_free = h->p->memory.n_held;
+    if (!h->n_slots) goto done;
+    h->room = osh_held_slot_bytes(h->p);
+    OSH_NEW(cx, h->slots, h->n_slots);
+    for (int k = 0; k < h->n_slots; k++) h->slots[k].linear = -1;
+    if (!(h->blocks = osh_alloc(cx, (size_t)h->n_slots * h->room + OSH_BLOCK_BYTES)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands that are held");
+done:
+    return rc;
+}
+
+osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g, const int64_t *ids, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_held *h = NULL; // own
+    bool *here = NULL;  // own [linears]: is rounded in this stream
+    *out = NULL;
+    if (!g) goto done;
+    OSH_NEW(cx, h, 1);
+    OSH_NEW(cx, here, p->n_linears);
+    OSH_NEW(cx, h->of, p->n_linears);
+    OSH_NEW(cx, h->which, p->n_linears);
+    h->p = p, h->g = g;
+    for (int64_t k = 0; k < n; k++)
+        if (p->out_info[ids[k]].source < 0) here[p->out_info[ids[k]].linear] = true;
+    for (int64_t k = 0; k < n; k++) {
+        int linear = p->out_info[ids[k]].linear;
+        if (p->out_info[ids[k]].source < 0 && osh_stream_looks(p, linear)) add_group(h, here, linear);
+    }
+    if (!h->n) goto done;
+    OSH_TRY(new_slots(cx, h));
+    *out = h, h = NULL; // give
+done:
+    osh_held_free(cx, h);
+    osh_free(cx, here);
+    return rc;
+}
+
+void osh_held_free(osh_ctx *cx, osh_held *h)
+{
+    if (!h) return;
+    osh_free(cx, h->of);
+    osh_free(cx, h->which);
+    osh_free(cx, h->slots);
+    osh_free(cx, h->blocks);
+    osh_free(cx, h);
+}
+
+bool osh_held_knows(const osh_held *h, int linear)
+{
+    return !h || h->p->linears[linear].joint < 0 || !h->of[h->p->linears[linear].joint].left;
+}
+
+static int free_slot(osh_held *h)
+{
+    int k = 0;
+    if (!h->n_free) return -1;
+    while (h->slots[k].linear >= 0) k++;
+    h->n_free--;
+    return k;
+}
+
+bool osh_held_take(osh_held *h, osh_held_band *b, int wanted)
+{
+    if (!h || h->next == h->n) return false;
+    int linear = at(h, h->next);
+    const osh_linear *l = &h->p->linears[linear];
+    bool waited = wanted >= 0 && h->p->linears[wanted].joint == l->joint, here = h->which[h->next] >= 0;
+    if (here && !h->n_free && (!waited || h->n_rounding)) return false;
+    int64_t rows = osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), left = l->O - h->taken;
+    *b = (osh_held_band){linear, h->taken, left < rows ? left : rows, here ? free_slot(h) : -1};
+    if (b->slot >= 0) h->slots[b->slot] = (held_slot){linear, -1, NULL};
+    if ((h->taken += b->n) == l->O) h->taken = 0, h->next++;
+    return true;
+}
+
+uint8_t *osh_held_room(const osh_held *h, int slot)
+{
+    return (uint8_t *)osh_file_align(h->blocks) + (size_t)slot * h->room;
+}
+
+void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from)
+{
+    looked *l = &h->of[b->linear];
+    if (b->slot >= 0) h->slots[b->slot].first = b->first, h->slots[b->slot].from = from;
+    if (amax > l->amax) l->amax = amax;
+    if (!--l->rest) osh_globals_put(h->g, b->linear, l->amax);
+    h->of[h->p->linears[b->linear].joint].left--;
+}
+
+uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot)
+{
+    *slot = -1;
+    for (int k = 0; h && k < h->n_slots; k++)
+        if (h->slots[k].linear == linear && h->slots[k].first == first) {
+            h->n_rounding++;
+            return h->slots[*slot = k].from;
+        }
+    return NULL;
+}
+
+void osh_held_give_back(osh_held *h, int slot)
+{
+    if (slot < 0) return;
+    h->slots[slot].linear = -1;
+    h->n_free++, h->n_rounding--;
+}

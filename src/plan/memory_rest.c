@@ -1,0 +1,123 @@
+/* memory_rest.c - see memory.h: tensors that are copied, and Linears that are rounded without data, in bands or in one
+ * piece. */
+#include "base/file.h"
+#include "plan/bands.h"
+#include "plan/globals.h"
+#include "plan/memory.h"
+#include "quant/source.h"
+
+static void raise_to(int64_t *peak, int64_t now)
+{
+    if (now > *peak) *peak = now;
+}
+
+bool osh_memory_blocks_in_base(const osh_plan *p) { return p->opt->host_memory > 0; }
+
+/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
+ * waits to be written takes what the two leave. */
+static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
+{
+    int64_t before = 0; // weight and work of the one before
+    bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
+    int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
+    if (datafree && !osh_memory_blocks_in_base(p))
+        reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) || osh_stream_takes(p, i)) continue;
+        const osh_st_entry *e = p->ck->tensors[l->tensor].e;
+        osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+        osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
+        int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
+        int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
+        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + reading);
+        raise_to(device, now), raise_to(host, now), raise_to(host, weight + reading);
+        raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
+        before = now;
+    }
+}
+
+static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
+        bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->linears[i]);
+        if (datafree) m->read_bytes += e->end - e->begin;
+    }
+    for (int64_t i = 0; i < p->n_out; i++) {
+        m->write_bytes += p->out[i].end - p->out[i].begin;
+        int64_t from = p->out_info[i].source;
+        if (from < 0) continue;
+        if (!seen[from]) m->read_bytes += p->out[i].end - p->out[i].begin;
+        seen[from] = false; // a second copy of a tensor reads it again
+    }
+    for (int s = 0; s < p->n_shards; s++) m->write_bytes += (int64_t)p->shards[s].header_bytes;
+    m->read_bytes += osh_held_reread(p);
+    m->reread_bytes = p->total_bytes;
+}
+
+static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_budget *b)
+{
+    int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
+    raise_to(&b->device, device), raise_to(&b->host, host);
+    raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
+    if (osh_streams_all(p)) raise_to(&b->host, osh_globals_scan_bytes(p, n_threads));
+}
+
+static bool within(const osh_budget *b, const osh_budget *need)
+{
+    return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
+}
+
+/* Bands that stay in memory between the two looks at them: all of the largest group's, or as many sixteenths as fit. */
+static void choose_held(osh_plan *p, const osh_budget *b, int threads, osh_budget *more)
+{
+    osh_memory *m = &p->memory;
+    int most = p->opt->prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
+    for (m->n_held = most; m->n_held > 0; m->n_held -= step) {
+        osh_budget all = {0};
+        stream_peaks(p, m->n_stream, threads, &all);
+        if (p->on_device) all.device = 0;
+        if (!within(b, &all)) continue;
+        *more = all;
+        return;
+    }
+    m->n_held = 0;
+}
+
+osh_status osh_memory_rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int threads = osh_threads(cx);
+    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
+    OSH_NEW(cx, seen, p->ck->n_tensors);
+    for (int w = 0; ever && w < p->graph->n_weights; w++)
+        if (ever[w] && p->graph->weights[w].tensor >= 0 && !p->graph->weights[w].part)
+            seen[p->graph->weights[w].tensor] = true;
+    *least = (osh_budget){0};
+    m->n_held = 0;
+    stream_peaks(p, 1, threads, least);
+    osh_budget more = *least;
+    for (m->n_stream = p->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1; m->n_stream--) {
+        osh_budget all = {0};
+        stream_peaks(p, m->n_stream, threads, &all);
+        if (p->on_device) all.device = 0; // without data: on the host in any case
+        if (!within(b, &all)) continue;
+        more = all;
+        break;
+    }
+    choose_held(p, b, threads, &more);
+    osh_budget now = more;
+    round_peaks(p, threads, false, &least->device, &least->host);
+    round_peaks(p, threads, false, &now.device, &now.host);
+    round_peaks(p, threads, true, &more.device, &more.host);
+    if (p->on_device) least->device = now.device = more.device = 0;
+    m->read_ahead = p->opt->prefetch && within(b, &more);
+    m->host_peak = m->read_ahead ? more.host : now.host;
+    m->device_peak = m->read_ahead ? more.device : now.device;
+    count_io(p, m, seen);
+done:
+    osh_free(cx, seen);
+    return rc;
+}

@@ -1,0 +1,92 @@
+# NVFP4's global scale, which q, k and v share, and gate and up: the first look at their weights goes with the rounding, and
+# what it holds is not read again. Budget, threads and a run that is cut off decide how much is held, and no byte.
+set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" m hidden=1024 intermediate=2048 heads=8 kv=2 head_dim=128 vocab=512 layers=2 samples=1 tokens=8
+sleep 0.2 # a file that was made a moment ago is read again at the seal
+job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
+run() { "$ONESHOT" "${job[@]}" --progress none --output out "$@"; }
+sums() { (cd out && sha256sum ./*.safetensors); }
+number() { # of the plan
+    sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
+}
+reads() { # flags: how many bytes were read, and those of the source by plan
+    "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
+    planned=$(number read_bytes)
+    rm -rf out
+    INJECT_READ=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run "$@" >/dev/null
+    n=$(cat n)
+}
+reads
+whole=$planned once=$n
+sums >want
+"$ONESHOT" verify out --model m >/dev/null || fail "verify found something"
+reads --prefetch false
+twice=$((planned - whole))
+[ $twice = $((2 * 2 * (3 * 1024 * 2048 + 1024 * (2 * 1024 + 2 * 256)))) ] || fail "$twice bytes are read twice by plan"
+more=$((n - once - twice)) # headers, by each thread that opens a shard
+[ ${more#-} -lt 500000 ] || fail "$n bytes are read where all is read twice, $once where nothing is, $twice more by plan"
+sums | cmp - want || fail "--prefetch false: other bytes"
+least=$(number host_bytes)
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+all=$(number host_bytes)
+[ "$all" -gt $((least + (8 << 20))) ] || fail "$all bytes with what is held, $least without"
+middle=0
+for share in 3 5 7; do
+    budget=$((least + (all - least) * share / 8))
+    "$ONESHOT" plan "${job[@]}" --host-memory $budget --json >plan.json
+    planned=$(number read_bytes)
+    [ "$planned" -gt "$whole" ] && [ "$planned" -lt $((whole + twice)) ] && middle=$((middle + 1))
+    rm -rf out
+    run --host-memory $budget >/dev/null
+    sums | cmp - want || fail "--host-memory $budget: other bytes"
+done
+[ $middle -gt 0 ] || fail "no budget held a part"
+for threads in 1 3; do
+    rm -rf out
+    run --threads $threads >/dev/null
+    sums | cmp - want || fail "--threads $threads: other bytes"
+done
+
+# cut off, where q may be written and k not
+rm -rf out
+calls=$(INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null && cat n)
+for tenth in 2 4 5 6 7 8 9; do
+    rm -rf out out.oneshot-partial
+    INJECT_AT=$((calls * tenth / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null 2>&1 || true
+    run >log 2>&1 || fail "killed at $tenth tenths: $(cat log)"
+    sums | cmp - want || fail "killed at $tenth tenths: other bytes"
+done
+
+# beside Linears of other schemes; a scale that is searched for is found before the stream
+cat >mixed.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    QuantizationModifier:
+      ignore: [lm_head]
+      config_groups:
+        a: {targets: ["re:.*([qkv]|gate|up)_proj"], weights: {num_bits: 4, type: float,
+            strategy: tensor_group, group_size: 16, scale_dtype: torch.float8_e4m3fn, zp_dtype: torch.float8_e4m3fn}}
+        b: {targets: ["re:.*down_proj"], weights: {num_bits: 8, strategy: channel}}
+        c: {targets: ["re:.*o_proj"], weights: {num_bits: 4, type: float, strategy: tensor_group,
+            group_size: 16, scale_dtype: torch.float8_e4m3fn, zp_dtype: torch.float8_e4m3fn, observer: mse,
+            observer_kwargs: {patience: 20}}}
+YAML
+job=(--model m --recipe mixed.yaml --pipeline datafree)
+rm -rf out
+run --prefetch false >/dev/null
+sums >want
+"$ONESHOT" verify out --model m >/dev/null || fail "mixed: verify found something"
+rm -rf out
+run >/dev/null
+sums | cmp - want || fail "mixed: other bytes"
+
+# what is not finite is found by the first look, and the source stays as it is
+job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
+rm -rf out
+"$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # a NaN
+code=0
+run >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q 'model.layers.1.self_attn.k_proj.weight holds a NaN or an infinity' log || fail "exit $code: $(cat log)"
+[ ! -e out ] || fail "there is an output"
