@@ -237,7 +237,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
         if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed) j.packed[0] = j.result.codes, j.result.codes = NULL; // written as it came
-    rc = osh_emit_push(cx, e, &j, 0);
+    rc = osh_emit_push(cx, e, &j);
     memset(j.packed, 0, sizeof j.packed); // give: also where it failed
 done:
     osh_mem_use(cx, old);
@@ -308,7 +308,7 @@ done:
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
 {
     osh_emit_job j = {.kind = OSH_EMIT_SUBGRAPH, .index = subgraph, .generation = generation};
-    osh_status rc = osh_emit_push(cx, e, &j, 0);
+    osh_status rc = osh_emit_push(cx, e, &j);
     return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
 }
 
@@ -369,7 +369,7 @@ done:
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs)
 {
     osh_emit_job j = {.kind = OSH_EMIT_FOLDS, .index = first_subgraph, .n = n_subgraphs};
-    return osh_emit_push(cx, e, &j, 0);
+    return osh_emit_push(cx, e, &j);
 }
 
 static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
@@ -407,7 +407,7 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
     osh_emit_job j = {.kind = OSH_EMIT_VIEW, .out = out, .view = data};
     if (e->taken[out]) return OSH_OK;
     e->taken[out] = true;
-    return osh_emit_push(cx, e, &j, 0);
+    return osh_emit_push(cx, e, &j);
 }
 
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at)
@@ -423,12 +423,12 @@ osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, doub
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear,
                       .result = {.nmse = nmse, .objective = -1, .nearest = -1}};
     for (int k = 0; k < l->n_out; k++) e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
-    return osh_emit_push(cx, e, &j, 0);
+    return osh_emit_push(cx, e, &j);
 }
 
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum)
 {
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = -1, .out = out};
     e->sums[out] = sum;
-    return osh_emit_push(cx, e, &j, 0);
+    return osh_emit_push(cx, e, &j);
 }

@@ -136,8 +136,8 @@ osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // 
 /* emit_queue.c */
 osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work); // which its thread does of each job
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over
-/* j, own also where this fails, to the end of the queue, when fewer than n_most jobs wait (0: any). */
-osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most);
+/* j, own also where this fails, to the end of the queue: when what is in use is within the plan, or nothing waits. */
+osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 /* seal.c */
 osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);

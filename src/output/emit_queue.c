@@ -1,7 +1,8 @@
 /* emit_queue.c - the emitter's thread: packs, writes and records one job after the other while the run goes on.
  *
  * Its memory is what the plan's peak leaves free at the moment: an allocation elsewhere that would go above waits
- * until a job is done (osh_mem_give). A job that fails is the run's failure; those behind it are dropped, as if the run
+ * until a job is done (osh_mem_give), and so does who brings a job when use is above, as it is where results are many
+ * and small. A job that fails is the run's failure; those behind it are dropped, as if the run
  * had been killed. A run that ends for another reason waits for the queue: nothing that was solved is lost. */
 
 #include "base/profile.h"
@@ -105,7 +106,7 @@ static osh_status failure(osh_ctx *cx, const osh_emit_queue *q)
     return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;
 }
 
-osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most)
+osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     osh_emit_queue *q = &e->queue;
@@ -113,7 +114,8 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int
     OSH_NEW(cx, own, 1);
     *own = job;
     pthread_mutex_lock(&q->lock);
-    while (n_most && q->n >= n_most && !q->rc) pthread_cond_wait(&q->less, &q->lock);
+    while (q->n && !q->rc && osh_mem_used(cx, OSH_MEM_HOST) > osh_memory_counted(e->plan))
+        pthread_cond_wait(&q->less, &q->lock);
     if (!(rc = failure(cx, q))) {
         if (q->last) q->last->next = own;
         else q->first = own;

@@ -116,6 +116,13 @@ small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
+# the same where nobody reads for a second what is said of each: what is done meanwhile does not pile up
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
+    --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
+rm -rf out
+read -r peak _ <watched
+echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: nobody reads"
+[ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: nobody reads"
 # and many subgraphs
 small 115 many --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --sequential-targets Linear --threads 2 \
     --dataset many/calibration.jsonl
