@@ -60,11 +60,24 @@ size_t osh_ranged_scratch(const osh_plan *p, const osh_linear *l, int k, int64_t
                                  p->graph->dtype);
 }
 
-size_t osh_ranged_counts(const osh_plan *p, const osh_linear *l)
+/* The Linears of one input stand together, and the first of those with one range has it. */
+static bool has_range(const osh_plan *p, int linear, int k)
 {
+    const osh_linear *l = &p->linears[linear];
+    if (l->ranged[k] < 0) return false;
+    for (int j = linear - 1; j >= 0 && p->linears[j].input == l->input; j--)
+        if (p->linears[j].ranged[k] == l->ranged[k] &&
+            osh_ranged_args(p, &p->linears[j], k) == osh_ranged_args(p, l, k))
+            return false;
+    return true;
+}
+
+size_t osh_ranged_counts(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
     size_t sum = 0;
     for (int k = 0; k < OSH_RANGED; k++)
-        if (l->ranged[k] >= 0) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
+        if (has_range(p, linear, k)) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
     return sum;
 }
 

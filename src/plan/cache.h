@@ -26,7 +26,7 @@ int osh_cache_attention(const osh_graph *g, int node);
 int osh_cache_modifier(const osh_plan *p, int node);
 void osh_cache_follow(const osh_plan *p, osh_linear *l); // values that it observes, where its node has moved
 size_t osh_ranged_scratch(const osh_plan *p, const osh_linear *l, int k, int64_t tokens); // of a sample's
-size_t osh_ranged_counts(const osh_plan *p, const osh_linear *l); // what its observers keep beside a range
+size_t osh_ranged_counts(const osh_plan *p, int linear); // what its observers keep beside a range
 
 struct osh_range; // visit.h
 typedef struct osh_ranged { // a range, as the run follows it (run/ranges.h)

@@ -69,7 +69,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->open[k], g->n_values);
-    OSH_NEW(cx, s->counts, g->n_values);
+    OSH_NEW(cx, s->counts, p->n_linears);
     OSH_NEW(cx, s->stored, g->n_values);
     OSH_NEW(cx, s->held, g->n_values);
     OSH_NEW(cx, s->lent, g->n_values);
@@ -140,7 +140,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += (int64_t)osh_ranged_counts(s->p, l);
+        if (!s->counts[i]) s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p, i);
         for (int k = 0; k < OSH_RANGED; k++) {
             if (l->ranged[k] < 0) continue;
             size_t *hook = osh_sim_hook(s, l->ranged[k]), range = osh_ranged_scratch(s->p, l, k, s->batch_tokens) +

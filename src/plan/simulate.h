@@ -19,7 +19,7 @@ typedef struct osh_sim {
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
     bool *loaded, *stored, *held; // own: weights, values in the tier, values that are kept
     bool *open[OSH_N_SUMS]; // own: sums by value
-    bool *counts;   // own: histograms by value
+    bool *counts;   // own [linears]: whose histograms are there
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
     bool *kept;     // own: weights with a copy in host memory, with a card: until written or solved

@@ -104,7 +104,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (s->counts[l->input]) s->counts[l->input] = false, s->stats -= (int64_t)osh_ranged_counts(s->p, l);
+        if (s->counts[i]) s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p, i);
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
