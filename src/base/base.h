@@ -156,6 +156,14 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
+/* fn for chunks of which each takes a thread for itself (osh_threads is 1 inside), so many at once; then `take` for
+ * each of these, in their order, by the caller, and so on: results of `at_once` chunks wait for it at most. */
+typedef struct osh_apart {
+    osh_chunk_fn fn;
+    osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);
+    void *user;
+} osh_apart;
+osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
 
 /* Set by a signal handler; whatever takes more than a tenth of a second asks meanwhile. osh_parallel_for asks before
  * each chunk. */

@@ -225,3 +225,29 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     pthread_mutex_unlock(&p->taken);
     return rc;
 }
+
+typedef struct apart { // chunks [first, ...)
+    const osh_apart *of;
+    int64_t first;
+} apart;
+
+static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int index)
+{
+    const apart *a = user;
+    bool was = osh_ctx_inline(cx, true);
+    osh_status rc = a->of->fn(cx, a->of->user, a->first + chunk, index);
+    osh_ctx_inline(cx, was);
+    return rc;
+}
+
+osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
+{
+    osh_status rc = OSH_OK;
+    apart a = {.of = of};
+    for (; a.first < n_chunks && !rc; a.first += at_once) {
+        int64_t n = n_chunks - a.first < at_once ? n_chunks - a.first : at_once;
+        rc = osh_parallel_for(cx, n, apart_chunk, &a);
+        for (int64_t k = a.first; k < a.first + n && !rc; k++) rc = of->take(cx, of->user, k);
+    }
+    return rc;
+}

@@ -439,40 +439,34 @@ static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor 
     OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
     osh_target_free(cx, j);
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
-    OSH_TRY(osh_linear_job_done(cx, j));
 done:
     if (rc) osh_note(cx, "solving %s", j->name);
     return rc;
 }
 
-static bool is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
+typedef struct ordered_jobs { // of a call, those of one ordering
+    const osh_modifier *m;
+    const factor *f;
+    osh_linear_job *jobs;
+    bool ordered;
+} ordered_jobs;
 
-bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b)
+static bool ordered_has(const ordered_jobs *o, int64_t k)
 {
-    return a->scheme->weights.present && b->scheme->weights.present && is_ordered(a) == is_ordered(b) &&
-           a->w->dtype == b->w->dtype;
+    return o->jobs[k].scheme->weights.present && osh_gptq_is_ordered(&o->jobs[k]) == o->ordered;
 }
 
-bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
+static osh_status ordered_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
 {
-    for (int i = 0; i < k; i++)
-        if (osh_gptq_together(&jobs[i], &jobs[k])) return false;
-    return true;
+    const ordered_jobs *o = user;
+    (void)worker;
+    return ordered_has(o, k) ? compress_job(cx, o->m, o->f, &o->jobs[k]) : OSH_OK;
 }
 
-/* Of jobs that are solved with jobs[lead]: rows of one call. Enough for any card, and few enough that the results of a
- * layer's experts do not pile up. */
-enum { PIECE_ROWS = 32768 };
-
-int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)
+static osh_status ordered_take(osh_ctx *cx, void *user, int64_t k)
 {
-    int64_t rows = 0;
-    for (int k = from; k < n; k++) {
-        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
-        if (rows && rows + jobs[k].w->shape[0] > PIECE_ROWS) return k;
-        rows += jobs[k].w->shape[0];
-    }
-    return n;
+    const ordered_jobs *o = user;
+    return ordered_has(o, k) ? osh_linear_job_done(cx, &o->jobs[k]) : OSH_OK;
 }
 
 static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs,
@@ -524,10 +518,17 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
         f.shift = s->shift;
     }
     if (f.u && !f.device) OSH_TRY(osh_gptq_mirror(cx, h->data, f.I));
+    ordered_jobs own = {m, &f, jobs, ordered};
+    int at_once = f.device ? 1 : osh_jobs_at_once(jobs, n, osh_threads(cx));
+    if (at_once > 1) {
+        OSH_TRY(osh_parallel_apart(cx, n, at_once, &(osh_apart){ordered_chunk, ordered_take, &own}));
+        goto done;
+    }
     for (int k = 0; k < n; k++) {
-        if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
+        if (!ordered_has(&own, k)) continue;
         bool alone = !f.u || !f.device || !osh_gptq_is_plain(g);
         if (alone) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
+        if (alone) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
         for (int from = k, end; !alone && osh_gptq_is_first(jobs, k) && from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
             OSH_TRY(compress_together(cx, m, &f, jobs, &(osh_gptq_piece){k, from, end}));
@@ -536,13 +537,6 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
 done:
     factor_deinit(cx, &f);
     return rc;
-}
-
-void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n)
-{
-    count[0] = count[1] = 0;
-    for (int k = 0; k < n; k++)
-        if (jobs[k].scheme->weights.present) count[is_ordered(&jobs[k])]++;
 }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
@@ -576,7 +570,7 @@ osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_l
     gptq g = *(const gptq *)m->args; // view of its strings
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;
-    OSH_TRY(make_factor(cx, &f, h, is_ordered(jobs), &g, 0.5f * (float)n_samples));
+    OSH_TRY(make_factor(cx, &f, h, osh_gptq_is_ordered(jobs), &g, 0.5f * (float)n_samples));
     for (int64_t i = 0; f.u && i < f.I; i++) cost[i] = f.dead[i] ? 0 : f.cost[i];
 done:
     factor_deinit(cx, &f);
@@ -586,6 +580,6 @@ done:
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
     .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best,
-    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true,
+    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .apart = true,
     .needs = osh_gptq_needs, .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
 };

@@ -56,6 +56,7 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- how jobs of one input are put together ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
+bool osh_gptq_is_ordered(const osh_linear_job *j); // columns by falling diagonal of H
 /* A device solves them in one call, as far as a piece goes. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k); // none before jobs[k] is solved in one call with it

@@ -142,6 +142,25 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
+/* Of jobs that are solved so many at once, each on a thread. kept: of the results of those before; what stays. */
+static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once, int n_threads, size_t kept)
+{
+    size_t peak = 0;
+    for (int from = 0; from < n; from += at_once) {
+        size_t results = 0, run = 0, largest = 0;
+        for (int k = from; k < n && k < from + at_once; k++) {
+            if (!jobs[k].scheme->weights.present) continue;
+            size_t one = larger(needs_of_job(g, &jobs[k], 1, false), osh_job_finish_bytes(&jobs[k], 1));
+            results += osh_job_result_bytes(&jobs[k]);
+            run += one, largest = larger(largest, one);
+        }
+        if (run > (size_t)n_threads * largest) run = (size_t)n_threads * largest;
+        peak = larger(peak, kept + results + run);
+        if (!jobs->done) kept += results;
+    }
+    return peak;
+}
+
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
 {
     const gptq *g = m->args;
@@ -153,6 +172,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     if (count[0] && count[1] && !device)
         kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)), peak += kept;
     if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
+    int at_once = device ? 1 : osh_jobs_at_once(jobs, n, n_threads);
+    if (at_once > 1) return larger(peak, needs_apart(g, jobs, n, at_once, n_threads, kept));
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
         bool together_there = device && osh_gptq_is_plain(g);

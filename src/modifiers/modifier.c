@@ -86,6 +86,24 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
     j->codes = j->cache = j->bias = NULL, j->target = NULL;
 }
 
+enum { SMALL = 1 << 23 }; // weights of a Linear
+
+bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads)
+{
+    return n_threads > 1 && largest <= SMALL && all >= 2 * n_threads * largest;
+}
+
+int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads)
+{
+    int64_t all = 0, largest = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t one = osh_tensor_numel(jobs[k].w);
+        all += one;
+        if (one > largest) largest = one;
+    }
+    return n && jobs->apart && osh_jobs_are_many(all, largest, n_threads) ? osh_jobs_waiting(n_threads) : 1;
+}
+
 enum { FINISH_ROWS = 32 };
 typedef struct finish {
     osh_linear_job *j;

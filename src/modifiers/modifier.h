@@ -58,6 +58,7 @@ struct osh_linear_job { // one Linear to be quantized
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
     int64_t n_tokens;           // that the statistics are of
+    bool apart;                 // of the first: there is room for osh_jobs_at_once of them
     bool pack;                  // codes may be packed: the output has them as pack-quantized
     bool packed;                // out: they are
     void *codes;                // own: out, [O, I] bytes; packed: the first output tensor as it is stored; NULL where
@@ -170,6 +171,7 @@ struct osh_modifier_type {
     bool rotates; // weights are multiplied by orthogonal matrices before all else; args are osh_rotate (rotate.h)
     bool host_only; // it is not made on a card
     bool drops;   // experts, before all else; args are osh_reap (experts.h)
+    bool apart;   // compress may be called on several threads at a time
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Operations on a weight [O, I]; NULL: a product of it with h. */
     double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
@@ -203,6 +205,13 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
 /* nmse = |w - decode(codes)|^2 / |w|^2; with store, w and device_w become decode(codes). Row by row: no second weight
  * is held. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
+/* Small Linears as those of experts are solved on a thread each: one is cut into chunks too few to keep all threads at
+ * work. So many results wait at a time for those before them: of 128 experts and 2 threads 8 at most. 1: it is no use,
+ * or there is no room. */
+int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
+/* The same by the weights: of all, and the largest. */
+bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
+static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params

@@ -41,3 +41,17 @@ size_t osh_call_bytes(int n_linears)
     const osh_call *c = NULL; // of its members' sizes
     return osh_mem_gross((size_t)n_linears * sizeof *c->which) + osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }
+
+bool osh_call_is_apart(const osh_call *c, int first)
+{
+    const osh_linear *l = &c->p->linears[first];
+    return !c->others && !l->kept && l->pruner < 0 && !(l->wants & OSH_STAT_BLOCK) &&
+           c->p->recipe->modifiers[l->modifier].type->apart;
+}
+
+int64_t osh_call_weights(const osh_call *c)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < c->n; k++) sum += c->p->linears[c->which[k]].O * c->p->linears[c->which[k]].I;
+    return sum;
+}

@@ -17,4 +17,10 @@ typedef struct osh_call {
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first); // first: not done; the call before is freed
 void osh_call_free(osh_ctx *cx, osh_call *c);                  // what jobs have of their own is the caller's to free
 size_t osh_call_bytes(int n_linears);                          // gross, of so many that one input has
+/* Whether it may be solved beside others, each call on a thread: nothing comes before its modifier, and its Hessian is
+ * nobody else's. */
+bool osh_call_is_apart(const osh_call *c, int first);
+int64_t osh_call_weights(const osh_call *c);
+/* By their weights: one does not keep all others waiting. An expert's down and its gate and up together are alike. */
+static inline bool osh_calls_alike(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }
 #endif

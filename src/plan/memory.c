@@ -292,6 +292,16 @@ done:
     return rc;
 }
 
+/* Small Linears are solved beside each other where the room for their results is left. */
+static void choose_apart(osh_memory *m, int i, const osh_budget *b)
+{
+    osh_visit *v = &m->visits[i], all = *v;
+    if (!v->apart_host) return;
+    raise_to(&all.device_peak, v->apart_device), raise_to(&all.host_peak, v->apart_host);
+    all.apart = fits(&all, b, v->prefetch ? m->visits[i + 1].first_load : 0);
+    if (all.apart) *v = all;
+}
+
 static bool asks_f16(const osh_plan *p) { return p->opt->calib_cache && !strcmp(p->opt->calib_cache, "disk_f16"); }
 
 /* Those that --calib-cache leaves; one where nothing is looked at twice. */
@@ -361,6 +371,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
         int64_t more = m->visits[i + 1].first_load;
         m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
     }
+    for (int i = 0; i < m->n_visits; i++) choose_apart(m, i, b);
     if (p->on_device) OSH_TRY(choose_ways(cx, p, b));
     if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
 done:
@@ -404,8 +415,6 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
                 !card ? "nothing runs on a card" : m->tier != OSH_TIER_DISK ? "here they rest in memory" :
                 "--scratch-compression zstd compresses them");
 }
-
-bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }
 
 static void choose_f16(osh_ctx *cx, osh_plan *p)
 {
@@ -474,15 +483,6 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 done:
     osh_free(cx, ever);
     return rc;
-}
-
-void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
-{
-    const osh_memory *m = &p->memory;
-    for (int s = 0; m->direct && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
-    if (p->opt->device_memory > 0 && !p->on_device)
-        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
-    if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
 }
 
 int64_t osh_memory_arena(const osh_plan *p)

@@ -93,12 +93,14 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
     bool segments;       // one group of Linears at a time
     bool prefetch;       // the first weights of the next visit are read meanwhile
     bool prefetch_device; // and copied to the device
+    bool apart;          // small Linears are solved beside each other, each on a thread
     bool values_ahead;   // the next batch's values come to the device meanwhile, and those of the last one leave it
     int64_t round_bytes; // of Hessians in one observe pass; 0: all of them at once
     int n_rounds;        // observe passes
     int64_t weight_bytes, stats_bytes, live_bytes; // the most that is there of each
     int64_t first_load;  // bytes of the weights that it loads first
     int64_t device_peak, host_peak, scratch_peak; // host: without the base, with prefetch
+    int64_t apart_device, apart_host; // what that takes at most, in the place of both; 0: nothing is solved so
     int64_t read_bytes;  // of the source
 } osh_visit;
 

@@ -1,5 +1,5 @@
 /* refuse.c - budgets that cannot be held: which, the smallest that would do, and whether smaller subgraphs
- * (--sequential-targets Linear, another result) would need less. */
+ * (--sequential-targets Linear, another result) would need less. And those that are held. */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,3 +77,14 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
 done:
     return rc;
 }
+
+void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
+{
+    const osh_memory *m = &p->memory;
+    for (int s = 0; m->direct && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
+    if (p->opt->device_memory > 0 && !p->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
+    if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
+}
+
+bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }

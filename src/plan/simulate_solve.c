@@ -155,12 +155,71 @@ static int first_of_block(const osh_plan *p, const osh_range *r) // where all of
     return -1;
 }
 
+/* Calls that are solved beside each other; bytes. */
+typedef struct window {
+    int n;
+    int64_t all, largest;                // weights of all, and of the largest
+    int64_t stats;                       // live when the first one began
+    int64_t results, run, most_run, pack; // of all; beside the results, and of the one that takes most; of one
+} window;
+
+/* To the visit's figures for solving so: `there` is live beside what the simulation has. */
+static void note_apart(osh_sim *s, int64_t work, int64_t there)
+{
+    osh_visit *to = s->to, most = *to;
+    most.device_peak = most.apart_device, most.host_peak = most.apart_host;
+    s->to = &most;
+    osh_sim_note(s, work + there, 0, s->values);
+    s->to = to;
+    to->apart_device = most.device_peak, to->apart_host = most.host_peak;
+}
+
+static void window_close(osh_sim *s, window *w)
+{
+    int64_t run = w->most_run * s->n_threads < w->run ? w->most_run * s->n_threads : w->run;
+    if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
+        note_apart(s, w->results + run + w->pack, w->stats - s->stats);
+    *w = (window){0};
+}
+
+/* A call, found and not yet closed: with those before it, or by itself with its jobs beside each other. */
+static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
+{
+    const osh_plan *p = s->p;
+    const osh_linear *lead = &p->linears[first];
+    int n = g->call.n;
+    if (lead->wants & OSH_STAT_BLOCK) window_close(s, w);
+    if (s->card || s->n_threads == 1 || (lead->wants & OSH_STAT_BLOCK)) return;
+    g->call.jobs->apart = true;
+    bool many = osh_jobs_at_once(g->call.jobs, n, s->n_threads) > 1;
+    if (many) {
+        int64_t copy = g->call.others ? copied_bytes(s, lead) : 0;
+        note_apart(s, osh_memory_compress_bytes(p, g->call.jobs, n, lead, s->n_threads, NULL) + pack, copy);
+    }
+    g->call.jobs->apart = false;
+    if (many || !osh_call_is_apart(&g->call, first)) {
+        window_close(s, w);
+        return;
+    }
+    int64_t weights = osh_call_weights(&g->call), results = 0;
+    if (w->n && !osh_calls_alike(weights, w->largest)) window_close(s, w);
+    for (int k = 0; k < n; k++) {
+        g->call.jobs[k].done = NULL;
+        results += (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
+    }
+    int64_t run = osh_memory_compress_bytes(p, g->call.jobs, n, lead, 1, NULL) - results;
+    if (!w->n++) w->stats = s->stats;
+    w->all += weights, w->results += results, w->run += run;
+    max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
+}
+
 osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
     const osh_plan *p = s->p;
     group g; // own
+    window w = {0};
     osh_sim_look(s);
     OSH_TRY(group_init(cx, &g, s, r));
     osh_sim_drop_copies(s);
@@ -181,13 +240,16 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         if (s->card) osh_sim_note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
+        window_add(s, &w, &g, i, pack);
         if (others) continue;
         *osh_sim_hook(s, lead->input) = 0;
         for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))
             for (int k = 0; k < OSH_RANGED; k++)
                 if (p->linears[of].ranged[k] >= 0) *osh_sim_hook(s, p->linears[of].ranged[k]) = 0;
         close_sums(s, lead);
+        if (w.n == osh_jobs_waiting(s->n_threads)) window_close(s, &w);
     }
+    window_close(s, &w);
     sim_close(s, r, values);
 done:
     group_deinit(cx, &g);

@@ -80,10 +80,10 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
 {
     return osh_buf_printf(cx, b,
                           "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, host "
-                          "%.1f MB above the base; %s%s%s\n",
+                          "%.1f MB above the base; %s%s%s%s\n",
                           mb(v->weight_bytes), mb(v->stats_bytes), mb(v->live_bytes), mb(v->device_peak),
                           mb(v->host_peak), way_text(v), v->prefetch ? ", reads ahead" : "",
-                          v->values_ahead ? ", values beside the work" : "");
+                          v->values_ahead ? ", values beside the work" : "", v->apart ? ", small Linears apart" : "");
 }
 
 /* What is said of a subgraph behind its number and its name. */
@@ -444,6 +444,7 @@ static bool json_visit(cJSON *o, const osh_visit *v)
 {
     return cJSON_AddStringToObject(o, "phases", way_text(v)) && cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
            cJSON_AddBoolToObject(o, "values_ahead", v->values_ahead) &&
+           cJSON_AddBoolToObject(o, "solved_apart", v->apart) &&
            json_number(o, "peak_weight_bytes", v->weight_bytes) && json_number(o, "statistics_bytes", v->stats_bytes) &&
            json_number(o, "value_bytes", v->live_bytes) && json_number(o, "device_bytes", v->device_peak) &&
            json_number(o, "host_bytes", v->host_peak) && json_number(o, "scratch_bytes", v->scratch_peak) &&

@@ -45,6 +45,7 @@ typedef struct osh_solving { // subgraphs whose statistics are complete
     int first, n;     // subgraphs
     osh_stats *stats; // view: theirs
     osh_weights *w;   // view: theirs
+    bool apart;       // small ones are solved beside each other, as the plan has room for
     bool *in_memory;  // view: [linears]: is set where w has the solved weight then; NULL: w stays as it is
 } osh_solving;
 

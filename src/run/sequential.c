@@ -225,7 +225,7 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
     osh_engine_drop_copies(cx, e, r);
     rc = osh_stats_collect(cx, e->stats);
     osh_solving s = {.first = r->first_subgraph, .n = r->n_subgraphs, .stats = e->stats, .w = e->w,
-                     .in_memory = keep ? NULL : e->in_memory};
+                     .in_memory = keep ? NULL : e->in_memory, .apart = e->p->memory.visits[e->index].apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;

@@ -159,67 +159,182 @@ static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear
     return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
 }
 
-/* All Linears that are solved in one call with linears[first]. */
-static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int first)
+typedef struct group { // Linears that are solved in one call
+    osh_call call;        // own
+    int first;            // linear
+    osh_tensor *h, *d;    // views: their Hessian, and that with the original's input
+    osh_tensor *copy[2];  // own: of these, where another modifier needs them
+    float *importance;    // own
+    pruned x;             // own
+    sink to;
+} group;
+
+static void group_deinit(osh_ctx *cx, group *g)
+{
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, g->copy[k]);
+    for (int k = 0; g->call.jobs && k < g->call.n; k++) osh_linear_job_deinit(cx, &g->call.jobs[k]);
+    pruned_deinit(cx, &g->x);
+    osh_call_free(cx, &g->call);
+    osh_free(cx, g->importance);
+    *g = (group){0};
+}
+
+/* All Linears that are solved in one call with linears[first]; group_deinit also where it fails. */
+static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s, int first)
 {
     osh_status rc = OSH_OK;
     osh_stats *stats = s->stats;
     osh_weights *w = s->w;
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
-    osh_tensor *h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN);  // view
-    osh_tensor *d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT);    // view
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
-    osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
-    float *importance = NULL;    // own
-    pruned x = {0};              // own
-    sink to = {.r = r, .s = s};
-    osh_call call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r,
-                     .on_card = w->device != NULL}; // own
-    OSH_TRY(osh_call_find(cx, &call, first));
-    int n = call.n, *which = call.which;
-    osh_linear_job *jobs = call.jobs; // view
     const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
+    *g = (group){.call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r,
+                          .on_card = w->device != NULL}, .first = first,
+                 .h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN),
+                 .d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT), .to = {.r = r, .s = s}};
+    OSH_TRY(osh_call_find(cx, &g->call, first));
+    int n = g->call.n, *which = g->call.which;
     for (int k = 0; k < n; k++) {
         const osh_linear *l = &p->linears[which[k]];
-        osh_linear_job *j = &jobs[k];
+        osh_linear_job *j = &g->call.jobs[k];
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
-        j->shift = d, j->keep_w = !s->in_memory, j->done = take, j->user = &to;
+        j->shift = g->d, j->keep_w = !s->in_memory, j->done = take, j->user = &g->to;
         j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
         j->n_tokens = p->data.offsets[p->data.n], j->peaks = peaks ? *(const double *)peaks->data : 0;
+        j->apart = s->apart;
     }
-    to.jobs = jobs, to.which = which, x.n = n;
+    g->to.jobs = g->call.jobs, g->to.which = which, g->x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
-    OSH_TRY(osh_stats_importance(cx, &importance, stats, lead->input));
-    for (int k = 0; k < n; k++) jobs[k].params.importance = importance;
-    for (int k = 0; k < n && lead->kept; k++) OSH_TRY(keep_weight(cx, &jobs[k]));
-    if (lead->kept) goto done;
-    for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
-    for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
-    bool last = !call.others;
-    if (is_starved(p, lead, h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+    OSH_TRY(osh_stats_importance(cx, &g->importance, stats, lead->input));
+    for (int k = 0; k < n; k++) g->call.jobs[k].params.importance = g->importance;
+    for (int k = 0; k < n && !g->importance && !lead->kept; k++) OSH_TRY(weighs_nothing(cx, &g->call.jobs[k]));
+    for (int k = 0; k < n; k++) g->call.jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
+done:
+    return rc;
+}
+
+static osh_status group_compress(osh_ctx *cx, group *g)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = g->call.p;
+    const osh_linear *lead = &p->linears[g->first];
+    const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    osh_linear_job *jobs = g->call.jobs;
+    int n = g->call.n;
+    if (is_starved(p, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
         OSH_TRY(round_starved(cx, p, lead, jobs, n));
-        if (last) osh_stats_drop(cx, stats, lead->input);
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, p, &x, lead, jobs, h));
-    if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
-    if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));
-    for (int k = 0; copy[1] && k < n; k++) jobs[k].shift = copy[1];
-    OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
-                                                                copy[0] ? copy[0] : h, p->data.n));
-    if (last) osh_stats_drop(cx, stats, lead->input);
-    for (int k = 0; k < n && w->device; k++) {
-        osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
+    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, p, &g->x, lead, jobs, g->h));
+    if (g->h && g->call.others) OSH_TRY(new_copy(cx, &g->copy[0], g->h));
+    if (g->d && g->call.others) OSH_TRY(new_copy(cx, &g->copy[1], g->d));
+    for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
+    OSH_TRY(m->type->compress(cx, m, jobs, n, g->copy[0] ? g->copy[0] : g->h, p->data.n));
+done:
+    return rc;
+}
+
+static void group_close(osh_ctx *cx, group *g)
+{
+    const osh_plan *p = g->call.p;
+    const osh_weights *w = g->to.s->w;
+    if (!g->call.others) osh_stats_drop(cx, g->to.s->stats, p->linears[g->first].input);
+    for (int k = 0; k < g->call.n && w->device; k++) {
+        osh_tensor **host = &w->host[p->linears[g->call.which[k]].weight]; // nothing reads it again
         osh_tensor_free(cx, *host), *host = NULL;
     }
+    group_deinit(cx, g);
+}
+
+static osh_status group_solve(osh_ctx *cx, group *g)
+{
+    osh_status rc = OSH_OK;
+    if (g->call.p->linears[g->first].kept) {
+        for (int k = 0; k < g->call.n; k++) OSH_TRY(keep_weight(cx, &g->call.jobs[k]));
+        group_deinit(cx, g);
+        goto done;
+    }
+    OSH_TRY(group_compress(cx, g));
+    group_close(cx, g);
 done:
-    for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
-    for (int k = 0; call.jobs && k < call.n; k++) osh_linear_job_deinit(cx, &call.jobs[k]);
-    pruned_deinit(cx, &x);
-    osh_call_free(cx, &call);
-    osh_free(cx, importance);
+    return rc;
+}
+
+static void group_move(group *to, group *from)
+{
+    *to = *from, *from = (group){0};
+    for (int k = 0; k < to->call.n; k++) to->call.jobs[k].user = &to->to;
+}
+
+typedef struct window { // groups that wait to be solved beside each other
+    group *of;            // own: [most]
+    int n, most;
+    int64_t all, largest; // weights of all, and of the largest group
+} window;
+
+static osh_status window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
+{
+    const window *w = user;
+    (void)worker;
+    return group_compress(cx, &w->of[k]);
+}
+
+static osh_status window_take(osh_ctx *cx, void *user, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    group *g = &((const window *)user)->of[k];
+    for (int i = 0; i < g->call.n; i++) OSH_TRY(take(cx, &g->call.jobs[i]));
+    group_close(cx, g);
+done:
+    return rc;
+}
+
+/* As plan/simulate_solve.c counts. */
+static osh_status window_solve(osh_ctx *cx, window *w)
+{
+    osh_status rc = OSH_OK;
+    bool many = osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
+    for (int k = 0; k < w->n && !many; k++) OSH_TRY(group_solve(cx, &w->of[k]));
+    if (many) {
+        for (int k = 0; k < w->n; k++)
+            for (int i = 0; i < w->of[k].call.n; i++) w->of[k].call.jobs[i].done = NULL;
+        OSH_TRY(osh_parallel_apart(cx, w->n, w->most, &(osh_apart){window_chunk, window_take, w}));
+    }
+    w->n = 0, w->all = w->largest = 0;
+done:
+    return rc;
+}
+
+static bool window_has(const window *w, int linear)
+{
+    for (int k = 0; k < w->n; k++)
+        for (int i = 0; i < w->of[k].call.n; i++)
+            if (w->of[k].call.which[i] == linear) return true;
+    return false;
+}
+
+/* Linears that are solved with linears[first]; they may wait for those that come next. */
+static osh_status window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s, int first)
+{
+    osh_status rc = OSH_OK;
+    group *g = &w->of[w->n];
+    OSH_TRY(group_init(cx, g, r, s, first));
+    bool many = osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) > 1; // by itself
+    if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
+        int64_t weights = osh_call_weights(&g->call);
+        if (w->n && !osh_calls_alike(weights, w->largest)) {
+            OSH_TRY(window_solve(cx, w));
+            group_move(&w->of[0], g);
+        }
+        w->all += weights, w->largest = weights > w->largest ? weights : w->largest;
+        if (++w->n == w->most) OSH_TRY(window_solve(cx, w));
+        goto done;
+    }
+    OSH_TRY(window_solve(cx, w));
+    OSH_TRY(group_solve(cx, g));
+done:
     return rc;
 }
 
@@ -229,6 +344,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const osh_plan *p = r->plan;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
+    window w = {.most = s->apart && osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx)) : 1};
+    OSH_NEW(cx, w.of, w.most);
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
     osh_span own = osh_linears_of(p, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
@@ -243,15 +360,20 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         const osh_linear *l = &p->linears[i];
         if (!l->wants || !wanted[l->input]) continue;
         work += osh_cost_of_linear(p, i);
-        if (r->results[i].done) continue;
+        if (r->results[i].done || window_has(&w, i)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
-        if (l->wants & OSH_STAT_BLOCK) OSH_TRY(osh_run_block(cx, r, s));
-        else OSH_TRY(solve_group(cx, r, s, i));
+        bool block = l->wants & OSH_STAT_BLOCK;
+        if (block) OSH_TRY(window_solve(cx, &w)); // it reads their weights
+        if (block) OSH_TRY(osh_run_block(cx, r, s));
+        else OSH_TRY(window_add(cx, &w, r, s, i));
     }
+    OSH_TRY(window_solve(cx, &w));
     osh_run_end(cx, r, scope);
 done:
+    for (int k = 0; w.of && k < w.most; k++) group_deinit(cx, &w.of[k]);
+    osh_free(cx, w.of);
     r->learning = false;
     return rc;
 }

@@ -44,6 +44,30 @@ for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"
     cmp out/model.safetensors again/model.safetensors || fail "$flags makes other bytes"
 done
 
+# experts are solved a thread each where there are threads and room for it, which the budget is held to: the same bytes
+device() { # of the plan's memory or of its smallest budgets
+    sed -n "/\"$1\"/,/}/s/^ *\"device_bytes\": \([0-9]*\),*$/\1/p" plan.json | head -1
+}
+same() { # output, how many subgraphs are solved so, flags
+    local want=$1 n=$2
+    shift 2
+    "$ONESHOT" plan --model model --recipe recipe.yaml --dataset model/calibration.jsonl "$@" --json >plan.json
+    [ "$(grep -c '"solved_apart": true' plan.json)" = "$n" ] || fail "not $n subgraphs solved apart: $*"
+    rm -rf again
+    run again "$@"
+    cmp $want/model.safetensors again/model.safetensors || fail "$* makes other bytes"
+}
+for flags in "" "${routed[*]}"; do
+    want=out scarce=0 # a solve is the most that a layer takes there
+    [ -n "$flags" ] || want=all scarce=2
+    same $want 0 $flags --threads 1
+    for threads in 2 3; do
+        same $want 2 $flags --threads $threads
+        same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
+        same $want $scarce $flags --threads $threads --device-memory $(device smallest_budgets)
+    done
+done
+
 # the smallest budget that is named will do
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output small "${routed[@]}" --host-memory 10MiB \

@@ -218,6 +218,61 @@ static void counters_are_shared(void **state)
     osh_ctx_free(cx);
 }
 
+enum { APART = 23, AT_ONCE = 5 };
+typedef struct apart {
+    osh_ctx *cx;
+    int made[APART], n_taken, n_waiting;
+    _Atomic int n_made;
+    int bad; // chunk that fails; < 0: none
+    int bad_take;
+} apart;
+
+static osh_status make_apart(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    apart *a = user;
+    _Atomic int sum = 0;
+    if (osh_threads(cx) != 1) return osh_fail(cx, OSH_E_INTERNAL, "%d threads in a chunk", osh_threads(cx));
+    osh_status rc = osh_parallel_for(cx, 3, add_chunk, &sum);
+    if (chunk == a->bad) return osh_fail(cx, OSH_E_NUMERIC, "chunk %d is bad", (int)chunk);
+    a->made[chunk]++;
+    atomic_fetch_add(&a->n_made, 1);
+    return rc ? rc : sum == 3 ? OSH_OK : OSH_E_INTERNAL;
+}
+
+static osh_status take_apart(osh_ctx *cx, void *user, int64_t chunk)
+{
+    apart *a = user;
+    if (cx != a->cx || chunk != a->n_taken || a->made[chunk] != 1) return OSH_E_INTERNAL;
+    if (a->n_made - a->n_taken > a->n_waiting) a->n_waiting = a->n_made - a->n_taken;
+    if (chunk == a->bad_take) return osh_fail(cx, OSH_E_IO, "nobody takes %d", (int)chunk);
+    a->n_taken++;
+    return OSH_OK;
+}
+
+/* Taken in order by the caller, of at most AT_ONCE that wait; behind a failure nothing is made or taken. */
+static void chunks_apart(void **state)
+{
+    osh_ctx *cx;
+    apart a, b;
+    const osh_apart of_a = {make_apart, take_apart, &a}, of_b = {make_apart, take_apart, &b};
+    for (int threads = 1; threads <= 4; threads++) {
+        assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
+        for (int i = 0; i < 100; i++) {
+            a = (apart){.cx = cx, .bad = -1, .bad_take = -1};
+            assert_ok(cx, osh_parallel_apart(cx, APART, AT_ONCE, &of_a));
+            assert_int_equal(a.n_taken, APART);
+            assert_int_equal(a.n_waiting, AT_ONCE);
+            assert_int_equal(osh_threads(cx), threads); // no context stays inline
+        }
+        a = (apart){.cx = cx, .bad = 12, .bad_take = -1}, b = (apart){.cx = cx, .bad = -1, .bad_take = 7};
+        assert_fails(cx, OSH_E_NUMERIC, osh_parallel_apart(cx, APART, AT_ONCE, &of_a), "chunk 12 is bad");
+        assert_int_equal(a.n_taken, 10);
+        assert_fails(cx, OSH_E_IO, osh_parallel_apart(cx, APART, AT_ONCE, &of_b), "nobody takes 7");
+        assert_int_equal(b.n_made, 10);
+        osh_ctx_free(cx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,7 +280,7 @@ int main(void)
         cmocka_unit_test(lowest_failure_wins),      cmocka_unit_test(a_failure_ends_the_loop),
         cmocka_unit_test(an_interrupt_ends_the_loop), cmocka_unit_test(stale_messages_do_not_stick),
         cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
-        cmocka_unit_test(counters_are_shared),
+        cmocka_unit_test(counters_are_shared),      cmocka_unit_test(chunks_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
