@@ -24,6 +24,7 @@ struct osh_held {
     looked *of;        // own [linears]
     int *which;        // own [n]: Linears in the order of the looks; ~i: i is not rounded in this stream
     int n, next;
+    int64_t n_here;    // bands of those that are
     int64_t taken;     // rows of the next one
     held_slot *slots;       // own
     int n_slots, n_free, n_rounding; // slots; whose bands are being rounded: they will be free
@@ -43,13 +44,14 @@ static void add_group(osh_held *h, const bool *here, int linear)
         h->of[i].rest = (int)osh_band_count(&p->linears[i]);
         h->of[first].left += h->of[i].rest;
         h->which[h->n++] = here[i] ? i : ~i;
+        if (here[i]) h->n_here += h->of[i].rest;
     }
 }
 
 static osh_status new_slots(osh_ctx *cx, osh_held *h)
 {
     osh_status rc = OSH_OK;
-    h->n_slots = h->n_free = h->p->memory.n_held;
+    h->n_slots = h->n_free = h->n_here < h->p->memory.n_held ? (int)h->n_here : h->p->memory.n_held;
     if (!h->n_slots) goto done;
     h->room = osh_held_slot_bytes(h->p);
     OSH_NEW(cx, h->slots, h->n_slots);

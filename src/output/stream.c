@@ -41,7 +41,7 @@ struct stream {
     osh_item *first, *last;    // own: done
     osh_held *held;        // own: Linears that are looked at first; NULL: none
     pthread_cond_t may_take; // a band: another one was looked at, or left its room
-    int64_t stays, stays_most; // bytes that Linears on their way keep
+    int64_t stays, stays_most; // bytes that Linears on their way keep; at first: that the largest does
     osh_turns turns;       // of bands
     int computing, n_computing, n_running;
     osh_status rc;         // of the failed band with the lowest ticket
@@ -450,6 +450,7 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     osh_status rc = OSH_OK;
     int most = most_workers(s);
     if (!s->n) return OSH_OK;
+    s->stays_most = osh_stream_stays_most(s->stays_most, most);
     s->n_computing = osh_threads(cx);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->may_compute, NULL);
@@ -532,12 +533,13 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     for (int i = 0; i < n; i++) {
         int64_t stays = osh_stream_stays(p, job->linears[i]);
         osh_band_room_linear(&r, p, job->linears[i]);
-        for (int k = p->linears[job->linears[i]].joint; k >= 0; k = p->linears[k].next_joint)
-            osh_band_room_linear(&r, p, k); // it may be looked at, though it was written by an earlier run
+        int joint = osh_stream_looks(p, job->linears[i]) ? p->linears[job->linears[i]].joint : -1;
+        for (; joint >= 0; joint = p->linears[joint].next_joint)
+            osh_band_room_linear(&r, p, joint); // it may be looked at, though it was written by an earlier run
         if (stays > largest) largest = stays;
         ids[i] = p->linears[job->linears[i]].first_out;
     }
-    s.stays_most = osh_stream_stays_most(largest);
+    s.stays_most = largest;
     OSH_TRY(find_scales(cx, e, job));
     if (job->copies) s.n = add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);

@@ -189,10 +189,10 @@ int64_t osh_stream_stays(const osh_plan *p, int linear)
     return (int64_t)stays;
 }
 
-int64_t osh_stream_stays_most(int64_t largest)
+int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
     enum { FEW = 2, SMALL = 2 << 20 }; // of the largest; bytes of many small ones
-    return FEW * largest > SMALL ? FEW * largest : SMALL;
+    return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
 
 static void widen(band_bytes *to, const osh_plan *p, int linear)
@@ -236,7 +236,7 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
     if (p->pipeline == OSH_PIPELINE_DATAFREE) n_copying = n_workers;
     int n_rounding = n_workers < n_threads ? n_workers : n_threads;
     int64_t on_way = n_workers * (each.result + (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES)) +
-                     band_lower(n_workers * each.stays, osh_stream_stays_most(each.stays));
+                     osh_stream_stays_most(each.stays, n_workers);
     *device = any ? held_bytes(p) + room_bytes(&linears, n_workers) + on_way + n_rounding * each.work : 0;
     int64_t other = room_bytes(&copies, n_copying) + n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
     int most = n_workers > n_copying ? n_workers : n_copying, n_decoding = most < n_threads ? most : n_threads;

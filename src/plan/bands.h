@@ -19,7 +19,7 @@ bool osh_streams_all(const osh_plan *p); // nothing but a stream runs
 bool osh_stream_looks(const osh_plan *p, int linear);
 /* What a Linear keeps until it is written, and how much all that are on their way may: the next one waits for it. */
 int64_t osh_stream_stays(const osh_plan *p, int linear);
-int64_t osh_stream_stays_most(int64_t largest);
+int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_plan *p); // bands of the largest of those groups; 0: none
 size_t osh_held_slot_bytes(const osh_plan *p); // whole blocks of one that is held
 enum { OSH_HELD_SLOT = 24 }; // at most, of what is known of one

@@ -69,7 +69,8 @@ static bool within(const osh_budget *b, const osh_budget *need)
     return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
 }
 
-/* Bands that stay in memory between the two looks at them: all of the largest group's, or as many sixteenths as fit. */
+/* Bands that stay in memory between the two looks at them: all of the largest group's, or as much of it as fits, in
+ * sixteen steps. */
 static void choose_held(osh_plan *p, const osh_budget *b, int threads, osh_budget *more)
 {
     osh_memory *m = &p->memory;

@@ -9,7 +9,7 @@ typedef struct osh_source_module osh_source_module;
  * each tensor, whichever of their methods the config has. Hooks may be NULL, but for the last four. */
 typedef struct osh_source_type {
     const char *methods[4]; // quant_method in config.json
-    const char *tails[14];  // behind the name of a module in those of its tensors, which are not shown
+    const char *tails[14];  // 13 at most, then NULL: behind a module in the names of tensors that are not shown
     bool groups;            // configure sets the source's config, whose groups say which modules are quantized and how
     osh_status (*configure)(osh_ctx *cx, osh_source *s, const cJSON *q); // q: quantization_config; refuses it too
     osh_status (*begin)(osh_ctx *cx, void **state, const osh_source *s); // before modules are found
