@@ -120,7 +120,7 @@ bool osh_held_take(osh_held *h, osh_held_band *b, int wanted)
     const osh_linear *l = &h->p->linears[linear];
     bool waited = wanted >= 0 && h->p->linears[wanted].joint == l->joint, here = h->which[h->next] >= 0;
     if (here && !h->n_free && (!waited || h->n_rounding)) return false;
-    int64_t rows = osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), left = l->O - h->taken;
+    int64_t rows = osh_band_of_linear(l), left = l->O - h->taken;
     *b = (osh_held_band){linear, h->taken, left < rows ? left : rows, here ? free_slot(h) : -1};
     if (b->slot >= 0) h->slots[b->slot] = (held_slot){linear, -1, NULL};
     if ((h->taken += b->n) == l->O) h->taken = 0, h->next++;

@@ -41,7 +41,8 @@ struct stream {
     osh_item *first, *last;    // own: done
     osh_held *held;        // own: Linears that are looked at first; NULL: none
     pthread_cond_t may_take; // a band: another one was looked at, or left its room
-    int64_t stays, stays_most; // bytes that Linears on their way keep; at first: that the largest does
+    int64_t stays, stays_most; // bytes that Linears on their way keep
+    int64_t largest;    // of them: the largest one's
     osh_turns turns;       // of bands
     int computing, n_computing, n_running;
     osh_status rc;         // of the failed band with the lowest ticket
@@ -205,15 +206,20 @@ static void end_work(stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* from NULL: it is decoded. */
+/* Where rows are decoded, reading is work; behind it work has begun in any case. */
+static osh_status read_and_begin(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room, uint8_t **from)
+{
+    bool decoded = r->t->shard < 0;
+    osh_status rc = decoded ? OSH_OK : read_part(cx, w, r, room, from);
+    begin_work(w->s);
+    return decoded ? read_part(cx, w, r, room, from) : rc;
+}
+
+/* Between begin_work and end_work. */
 static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
 {
     osh_status rc = OSH_OK;
-    stream *s = w->s;
-    const osh_plan *p = s->e->plan;
-    source_part r = part_of(p, b);
-    begin_work(s);
-    if (!from) OSH_TRY(read_part(cx, w, &r, w->in, &from));
+    const osh_plan *p = w->s->e->plan;
     if (b->it->linear >= 0) {
         osh_scope scope = osh_profile_time(cx, "round", NULL);
         rc = round_band(cx, w, b, from, to);
@@ -225,8 +231,6 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
                                       b->n * b->it->columns);
     }
     b->from = to, b->in = from;
-done:
-    end_work(s);
     return rc;
 }
 
@@ -302,10 +306,7 @@ static void do_look(worker *w, const osh_held_band *b)
                      osh_dtype_bytes(l->dtype)};
     uint8_t *room = b->slot < 0 ? w->in : osh_held_room(s->held, b->slot), *from = NULL;
     float amax = 0;
-    if (r.t->shard >= 0) rc = read_part(cx, w, &r, room, &from);
-    begin_work(s);
-    if (!rc && !from) rc = read_part(cx, w, &r, room, &from);
-    if (!rc) {
+    if (!(rc = read_and_begin(cx, w, &r, room, &from))) {
         osh_tensor rows = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
         rc = osh_q_weight_amax(cx, &amax, &rows, &l->scheme->weights, r.t->e->name);
     }
@@ -324,14 +325,15 @@ static void do_band(worker *w, band *b)
     osh_ctx *cx = w->cx;
     osh_item *it = b->it;
     const uint8_t *from = NULL;
-    uint8_t *in = NULL;
+    uint8_t *in = b->held;
     size_t n = 0;
     int64_t at = 0;
     uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
     source_part r = part_of(s->e->plan, b);
-    if (b->held) in = b->held;
-    else if (r.t->shard >= 0) rc = read_part(cx, w, &r, w->in, &in); // else it is decoded: that is work
+    if (in) begin_work(s);
+    else rc = read_and_begin(cx, w, &r, w->in, &in);
     if (!rc) rc = compute(cx, w, b, in, to);
+    end_work(s);
     take_turn(w, b, &rc, &from, &n, &at);
     give_back(s, b);
     osh_qparams_deinit(cx, &b->params);
@@ -450,7 +452,7 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     osh_status rc = OSH_OK;
     int most = most_workers(s);
     if (!s->n) return OSH_OK;
-    s->stays_most = osh_stream_stays_most(s->stays_most, most);
+    s->stays_most = osh_stream_stays_most(s->largest, most);
     s->n_computing = osh_threads(cx);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->may_compute, NULL);
@@ -527,7 +529,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     const osh_plan *p = e->plan;
     int n = job->n;
     stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
-    int64_t *ids = NULL, largest = 0; // own
+    int64_t *ids = NULL; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, n + (job->copies ? p->n_out : 0));
     for (int i = 0; i < n; i++) {
@@ -536,10 +538,9 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(p, job->linears[i]) ? p->linears[job->linears[i]].joint : -1;
         for (; joint >= 0; joint = p->linears[joint].next_joint)
             osh_band_room_linear(&r, p, joint); // it may be looked at, though it was written by an earlier run
-        if (stays > largest) largest = stays;
+        if (stays > s.largest) s.largest = stays;
         ids[i] = p->linears[job->linears[i]].first_out;
     }
-    s.stays_most = largest;
     OSH_TRY(find_scales(cx, e, job));
     if (job->copies) s.n = add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);

@@ -41,7 +41,7 @@ osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64
         XXH3_64bits_reset(it->source);
         it->n_rows = l->O, it->stays = osh_stream_stays(p, it->linear);
         it->row_in = osh_band_row_in(l), it->row_out = osh_band_row_out(p, l);
-        it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
+        it->band = osh_band_of_linear(l);
         OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(e->globals, it->linear)));
     } else {
         bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source);

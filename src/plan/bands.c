@@ -42,9 +42,14 @@ int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit)
     return (rows + unit - 1) / unit * unit;
 }
 
+int64_t osh_band_of_linear(const osh_linear *l)
+{
+    return osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l));
+}
+
 int64_t osh_band_count(const osh_linear *l)
 {
-    int64_t rows = osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l));
+    int64_t rows = osh_band_of_linear(l);
     return (l->O + rows - 1) / rows;
 }
 
@@ -123,7 +128,7 @@ size_t osh_band_row_out(const osh_plan *p, const osh_linear *l)
 void osh_band_room_linear(osh_band_room *r, const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
-    int64_t n = band_lower(osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), l->O);
+    int64_t n = band_lower(osh_band_of_linear(l), l->O);
     r->in = band_larger(r->in, (size_t)n * osh_band_row_in(l));
     r->out = band_larger(r->out, (size_t)n * osh_band_row_out(p, l));
     if (l->format->pack_rows) r->codes = band_larger(r->codes, (size_t)(n * l->I));
@@ -200,7 +205,7 @@ static void widen(band_bytes *to, const osh_plan *p, int linear)
     const osh_linear *l = &p->linears[linear];
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     double sums;
-    int64_t n = band_lower(osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), l->O);
+    int64_t n = band_lower(osh_band_of_linear(l), l->O);
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
     size_t result = osh_job_result_bytes(&job), work = m->type->needs(m, &job, 1, 1, NULL) - result;

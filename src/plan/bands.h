@@ -30,6 +30,7 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
 
 int64_t osh_band_unit(const osh_linear *l); // rows that belong together
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // of a band
+int64_t osh_band_of_linear(const osh_linear *l); // rows, which may be more than it has
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l);
 /* Of a copy: a byte; an element where it is changed; columns of them where it is dequantized. */

@@ -39,11 +39,6 @@ static int64_t small_bytes(const osh_plan *p, int n_threads)
 
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least
 
-static void raise_to(int64_t *peak, int64_t now)
-{
-    if (now > *peak) *peak = now;
-}
-
 static int64_t still_bytes(const osh_plan *p, int n_threads)
 {
     int most = p->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
@@ -91,7 +86,7 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
         bool again = i > 0 && p->linears[i - 1].input == l->input; // Linears with one input stand together
         if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
-        raise_to(largest, l->I * l->I * 4 * (1 + l->shift));
+        max_into(largest, l->I * l->I * 4 * (1 + l->shift));
     }
     return sum;
 }
@@ -133,8 +128,8 @@ static void summarize(osh_memory *m)
     m->highest = -1;
     for (int i = 0; i < m->n_visits; i++) {
         const osh_visit *v = &m->visits[i];
-        raise_to(&m->device_peak, v->device_peak);
-        raise_to(&m->scratch_peak, v->scratch_peak);
+        max_into(&m->device_peak, v->device_peak);
+        max_into(&m->scratch_peak, v->scratch_peak);
         if (v->host_peak > m->host_peak) m->host_peak = v->host_peak, m->highest = i;
         m->read_bytes += v->read_bytes;
     }
@@ -204,7 +199,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
         int64_t most_device = 0, most_host = 0;
         for (int i = 0; i < m->n_visits; i++) {
             const osh_visit *v = &m->visits[i];
-            raise_to(&most_device, v->device_peak), raise_to(&most_host, v->host_peak);
+            max_into(&most_device, v->device_peak), max_into(&most_host, v->host_peak);
             least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
             least[i].host_peak = rounds == 1 ? v->host_peak : lower(v->host_peak, least[i].host_peak);
             least[i].scratch_peak = rounds == 1 ? v->scratch_peak : lower(v->scratch_peak, least[i].scratch_peak);
@@ -212,9 +207,9 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
         device = lower(device, most_device), host = lower(host, most_host);
     }
     for (int i = 0; i < m->n_visits; i++) {
-        raise_to(&m->least_device, least[i].device_peak);
-        raise_to(&m->least_host, least[i].host_peak);
-        raise_to(&m->least_scratch, least[i].scratch_peak);
+        max_into(&m->least_device, least[i].device_peak);
+        max_into(&m->least_host, least[i].host_peak);
+        max_into(&m->least_scratch, least[i].scratch_peak);
     }
     OSH_TRY(settle(cx, p, coldest, &m->least_device, device, true));
     OSH_TRY(settle(cx, p, coldest, &m->least_host, host, false));
@@ -297,7 +292,7 @@ static void choose_apart(osh_memory *m, int i, const osh_budget *b)
 {
     osh_visit *v = &m->visits[i], all = *v;
     if (!v->apart_host) return;
-    raise_to(&all.device_peak, v->apart_device), raise_to(&all.host_peak, v->apart_host);
+    max_into(&all.device_peak, v->apart_device), max_into(&all.host_peak, v->apart_host);
     all.apart = fits(&all, b, v->prefetch ? m->visits[i + 1].first_load : 0);
     if (all.apart) *v = all;
 }
@@ -458,13 +453,13 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_budget outside;
     OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
     OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
-    raise_to(&outside.host, tuning), raise_to(&m->host_peak, tuning);
-    raise_to(&outside.host, m->load_bytes - m->base_bytes);
-    raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
+    max_into(&outside.host, tuning), max_into(&m->host_peak, tuning);
+    max_into(&outside.host, m->load_bytes - m->base_bytes);
+    max_into(&m->least_host, outside.host), max_into(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
     summarize(m);
-    raise_to(&m->host_peak, m->load_bytes - m->base_bytes);
+    max_into(&m->host_peak, m->load_bytes - m->base_bytes);
     if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
         (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));

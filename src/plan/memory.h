@@ -6,6 +6,11 @@
 #define OSH_MEMORY_H
 #include "plan/visit.h"
 
+static inline void max_into(int64_t *peak, int64_t now)
+{
+    if (now > *peak) *peak = now;
+}
+
 /* Fills p->memory: simulates every visit, chooses tier, prefetch and phases, and fails (OSH_E_USAGE), naming the
  * smallest budget that would do, where the budgets of p->opt cannot be held. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p);

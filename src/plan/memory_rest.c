@@ -6,11 +6,6 @@
 #include "plan/memory.h"
 #include "quant/source.h"
 
-static void raise_to(int64_t *peak, int64_t now)
-{
-    if (now > *peak) *peak = now;
-}
-
 bool osh_memory_blocks_in_base(const osh_plan *p) { return p->opt->host_memory > 0; }
 
 /* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
@@ -30,9 +25,9 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
         int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
         int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
-        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + reading);
-        raise_to(device, now), raise_to(host, now), raise_to(host, weight + reading);
-        raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
+        if (ahead) max_into(device, before + weight), max_into(host, before + weight + reading);
+        max_into(device, now), max_into(host, now), max_into(host, weight + reading);
+        max_into(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
         before = now;
     }
 }
@@ -59,9 +54,9 @@ static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
 static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_budget *b)
 {
     int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
-    raise_to(&b->device, device), raise_to(&b->host, host);
-    raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
-    if (osh_streams_all(p)) raise_to(&b->host, osh_globals_scan_bytes(p, n_threads));
+    max_into(&b->device, device), max_into(&b->host, host);
+    max_into(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
+    if (osh_streams_all(p)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
 static bool within(const osh_budget *b, const osh_budget *need)

@@ -37,11 +37,6 @@ typedef struct osh_sim {
     bool *want;     // own [weights]
 } osh_sim;
 
-static inline void max_into(int64_t *peak, int64_t now)
-{
-    if (now > *peak) *peak = now;
-}
-
 /* simulate_bytes.c: what things take, and the peaks. */
 /* device, host: what is there beside weights, their copies, statistics and resting values. */
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
