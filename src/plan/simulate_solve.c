@@ -211,6 +211,7 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
     if (!w->n++) w->stats = s->stats;
     w->all += weights, w->results += results, w->run += run;
     max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
+    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // as the run does
 }
 
 osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
