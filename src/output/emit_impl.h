@@ -145,8 +145,9 @@ osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e); // from here on sums of what is read are taken
 osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e); // when the journal's sums were taken up
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e); // config.json and what is carried along
-/* *diff, own: in what the source is not the one that the manifest names; NULL: in nothing. */
-osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *manifest);
+/* *diff, own: in what the source is not the one that the manifest of e->final names, whose stamps are read_from; NULL:
+ * in nothing. */
+osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
 /* tuned.c: a record of its two types is taken up. */
 osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in, osh_result *results);
 /* resume.c */

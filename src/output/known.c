@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/inode.h"
 #include "output/emit_impl.h"
+#include "output/manifest_text.h"
 #include "store/scratch.h"
 
 void osh_known_deinit(osh_ctx *cx, osh_known *k)
@@ -88,32 +89,29 @@ done:
     return rc;
 }
 
-static osh_status add_listed(osh_ctx *cx, osh_known *k, const cJSON *list, const char *key)
+static osh_status add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
 {
-    osh_status rc = OSH_OK;
-    for (const cJSON *e = cJSON_IsArray(list) ? list->child : NULL; e; e = e->next) {
-        const cJSON *name = cJSON_GetObjectItemCaseSensitive(e, key);
-        if (cJSON_IsString(name)) OSH_TRY(known_add(cx, k, name->valuestring, LASTING));
-    }
-done:
-    return rc;
+    return cJSON_IsString(name) ? known_add(cx, k, name->valuestring, LASTING) : OSH_OK;
+}
+
+static osh_status add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
+{
+    return add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
 }
 
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir)
 {
     osh_status rc = OSH_OK;
-    char *path = osh_path_join(cx, dir, OSH_MANIFEST_NAME); // own
-    cJSON *root = NULL;                                     // own
+    cJSON *root = NULL; // own
     *k = (osh_known){0};
-    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    OSH_TRY(osh_json_read(cx, &root, path, (size_t)1 << 30, 0));
     OSH_TRY(osh_map_new(cx, &k->names, 64));
     OSH_TRY(add_written(cx, k, false));
-    OSH_TRY(add_listed(cx, k, cJSON_GetObjectItemCaseSensitive(root, "files"), "name"));
-    OSH_TRY(add_listed(cx, k, cJSON_GetObjectItemCaseSensitive(root, "tensors"), "file"));
+    OSH_TRY(osh_manifest_read(cx, &root, dir, &(osh_json_taken){"tensors", add_shard}, k));
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(root, "files");
+    for (const cJSON *f = cJSON_IsArray(files) ? files->child : NULL; f; f = f->next)
+        OSH_TRY(add_text(cx, k, cJSON_GetObjectItemCaseSensitive(f, "name")));
 done:
     cJSON_Delete(root);
-    osh_free(cx, path);
     return rc;
 }
 

@@ -229,6 +229,20 @@ osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *
     return rc;
 }
 
+osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_json_taken lists[] = {{"modules", NULL}, {"tensors", NULL}, {"folds", NULL}, {NULL, NULL}};
+    char *path = osh_path_join(cx, dir, OSH_MANIFEST_NAME); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    for (osh_json_taken *l = lists; list && l->key; l++)
+        if (!strcmp(l->key, list->key)) l->item = list->item;
+    OSH_TRY(osh_json_read_lists(cx, rest, path, lists, user));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "output/emit_impl.h"
+#include "output/manifest_text.h"
 
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e)
 {
@@ -107,31 +108,24 @@ done:
     return rc;
 }
 
-/* The checksums of the source's tensors that a manifest lists, as if they had just been read. */
-static osh_status take_sums(osh_ctx *cx, const osh_emitter *e, const cJSON *manifest)
+/* The checksum of a source's tensor that a manifest lists, as if it had just been read. */
+static osh_status take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
-    osh_status rc = OSH_OK;
-    const osh_checkpoint *ck = e->plan->ck;
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(manifest, "tensors");
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
-        const cJSON *sum = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
-        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
-        if (t && cJSON_IsString(sum))
-            OSH_TRY(osh_checkpoint_saw(cx, ck, t - ck->tensors, strtoull(sum->valuestring, NULL, 16)));
-    }
-done:
-    return rc;
+    const osh_checkpoint *ck = user;
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(tensor, "source");
+    const cJSON *sum = cJSON_GetObjectItemCaseSensitive(tensor, "source_xxh3");
+    const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
+    if (!t || !cJSON_IsString(sum)) return OSH_OK;
+    return osh_checkpoint_saw(cx, ck, t - ck->tensors, strtoull(sum->valuestring, NULL, 16));
 }
 
-osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *manifest)
+osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from)
 {
     osh_status rc = OSH_OK;
-    const cJSON *was = cJSON_GetObjectItemCaseSensitive(manifest, "read_from");
     *diff = NULL;
-    OSH_TRY(take_sums(cx, e, manifest));
+    OSH_TRY(osh_manifest_read(cx, NULL, e->final, &(osh_json_taken){"tensors", take_sum}, e->plan->ck));
     for (int s = 0; s < e->plan->ck->n_shards && !*diff; s++)
-        if (!is_stamped(e, s, was)) OSH_TRY(reread_shard(cx, diff, e, s));
+        if (!is_stamped(e, s, read_from)) OSH_TRY(reread_shard(cx, diff, e, s));
     OSH_TRY(osh_checkpoint_watch(cx, e->plan->ck)); // nothing was read yet
 done:
     return rc;

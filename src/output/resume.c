@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "output/manifest_text.h"
 #include "plan/folds.h"
 #include "plan/tuning.h"
 #include "store/scratch.h"
@@ -491,9 +492,9 @@ osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
     just_now = osh_file_exists(journal);
     if (just_now) OSH_TRY(finish_rename(cx, e, journal));
     if (e->plan->opt->overwrite && !just_now) goto done;
-    OSH_TRY(osh_json_read(cx, &root, manifest, (size_t)1 << 30, 0));
+    OSH_TRY(osh_manifest_read(cx, &root, e->final, NULL, NULL));
     OSH_TRY(osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of")));
-    if (!diff) OSH_TRY(osh_origin_of_output(cx, &diff, e, root));
+    if (!diff) OSH_TRY(osh_origin_of_output(cx, &diff, e, cJSON_GetObjectItemCaseSensitive(root, "read_from")));
     if (diff && !e->plan->opt->overwrite)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s", e->final,

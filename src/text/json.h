@@ -37,6 +37,13 @@ typedef struct osh_json_list {
     osh_status (*item)(osh_ctx *cx, cJSON **out, const void *user, int64_t i); // own
 } osh_json_list;
 osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_list *lists, const void *user);
+/* Reads such a file, a piece at a time: *rest, own, is it with null for the arrays of `lists` (the last one has a key
+ * NULL), whose items are handed over in the order of the file; item NULL: they go by. rest NULL: nobody wants it. */
+typedef struct osh_json_taken {
+    const char *key;
+    osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);
+} osh_json_taken;
+osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, const osh_json_taken *lists, void *user);
 osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // Python's repr
 osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text); // with its quotes, in the same spelling
 #endif

@@ -9,22 +9,6 @@
 #include "base/file.h"
 #include "output/emit_impl.h"
 
-static osh_status read_manifest(osh_ctx *cx, osh_verify *v)
-{
-    osh_status rc = OSH_OK;
-    char *path = osh_path_join(cx, v->dir, OSH_MANIFEST_NAME); // own
-    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(path)) {
-        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "the list of what was written", "is not there"));
-        goto done;
-    }
-    rc = osh_json_read(cx, &v->manifest, path, (size_t)1 << 30, 0);
-    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
-done:
-    osh_free(cx, path);
-    return rc;
-}
-
 static osh_status look(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -33,7 +17,7 @@ static osh_status look(osh_ctx *cx, osh_verify *v)
         OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->opt->model);
     rc = osh_checkpoint_open(cx, &v->ck, v->dir);
     OSH_TRY(osh_verify_failed(cx, v, rc, v->dir, "a checkpoint"));
-    OSH_TRY(read_manifest(cx, v));
+    OSH_TRY(osh_verify_read_manifest(cx, v));
     if (v->manifest) OSH_TRY(osh_verify_manifest(cx, v));
     if (v->ck) OSH_TRY(osh_verify_config(cx, v));
     if (v->ck && v->opt->model) {
@@ -103,6 +87,7 @@ static void deinit(osh_ctx *cx, osh_verify *v)
     osh_strs_deinit(cx, &v->plan_options.only);
     osh_checkpoint_close(cx, v->ck);
     cJSON_Delete(v->manifest);
+    osh_map_free(cx, v->recorded);
 }
 
 osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user)

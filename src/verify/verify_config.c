@@ -266,17 +266,17 @@ done:
     return rc;
 }
 
-/* The manifest knows of nothing that is quantized. */
-static bool stays_dense(const osh_verify *v)
+typedef struct rules { bool quantized, made; } rules;
+
+static osh_status take_rule(osh_ctx *cx, void *user, const cJSON *tensor)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
-    bool made = false;
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        const cJSON *rule = cJSON_GetObjectItemCaseSensitive(m, "rule");
-        if (cJSON_IsString(rule) && !strcmp(rule->valuestring, "quantized")) return false;
-        made |= cJSON_IsString(rule) && (!strcmp(rule->valuestring, "pruned") || !strcmp(rule->valuestring, "changed"));
-    }
-    return made;
+    rules *r = user;
+    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(tensor, "rule");
+    const char *is = cJSON_IsString(rule) ? rule->valuestring : "";
+    (void)cx;
+    r->quantized |= !strcmp(is, "quantized");
+    r->made |= !strcmp(is, "pruned") || !strcmp(is, "changed");
+    return OSH_OK;
 }
 
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
@@ -285,7 +285,9 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     osh_q_config *c = NULL; // own
     modules ms = {0};       // own
     if (!v->ck->config->quantization_config) {
-        if (stays_dense(v)) goto done;
+        rules r = {0}; // of the manifest
+        OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", take_rule}, &r));
+        if (r.made && !r.quantized) goto done;
         OSH_TRY(osh_verify_add(cx, v, "config.json", "a quantization_config", "has none"));
         goto done;
     }

@@ -49,13 +49,22 @@ static void listed_shape(char *to, size_t room, const cJSON *list)
     shape_text(to, room, n, shape);
 }
 
-static osh_status check_tensor(osh_ctx *cx, osh_verify *v, const cJSON *m, void *chunk)
+typedef struct tensors {
+    osh_verify *v;
+    osh_map *listed; // own: their names
+    void *chunk;     // own
+} tensors;
+
+static osh_status check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
+    const tensors *list = user;
+    osh_verify *v = list->v;
     const char *name = text_of(m, "name");
     const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, name);
     char has[160], want[160], sum_text[24];
     uint64_t sum = 0;
+    OSH_TRY(osh_map_put(cx, list->listed, name, strlen(name), 0));
     if (!t) {
         OSH_TRY(osh_verify_add(cx, v, name, "the tensor that the manifest lists", "is not there"));
         goto done;
@@ -67,7 +76,7 @@ static osh_status check_tensor(osh_ctx *cx, osh_verify *v, const cJSON *m, void 
     if (strcmp(has, want)) OSH_TRY(osh_verify_add(cx, v, name, want, "has shape %s", has));
     if (strcmp(osh_dtype_name(t->e->dtype), text_of(m, "dtype")))
         OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "dtype"), "is %s", osh_dtype_name(t->e->dtype)));
-    rc = sum_of(cx, &sum, v->ck, t, chunk);
+    rc = sum_of(cx, &sum, v->ck, t, list->chunk);
     if (rc) {
         OSH_TRY(osh_verify_failed(cx, v, rc, name, "bytes that can be read"));
         goto done;
@@ -83,24 +92,18 @@ done:
 static osh_status check_tensors(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
-    osh_map *listed = NULL; // own
-    void *chunk = NULL;     // own
-    if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
-    OSH_TRY(osh_map_new(cx, &listed, (size_t)v->ck->n_tensors));
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_map_put(cx, listed, text_of(m, "name"), strlen(text_of(m, "name")), 0));
-        OSH_TRY(check_tensor(cx, v, m, chunk));
-    }
+    tensors list = {.v = v};
+    if (!(list.chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
+    OSH_TRY(osh_map_new(cx, &list.listed, (size_t)v->ck->n_tensors));
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", check_tensor}, &list));
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = v->ck->tensors[i].e->name;
-        if (!osh_map_get(listed, name, strlen(name), &(int64_t){0}))
+        if (!osh_map_get(list.listed, name, strlen(name), &(int64_t){0}))
             OSH_TRY(osh_verify_add(cx, v, name, "tensors that the manifest lists", "is not in the manifest"));
     }
 done:
-    osh_map_free(cx, listed);
-    osh_free(cx, chunk);
+    osh_map_free(cx, list.listed);
+    osh_free(cx, list.chunk);
     return rc;
 }
 

@@ -175,51 +175,73 @@ done:
     return rc;
 }
 
-/* The bytes that each output tensor was made of, as the manifest has them, against the source's. */
+typedef struct source_sums {
+    osh_verify *v;
+    bool *listed; // own: of a weight that became several tensors the first one speaks
+} source_sums;
+
+/* The bytes that an output tensor was made of, as the manifest has them, against the source's. */
+static osh_status check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
+{
+    const source_sums *s = user;
+    const osh_checkpoint *ck = s->v->plan->ck;
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(tensor, "source");
+    const cJSON *was = cJSON_GetObjectItemCaseSensitive(tensor, "source_xxh3");
+    const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
+    uint64_t sum;
+    char text[24];
+    if (!t || s->listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum)) return OSH_OK;
+    s->listed[t - ck->tensors] = true;
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    const char *wanted = cJSON_IsString(was) ? was->valuestring : "one in the manifest";
+    if (!strcmp(wanted, text)) return OSH_OK;
+    return osh_verify_add(cx, s->v, t->e->name, wanted, "of the source has checksum %s", text);
+}
+
 static osh_status check_sums(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
-    const osh_checkpoint *ck = v->plan->ck;
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
-    bool *listed = NULL; // own: of a weight that became several tensors the first one speaks
-    OSH_NEW(cx, listed, ck->n_tensors);
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
-        const cJSON *was = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
-        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
-        uint64_t sum;
-        char text[24];
-        if (!t || listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum)) continue;
-        listed[t - ck->tensors] = true;
-        snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
-        const char *wanted = cJSON_IsString(was) ? was->valuestring : "one in the manifest";
-        if (strcmp(wanted, text))
-            OSH_TRY(osh_verify_add(cx, v, t->e->name, wanted, "of the source has checksum %s", text));
-    }
+    source_sums s = {.v = v};
+    OSH_NEW(cx, s.listed, v->plan->ck->n_tensors);
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", check_sum}, &s));
 done:
-    osh_free(cx, listed);
+    osh_free(cx, s.listed);
     return rc;
 }
 
-/* The factors that the manifest has of a layer; false: none, or not as many, or not positive. */
-static bool factors_of(const osh_verify *v, osh_fold *f)
+/* false: not as many, or not positive. */
+static bool read_factors(osh_fold *f, const cJSON *text)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "folds");
-    const char *layer = v->plan->graph->modules[f->module].name;
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "layer");
-        const cJSON *text = cJSON_GetObjectItemCaseSensitive(m, "factors");
-        if (!cJSON_IsString(name) || strcmp(name->valuestring, layer)) continue;
-        if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
-        for (int64_t c = 0; c < f->n; c++) {
-            char digits[9] = {0}, *end;
-            memcpy(digits, text->valuestring + 8 * c, 8);
-            f->s[c] = osh_f32_of_bits((uint32_t)strtoul(digits, &end, 16));
-            if (*end || !(f->s[c] > 0 && isfinite(f->s[c]))) return false;
-        }
-        return true;
+    if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
+    for (int64_t c = 0; c < f->n; c++) {
+        char digits[9] = {0}, *end;
+        memcpy(digits, text->valuestring + 8 * c, 8);
+        f->s[c] = osh_f32_of_bits((uint32_t)strtoul(digits, &end, 16));
+        if (*end || !(f->s[c] > 0 && isfinite(f->s[c]))) return false;
     }
-    return false;
+    return true;
+}
+
+typedef struct factors {
+    const osh_plan *p;
+    bool *known; // own [folds]
+    int next;    // fold: the manifest has them in the plan's order
+} factors;
+
+static osh_status take_fold(osh_ctx *cx, void *user, const cJSON *fold)
+{
+    factors *f = user;
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(fold, "layer");
+    (void)cx;
+    for (int k = 0; cJSON_IsString(name) && k < f->p->n_folds; k++) {
+        int i = (f->next + k) % f->p->n_folds;
+        osh_fold *at = &f->p->folds[i];
+        if (f->known[i] || strcmp(name->valuestring, f->p->graph->modules[at->module].name)) continue;
+        f->known[i] = read_factors(at, cJSON_GetObjectItemCaseSensitive(fold, "factors"));
+        f->next = i + 1;
+        break;
+    }
+    return OSH_OK;
 }
 
 /* *known: from here on the source is read with the factors folded in. What is compared with it shows whether they are
@@ -228,9 +250,13 @@ static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
+    factors f = {.p = p};
     *known = true;
+    if (!p->n_folds) goto done;
+    OSH_NEW(cx, f.known, p->n_folds);
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"folds", take_fold}, &f));
     for (int i = 0; i < p->n_folds; i++) {
-        if (factors_of(v, &p->folds[i])) {
+        if (f.known[i]) {
             OSH_TRY(osh_fold_known(cx, p, i));
             continue;
         }
@@ -239,20 +265,28 @@ static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
                                "the factors of its channels in the manifest's folds", "has none, or they do not fit"));
     }
 done:
+    osh_free(cx, f.known);
     return rc;
+}
+
+static osh_status take_changed(osh_ctx *cx, void *changed, const cJSON *tensor)
+{
+    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(tensor, "rule");
+    (void)cx;
+    *(bool *)changed |= cJSON_IsString(rule) && !strcmp(rule->valuestring, "changed");
+    return OSH_OK;
 }
 
 /* Norms that were tuned, where the recipe asks for it: what they became is known to nobody. */
 static osh_status take_tuned(osh_ctx *cx, osh_verify *v)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
+    osh_status rc = OSH_OK;
     bool changed = false;
-    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph) return OSH_OK;
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m && !changed; m = m->next) {
-        const cJSON *rule = cJSON_GetObjectItemCaseSensitive(m, "rule");
-        changed = cJSON_IsString(rule) && !strcmp(rule->valuestring, "changed");
-    }
-    return changed ? osh_tuning_kept(cx, v->plan) : OSH_OK;
+    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph) goto done;
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", take_changed}, &changed));
+    if (changed) OSH_TRY(osh_tuning_kept(cx, v->plan));
+done:
+    return rc;
 }
 
 static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)

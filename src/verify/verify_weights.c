@@ -232,22 +232,6 @@ done:
     return rc;
 }
 
-/* The manifest has the modules in the plan's order. */
-double osh_verify_recorded(osh_verify *v, const char *name)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "modules");
-    const cJSON *first = cJSON_IsArray(list) ? list->child : NULL;
-    for (int round = 0; round < 2; round++) // from where the last one was, then from the front
-        for (const cJSON *m = round ? first : v->next_module; m; m = m->next) {
-            const cJSON *n = cJSON_GetObjectItemCaseSensitive(m, "name");
-            const cJSON *e = cJSON_GetObjectItemCaseSensitive(m, "relative_squared_error");
-            if (!cJSON_IsString(n) || !cJSON_IsNumber(e) || strcmp(n->valuestring, name)) continue;
-            v->next_module = m->next;
-            return e->valuedouble;
-        }
-    return -1;
-}
-
 /* solved: codes are not the nearest ones. target: but those of a weight that the output does not tell. */
 static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e, bool solved,
                                bool target)

@@ -116,6 +116,20 @@ small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
+# again, where the output is there: its manifest does not lie in memory as a whole, to be believed or to be replaced
+again=(--model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 --progress none --output out)
+"$ONESHOT" "${again[@]}" >/dev/null || fail "failed: to have an output"
+for flag in "" --overwrite; do
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${again[@]}" $flag >/dev/null || fail "failed: again $flag"
+    read -r peak _ <watched
+    echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: again $flag"
+    [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: again $flag"
+done
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" verify out --model many >/dev/null || fail "failed: verify"
+read -r peak _ <watched
+echo "measured $((peak / 1000)) KB: verify"
+[ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
+rm -rf out
 # the same where nobody reads for a second what is said of each: what is done meanwhile does not pile up
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"

@@ -294,6 +294,117 @@ static void test_read(void **state)
     assert_fails(cx, OSH_E_IO, path, osh_json_read(cx, &o, path, 100, 0));
 }
 
+typedef struct listed {
+    cJSON *items; // own: an array
+    int left;     // items until one fails
+} listed;
+
+static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
+{
+    listed *l = user;
+    if (l->left-- == 0) return osh_fail(cx, OSH_E_USAGE, "that is enough");
+    cJSON_AddItemToArray(l->items, cJSON_Duplicate(o, true));
+    return OSH_OK;
+}
+
+static const osh_json_taken some_lists[] = {{"t", keep_item}, {"skipped", NULL}, {NULL, NULL}};
+
+/* As if all of text were read at once: items of "t", the rest with null for the lists; the same texts are refused. */
+static void reads_lists(osh_ctx *cx, const char *path, const char *text, const char *wanted_rest)
+{
+    cJSON *whole = NULL, *rest = NULL, *wanted = NULL;
+    listed l = {cJSON_CreateArray(), -1};
+    assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
+    osh_status rc = osh_json_parse(cx, &whole, text, strlen(text), path, 0);
+    osh_error_clear(cx);
+    assert_int_equal(osh_json_read_lists(cx, &rest, path, some_lists, &l), rc);
+    osh_error_clear(cx);
+    if (!rc) {
+        const cJSON *t = cJSON_GetObjectItemCaseSensitive(whole, "t");
+        wanted = cJSON_Parse(wanted_rest);
+        assert_true(cJSON_Compare(rest, wanted, true));
+        if (cJSON_IsArray(t)) assert_true(cJSON_Compare(l.items, t, true));
+        else assert_int_equal(cJSON_GetArraySize(l.items), 0);
+    } else assert_null(wanted_rest);
+    cJSON_Delete(l.items);
+    cJSON_Delete(rest);
+    cJSON_Delete(whole);
+    cJSON_Delete(wanted);
+}
+
+static void test_lists(void **state)
+{
+    osh_ctx *cx = *state;
+    static const char *const good[][2] = {
+        {"{}", "{}"},
+        {" [1, {\"t\": [2]}] ", "[1, {\"t\": [2]}]"},
+        {"\xef\xbb\xbf{\"t\": []}", "{\"t\": null}"},
+        {"{\"t\": [1, \"]\", {\"t\": [\"\\\"\"]}], \"a\" : {\"t\": [3]}}", "{\"t\": null, \"a\": {\"t\": [3]}}"},
+        {"{\"skipped\":[[], {}] , \"\\u0074\": [ null ,true ]\n}", "{\"skipped\": null, \"t\": null}"},
+        {"{\"t\": {\"x\": 1}, \"skipped\": 2}", "{\"t\": {\"x\": 1}, \"skipped\": 2}"},
+    };
+    static const char *const bad[] = {
+        "", "{", "{\"t\"", "{\"t\": [", "{\"t\": [1", "{t: []}",
+        "{\"t\": [1,]}", "{\"t\": [,1]}", "{\"t\": [1 2]}", "{\"t\": [1}}",
+        "{\"t\": [1],}", "{\"t\": [1] \"a\": 2}", "{\"t\": [1]} x",
+        "{\"t\": [1], \"t\": [2]}", "{\"t\": [1], \"t\": 2}",
+        "{\"a\": 1, \"a\": 2}", "{\"t\": [{\"a\": 1, \"a\": 2}]}", "{\"t\": [\"\\ud800\"]}", "{\"skipped\": [01]}",
+    };
+    char path[] = "test_json_XXXXXX";
+    cJSON *rest = NULL;
+    close(mkstemp(path));
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) reads_lists(cx, path, good[i][0], good[i][1]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) reads_lists(cx, path, bad[i], NULL);
+    for (int left = 0; left < 2; left++) { // the items' reader has the last word
+        listed l = {cJSON_CreateArray(), left};
+        const char *text = "{\"t\": [1, 2, 3]}";
+        assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
+        assert_fails(cx, OSH_E_USAGE, "that is enough", osh_json_read_lists(cx, &rest, path, some_lists, &l));
+        assert_null(rest);
+        assert_int_equal(cJSON_GetArraySize(l.items), left);
+        cJSON_Delete(l.items);
+    }
+    unlink(path);
+    assert_fails(cx, OSH_E_IO, path, osh_json_read_lists(cx, &rest, path, some_lists, NULL));
+}
+
+/* Items, keys and what stays lie across the pieces that are read, at every distance. */
+static void test_long_lists(void **state)
+{
+    osh_ctx *cx = *state;
+    char path[] = "test_json_XXXXXX";
+    close(mkstemp(path));
+    for (int shift = 0; shift < 40; shift++) {
+        osh_buf b, rest;
+        osh_buf_init(&b, 0);
+        osh_buf_init(&rest, 0);
+        assert_ok(cx, osh_buf_printf(cx, &rest, "{\"pad\": \"%*s\", \"t\": null, \"long\": [", shift + 1, "\\n"));
+        for (int i = 0; i < 9000; i++) assert_ok(cx, osh_buf_printf(cx, &rest, "%s%d.5e1", i ? "," : "", i));
+        assert_ok(cx, osh_buf_printf(cx, &rest, "], \"skipped\": null}"));
+        assert_ok(cx, osh_buf_printf(cx, &b, "{\"pad\": \"%*s\", \"t\": [", shift + 1, "\\n"));
+        for (int i = 0; i < 3000; i++)
+            assert_ok(cx, osh_buf_printf(cx, &b, "%s {\"name\": \"m\\u00e9.%d\", \"v\": [%d, -1.25, true, null]}",
+                                         i ? "," : "", i, i));
+        assert_ok(cx, osh_buf_printf(cx, &b, "], \"long\": ["));
+        for (int i = 0; i < 9000; i++) assert_ok(cx, osh_buf_printf(cx, &b, "%s%d.5e1", i ? "," : "", i));
+        assert_ok(cx, osh_buf_printf(cx, &b, "], \"skipped\": ["));
+        for (int i = 0; i < 9000; i++) assert_ok(cx, osh_buf_printf(cx, &b, "%s\"%d\"", i ? "," : "", i));
+        assert_ok(cx, osh_buf_printf(cx, &b, "]}"));
+        reads_lists(cx, path, b.data, rest.data);
+        osh_buf_deinit(cx, &b);
+        osh_buf_deinit(cx, &rest);
+    }
+    unlink(path);
+}
+
+static osh_status pass_item(osh_ctx *cx, void *user, const cJSON *o)
+{
+    (void)user;
+    return cJSON_IsNumber(o) ? OSH_OK : osh_fail(cx, OSH_E_FORMAT, "not a number");
+}
+
+static const osh_json_taken lists_of_torture[] = {{"t", pass_item}, {NULL, NULL}};
+
 static osh_status use(osh_ctx *cx, void *user)
 {
     static const char text[] = "{\"a\": \"\\u0000\", \"b\": {\"x\": 1, \"y\": [1, 2.5]},"
@@ -308,10 +419,22 @@ static osh_status use(osh_ctx *cx, void *user)
     osh_free(cx, edited);
     osh_free(cx, printed);
     cJSON_Delete(o);
+    o = NULL;
+    if (!rc) rc = osh_json_read_lists(cx, &o, user, lists_of_torture, NULL);
+    cJSON_Delete(o);
     return rc;
 }
 
-static void test_torture(void **state) { torture(*state, use, NULL); }
+static void test_torture(void **state)
+{
+    osh_ctx *cx = *state;
+    char path[] = "test_json_XXXXXX";
+    close(mkstemp(path));
+    const char *text = "{\"t\": [1, 2], \"a\": \"b\"}";
+    assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
+    torture(cx, use, path);
+    unlink(path);
+}
 
 int main(void)
 {
@@ -319,7 +442,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_accepts), T(test_refuses_bad_syntax), T(test_nesting), T(test_nul), T(test_nan), T(test_duplicate_keys),
         T(test_members), T(test_edit_replaces), T(test_edit_adds), T(test_edit_removes), T(test_edit_refuses),
-        T(test_print_is_pythons), T(test_print_as_a_member), T(test_read), T(test_torture),
+        T(test_print_is_pythons), T(test_print_as_a_member), T(test_read), T(test_lists), T(test_long_lists),
+        T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,173 @@
+/* json_lists.c - reads a file that osh_json_write, or anybody else, made too long for a tree: the arrays that a caller
+ * names go by item by item, the rest becomes a tree. What is held is a piece of the file, an item and that rest. */
+#include "text/json.h"
+#include "text/json_scan.h"
+#include <string.h>
+
+enum { PIECE = 1 << 16, MOST_ITEM = 1 << 26, MOST_REST = 1 << 28 };
+
+typedef struct reading {
+    osh_file *f;   // own
+    char *piece;   // own [PIECE]
+    size_t n;      // bytes of it
+    int64_t at;    // of the file, behind them
+    osh_buf *copy; // view: gets what goes by from `from` on; NULL: nobody
+    size_t from;
+    osh_buf item, rest, key; // own
+    const osh_json_taken *lists;
+    void *user;
+} reading;
+
+static osh_status copied(osh_ctx *cx, reading *r, size_t to)
+{
+    osh_status rc = OSH_OK;
+    if (r->copy) OSH_TRY(osh_buf_append(cx, r->copy, r->piece + r->from, to - r->from));
+    r->from = 0;
+done:
+    return rc;
+}
+
+static osh_status more(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end)
+{
+    osh_status rc = OSH_OK;
+    reading *r = user;
+    OSH_TRY(copied(cx, r, used));
+    memmove(r->piece, r->piece + used, r->n -= used);
+    int64_t left = osh_file_bytes(r->f) - r->at;
+    size_t room = PIECE - r->n, next = left < (int64_t)room ? (size_t)left : room;
+    OSH_TRY(osh_file_pread(cx, r->f, r->piece + r->n, next, r->at));
+    r->n += next, r->at += (int64_t)next;
+    *text = r->piece, *n = r->n, *end = r->at == osh_file_bytes(r->f);
+done:
+    return rc;
+}
+
+/* One value; its text goes behind what is in to. */
+static osh_status copy_value(osh_json_scan *s, reading *r, osh_buf *to)
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan_space(s);
+    r->copy = to, r->from = s->at;
+    OSH_TRY(osh_json_scan_value(s));
+    OSH_TRY(copied(s->cx, r, s->at));
+done:
+    r->copy = NULL;
+    return rc;
+}
+
+static osh_status take_item(osh_json_scan *s, reading *r, const osh_json_taken *list)
+{
+    osh_status rc = OSH_OK;
+    cJSON *item = NULL; // own
+    if (!list->item) return osh_json_scan_value(s);
+    osh_buf_clear(&r->item);
+    OSH_TRY(copy_value(s, r, &r->item));
+    OSH_TRY(osh_json_parse(s->cx, &item, r->item.data, r->item.len, s->what, 0));
+    OSH_TRY(list->item(s->cx, r->user, item));
+done:
+    cJSON_Delete(item);
+    return rc;
+}
+
+/* At the first bracket; up to and with the last one. */
+static osh_status take_items(osh_json_scan *s, reading *r, const osh_json_taken *list)
+{
+    osh_status rc = OSH_OK;
+    s->at++;
+    osh_json_scan_space(s);
+    if (osh_json_scan_peek(s) == ']') {
+        s->at++;
+        return OSH_OK;
+    }
+    for (int c = ','; c == ',';) {
+        OSH_TRY(osh_check_interrupt(s->cx));
+        OSH_TRY(take_item(s, r, list));
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c != ',' && c != ']')
+            OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or ']' in an array"));
+        s->at++;
+    }
+done:
+    return rc;
+}
+
+static osh_status take_key(osh_ctx *cx, void *user, const char *text, size_t n)
+{
+    return osh_buf_append(cx, user, text, n);
+}
+
+/* Its text goes to the rest, but for a list that is taken: null stands there. */
+static osh_status read_member(osh_json_scan *s, reading *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_json_taken *list = r->lists;
+    osh_buf_clear(&r->key);
+    osh_json_scan_space(s);
+    s->take = take_key, s->take_user = &r->key;
+    r->copy = &r->rest, r->from = s->at;
+    OSH_TRY(osh_json_scan_key(s));
+    s->take = NULL;
+    OSH_TRY(copied(s->cx, r, s->at));
+    r->copy = NULL;
+    osh_json_scan_space(s);
+    while (list->key && (!r->key.data || strcmp(list->key, r->key.data))) list++;
+    if (list->key && osh_json_scan_peek(s) == '[') {
+        OSH_TRY(take_items(s, r, list));
+        OSH_TRY(osh_buf_append(s->cx, &r->rest, "null", 4));
+    } else {
+        OSH_TRY(copy_value(s, r, &r->rest));
+    }
+done:
+    s->take = NULL, r->copy = NULL;
+    return rc;
+}
+
+static osh_status read_object(osh_json_scan *s, reading *r)
+{
+    osh_status rc = OSH_OK;
+    s->at++;
+    OSH_TRY(osh_buf_append(s->cx, &r->rest, "{", 1));
+    osh_json_scan_space(s);
+    for (int c = osh_json_scan_peek(s); c != '}';) {
+        OSH_TRY(read_member(s, r));
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c != ',' && c != '}')
+            OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or '}' in an object"));
+        if (c == ',') s->at++;
+        OSH_TRY(osh_buf_append(s->cx, &r->rest, c == ',' ? "," : "", c == ','));
+    }
+    s->at++;
+    OSH_TRY(osh_buf_append(s->cx, &r->rest, "}", 1));
+done:
+    return rc;
+}
+
+osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, const osh_json_taken *lists, void *user)
+{
+    osh_status rc = OSH_OK;
+    cJSON *tree = NULL;                         // own
+    reading r = {.lists = lists, .user = user}; // own
+    osh_json_scan s = {.cx = cx, .what = path, .more = more, .more_user = &r};
+    osh_buf_init(&r.item, MOST_ITEM);
+    osh_buf_init(&r.rest, MOST_REST);
+    osh_buf_init(&r.key, MOST_ITEM);
+    OSH_NEW(cx, r.piece, PIECE);
+    OSH_TRY(osh_file_open(cx, &r.f, path));
+    osh_json_scan_bom(&s);
+    osh_json_scan_space(&s);
+    if (osh_json_scan_peek(&s) == '{') OSH_TRY(read_object(&s, &r));
+    else OSH_TRY(copy_value(&s, &r, &r.rest));
+    OSH_TRY(osh_json_scan_end(&s));
+    OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0)); // finds a list that is there twice, too
+    if (rest) *rest = tree, tree = NULL; // give
+done:
+    cJSON_Delete(tree);
+    osh_file_close(cx, r.f);
+    osh_free(cx, r.piece);
+    osh_buf_deinit(cx, &r.item);
+    osh_buf_deinit(cx, &r.rest);
+    osh_buf_deinit(cx, &r.key);
+    return rc;
+}
