@@ -15,9 +15,31 @@
 
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
 
-enum { LANES = 16 };
+/* A step goes over SIDE vectors at a time, each instruction over all of them: alone a vector waits for its own results,
+ * of which an exponential has twenty behind each other. What is left of a row goes one by one: n is a constant where
+ * this is inlined. */
+enum { LANES = 16, SIDE = 8 };
+#ifdef __clang__
+#define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
+#else
+#define EVERY(n) _Pragma("GCC unroll 8") for (int k = 0; k < (n); k++)
+#endif
 
-/* 16 values, or 8 at the end of a row of an odd multiple of 8: half is a constant where this is inlined. */
+typedef struct part {
+    int64_t i; // its first value
+    int n;     // vectors
+    bool half; // of 8 values: at the end of a row of an odd multiple of 8
+} part;
+
+/* step(args, part) for all of [0, end). */
+#define EACH(end, step, ...)                                                                                           \
+    do {                                                                                                               \
+        int64_t at = 0;                                                                                                \
+        for (; at + SIDE * LANES <= (end); at += SIDE * LANES) step(__VA_ARGS__, (part){at, SIDE, false});             \
+        for (; at + LANES <= (end); at += LANES) step(__VA_ARGS__, (part){at, 1, false});                              \
+        if (at < (end)) step(__VA_ARGS__, (part){at, 1, true});                                                        \
+    } while (0)
+
 WIDE_FN __m512 load(const float *p, bool half)
 {
     return half ? _mm512_maskz_loadu_ps(0xff, p) : _mm512_loadu_ps(p);
@@ -29,33 +51,39 @@ WIDE_FN void store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* step(args, i, half) for all of [0, n). */
-#define EACH(n, step, ...)                                                                                             \
-    do {                                                                                                               \
-        int64_t at = 0;                                                                                                \
-        for (; at + LANES <= (n); at += LANES) step(__VA_ARGS__, at, false);                                           \
-        if (at < (n)) step(__VA_ARGS__, at, true);                                                                     \
-    } while (0)
-
 WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
 
-/* v8_exp_below, 16 lanes. */
-WIDE_FN __m512 exp_below(__m512 x)
+/* p = p r + c */
+WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 {
-    __mmask16 below = _mm512_cmp_ps_mask(x, constant(-87.33f), _CMP_LT_OQ);
-    __m512 magic = constant(12582912.0f);
-    __m512 m = _mm512_add_ps(_mm512_mul_ps(x, constant(1.44269504088896341f)), magic), n = _mm512_sub_ps(m, magic);
-    __m512 r = _mm512_sub_ps(x, _mm512_mul_ps(n, constant(0.693359375f)));
-    r = _mm512_sub_ps(r, _mm512_mul_ps(n, constant(-2.12194440e-4f)));
-    __m512 p = _mm512_add_ps(_mm512_mul_ps(r, constant(1.9875691500e-4f)), constant(1.3981999507e-3f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), constant(8.3334519073e-3f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), constant(4.1665795894e-2f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), constant(1.6666665459e-1f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), constant(5.0000001201e-1f));
-    p = _mm512_add_ps(_mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(p, r), r), r), constant(1.0f));
-    __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic)); // m holds n in its low bits
-    __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m), bias), 23);
-    return _mm512_maskz_mul_ps((__mmask16)~below, p, _mm512_castsi512_ps(e));
+    EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
+    EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
+}
+
+/* v8_exp_below of n vectors. */
+WIDE_FN void exp_below(__m512 *x, int n)
+{
+    __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
+    /* m holds the power in its low bits */
+    __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
+    EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
+    EVERY(n) m[k] = _mm512_add_ps(m[k], magic);
+    EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
+    EVERY(n) r[k] = _mm512_sub_ps(x[k], _mm512_mul_ps(p[k], constant(0.693359375f)));
+    EVERY(n) r[k] = _mm512_sub_ps(r[k], _mm512_mul_ps(p[k], constant(-2.12194440e-4f)));
+    EVERY(n) p[k] = constant(1.9875691500e-4f);
+    horner(p, r, 1.3981999507e-3f, n);
+    horner(p, r, 8.3334519073e-3f, n);
+    horner(p, r, 4.1665795894e-2f, n);
+    horner(p, r, 1.6666665459e-1f, n);
+    horner(p, r, 5.0000001201e-1f, n);
+    EVERY(n) p[k] = _mm512_mul_ps(_mm512_mul_ps(p[k], r[k]), r[k]);
+    EVERY(n) p[k] = _mm512_add_ps(_mm512_add_ps(p[k], r[k]), constant(1.0f));
+    EVERY(n) {
+        __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m[k]), bias), 23);
+        __mmask16 below = _mm512_cmp_ps_mask(x[k], constant(-87.33f), _CMP_LT_OQ);
+        x[k] = _mm512_maskz_mul_ps((__mmask16)~below, p[k], _mm512_castsi512_ps(e));
+    }
 }
 
 WIDE_FN __m512 nearest_bf16(__m512 x) // not of NaN
@@ -84,23 +112,29 @@ WIDE_FN float total(__m256 sum)
     return v8_sum(&v);
 }
 
-WIDE_FN __m512 glu_of(__m512 x, __m512 up, osh_act_kind act)
+/* x = act(x), rounded; n vectors. */
+WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
 {
-    __m512 e, limit = constant(88.37f);
+    __m512 e[SIDE], limit = constant(88.37f);
     if (act == OSH_ACT_GELU_TANH) {
-        e = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x, x), x), constant(0.044715f));
-        e = _mm512_mul_ps(_mm512_add_ps(x, e), constant(-1.59576912160573071176f));
+        EVERY(n) e[k] = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x[k], x[k]), x[k]), constant(0.044715f));
+        EVERY(n) e[k] = _mm512_mul_ps(_mm512_add_ps(x[k], e[k]), constant(-1.59576912160573071176f));
     } else {
-        e = _mm512_xor_ps(x, constant(-0.0f));
+        EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
     }
-    e = exp_below(_mm512_mask_mov_ps(e, _mm512_cmp_ps_mask(e, limit, _CMP_GT_OQ), limit));
-    x = round_bf16(_mm512_div_ps(x, _mm512_add_ps(e, constant(1.0f))));
-    return _mm512_mul_ps(x, up);
+    EVERY(n) e[k] = _mm512_mask_mov_ps(e[k], _mm512_cmp_ps_mask(e[k], limit, _CMP_GT_OQ), limit);
+    exp_below(e, n);
+    EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
+    EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);
+    EVERY(n) x[k] = round_bf16(x[k]);
 }
 
-WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, int64_t i, bool half)
+WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, part t)
 {
-    store(gate + i, glu_of(load(gate + i, half), load(up + i, half), act), half);
+    __m512 x[SIDE];
+    EVERY(t.n) x[k] = load(gate + t.i + k * LANES, t.half);
+    act_of(x, act, t.n);
+    EVERY(t.n) store(gate + t.i + k * LANES, _mm512_mul_ps(x[k], load(up + t.i + k * LANES, t.half)), t.half);
 }
 
 WIDE void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
@@ -121,12 +155,20 @@ WIDE_FN void narrow(uint16_t *p, __m512 x, __mmask16 in)
 
 WIDE_FN __mmask16 mask_of(int64_t left) { return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff; }
 
+WIDE_FN void glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act, __mmask16 in, int n)
+{
+    __m512 x[SIDE];
+    EVERY(n) x[k] = widen(g + k * LANES, in);
+    act_of(x, act, n);
+    EVERY(n) x[k] = _mm512_mul_ps(x[k], widen(up + k * LANES, in));
+    EVERY(n) narrow(to + k * LANES, x[k], in);
+}
+
 WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
 {
-    for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 in = mask_of(n - i);
-        narrow(to + i, glu_of(widen(x + i, in), widen(y + i, in), act), in);
-    }
+    int64_t i = 0;
+    for (; i + SIDE * LANES <= n; i += SIDE * LANES) glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
+    for (; i < n; i += LANES) glu_bf16(to + i, x + i, y + i, act, mask_of(n - i), 1);
 }
 
 WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
@@ -137,16 +179,18 @@ WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *
     }
 }
 
-WIDE_FN void square_step(__m256 *sum, const float *x, int64_t i, bool half)
+WIDE_FN void square_step(__m256 *sum, const float *x, part t)
 {
-    __m512 v = load(x + i, half);
-    add_halves(sum, _mm512_mul_ps(v, v), half);
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = load(x + t.i + k * LANES, t.half);
+    EVERY(t.n) add_halves(sum, _mm512_mul_ps(v[k], v[k]), t.half);
 }
 
-WIDE_FN void norm_step(float *x, const float *w, __m512 r, int64_t i, bool half)
+WIDE_FN void norm_step(float *x, const float *w, __m512 r, part t)
 {
-    __m512 v = round_bf16(_mm512_mul_ps(load(x + i, half), r));
-    store(x + i, _mm512_mul_ps(v, load(w + i, half)), half);
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = round_bf16(_mm512_mul_ps(load(x + t.i + k * LANES, t.half), r));
+    EVERY(t.n) store(x + t.i + k * LANES, _mm512_mul_ps(v[k], load(w + t.i + k * LANES, t.half)), t.half);
 }
 
 WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
@@ -157,22 +201,25 @@ WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_re
     EACH(n, norm_step, x, w, r);
 }
 
-WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, int64_t i, bool half)
+WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
-    __m512 v = _mm512_mul_ps(load(s + i, half), by);
-    *m = _mm512_mask_mov_ps(*m, _mm512_mask_cmp_ps_mask(half ? 0xff : 0xffff, v, *m, _CMP_GT_OQ), v);
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = _mm512_mul_ps(load(s + t.i + k * LANES, t.half), by);
+    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // not of a NaN
 }
 
-WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, int64_t i, bool half)
+WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, part t)
 {
-    __m512 v = exp_below(_mm512_sub_ps(_mm512_mul_ps(load(s + i, half), by), max));
-    add_halves(sum, v, half);
-    store(s + i, v, half);
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = _mm512_sub_ps(_mm512_mul_ps(load(s + t.i + k * LANES, t.half), by), max);
+    exp_below(v, t.n);
+    EVERY(t.n) store(s + t.i + k * LANES, v[k], t.half);
+    EVERY(t.n) add_halves(sum, v[k], t.half);
 }
 
-WIDE_FN void share_step(float *s, __m512 all, int64_t i, bool half)
+WIDE_FN void share_step(float *s, __m512 all, part t)
 {
-    store(s + i, nearest_bf16(_mm512_div_ps(load(s + i, half), all)), half);
+    EVERY(t.n) store(s + t.i + k * LANES, nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)), t.half);
 }
 
 /* s = e^(s * scale - max), and returns their sum in each lane. */
@@ -192,12 +239,15 @@ WIDE void osh_span512_softmax(float *s, int64_t n, float scale)
     EACH(n, share_step, s, all);
 }
 
-WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, int64_t i, bool half)
+WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
 {
-    __m512i p = _mm512_castps_si512(nearest_bf16(_mm512_div_ps(load(s + i, half), all)));
-    __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(p, 16));
-    if (half) _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_castsi256_si128(low));
-    else _mm256_storeu_si256((__m256i *)(void *)(to + i), low);
+    __m256i low[SIDE];
+    EVERY(t.n) {
+        __m512i p = _mm512_castps_si512(nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)));
+        low[k] = _mm512_cvtepi32_epi16(_mm512_srli_epi32(p, 16));
+    }
+    if (t.half) _mm_storeu_si128((__m128i *)(void *)(to + t.i), _mm256_castsi256_si128(low[0]));
+    else EVERY(t.n) _mm256_storeu_si256((__m256i *)(void *)(to + t.i + k * LANES), low[k]);
 }
 
 WIDE void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
