@@ -215,6 +215,8 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
         __mmask32 in = k - l < STEP ? (1u << (k - l)) - 1 : ~0u;
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
+#pragma GCC unroll 16
+        for (int i = SIDE; i < 2 * SIDE; i++) _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // the next rows
         turn(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);

@@ -87,7 +87,7 @@ static int64_t words_of(int64_t n_tokens, int64_t n) { return osh_pairs_panel(n_
 
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens)
 {
-    return osh_mem_gross((size_t)(2 * words_of(room_of(n_tokens), n)) * sizeof(uint32_t)) +
+    return 2 * osh_mem_gross((size_t)words_of(room_of(n_tokens), n) * sizeof(uint32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(osh_tile)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
 }
@@ -101,12 +101,13 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t blocks = osh_div_up(n, j.side);
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: [n_tiles]
-    uint32_t *packed = NULL; // own
+    uint32_t *panels = NULL, *turned = NULL; // own: each as large as a value of as many tokens, whose pages serve again
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
     OSH_NEW(cx, first, n_tiles + 1);
-    if (!(packed = osh_alloc(cx, (size_t)(2 * words_of(room, n)) * sizeof *packed))) OSH_TRY(OSH_E_NOMEM);
-    j.panels = packed, j.turned = packed + words_of(room, n);
+    if (!(panels = osh_alloc(cx, (size_t)words_of(room, n) * sizeof *panels))) OSH_TRY(OSH_E_NOMEM);
+    if (!(turned = osh_alloc(cx, (size_t)words_of(room, n) * sizeof *turned))) OSH_TRY(OSH_E_NOMEM);
+    j.panels = panels, j.turned = turned;
     for (int64_t at = 0; at < n_tiles; at = end) {
         int64_t tokens = 0;
         for (end = at; end < n_tiles && tokens + osh_pairs_pad(tiles[end].n) <= room; end++) {
@@ -118,7 +119,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
         OSH_TRY(osh_parallel_for(cx, x0 ? blocks * blocks : blocks * (blocks + 1) / 2, product_chunk, &j));
     }
 done:
-    osh_free(cx, packed);
+    osh_free(cx, panels);
+    osh_free(cx, turned);
     osh_free(cx, first);
     osh_free(cx, tiles);
     return rc;
