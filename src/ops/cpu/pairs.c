@@ -216,7 +216,7 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
-        for (int i = SIDE; i < 2 * SIDE; i++) _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // the next rows
+        for (int i = SIDE; i < 2 * SIDE; i++) _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // of the next
         turn(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
