@@ -1,6 +1,9 @@
-/* fuzz_json.c - any bytes: a parse that ends; what it accepts survives printing, and an edit of it parses again. */
+/* fuzz_json.c - any bytes: a parse that ends; what it accepts survives printing, an edit of it parses again, and read
+ * list by list it is the same. */
 #include "fuzz/fuzz.h"
 #include "text/json.h"
+#include <sys/mman.h>
+#include <unistd.h>
 
 static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const char *value)
 {
@@ -13,6 +16,34 @@ static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const
     CHECK(value ? v != NULL : v == NULL);
     cJSON_Delete(tree);
     osh_free(cx, out);
+}
+
+static osh_status count_down(osh_ctx *cx, void *next, const cJSON *o)
+{
+    const cJSON **at = next;
+    (void)cx;
+    CHECK(*at && cJSON_Compare(*at, o, true));
+    *at = (*at)->next;
+    return OSH_OK;
+}
+
+static void by_lists(osh_ctx *cx, const char *text, size_t n, cJSON *tree)
+{
+    static const osh_json_taken lists[] = {{"a", count_down}, {"b", NULL}, {NULL, NULL}};
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(tree, "a"), *next = cJSON_IsArray(a) ? a->child : NULL;
+    cJSON *rest = NULL;
+    char path[64];
+    int fd = memfd_create("fuzz", 0);
+
+    CHECK(fd >= 0 && write(fd, text, n) == (ssize_t)n);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CHECK(!osh_json_read_lists(cx, &rest, path, lists, &next) && !next);
+    for (int k = 0; k < 2; k++)
+        if (cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(tree, lists[k].key)))
+            CHECK(cJSON_ReplaceItemInObjectCaseSensitive(tree, lists[k].key, cJSON_CreateNull()));
+    CHECK(cJSON_Compare(rest, tree, true));
+    cJSON_Delete(rest);
+    close(fd);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -32,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             CHECK(cJSON_Compare(tree, again, true));
             CHECK(!osh_json_print(cx, &twice, again, 1));
             CHECK(!strcmp(printed, twice));
+            by_lists(cx, text, n, tree);
         }
         edit(cx, text, n, "a", "[1, {}]");
         edit(cx, text, n, "added \"here\"", "null");
