@@ -47,12 +47,18 @@ done:
     return rc;
 }
 
-osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
-                           const osh_batch_rows *rows, osh_exec_values of)
+void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of)
 {
+    if (!b) return;
     for (int v = of.v0; v < of.v1; v++) osh_tensor_free(cx, b->values[v]), b->values[v] = NULL;
     osh_tensor_free(cx, b->values[g->input_ids]), b->values[g->input_ids] = NULL;
     osh_free(cx, b->offsets), b->offsets = NULL;
+}
+
+osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows,
+                           osh_exec_values of)
+{
+    osh_batch_clear(cx, b, g, of);
     return fill_batch(cx, b, g, rows);
 }
 

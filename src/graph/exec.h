@@ -51,8 +51,10 @@ typedef struct osh_batch_rows { // views
 } osh_batch_rows;
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
                             const osh_batch_rows *rows);
-/* Another batch in the lists of one before, which had those values alone: these go. Lists as long as the model has
- * values are not made for each batch. On failure it is still for osh_batch_free. */
+/* What it has goes, which is those values alone: its lists stay. b may be NULL. */
+void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
+/* Another batch in the lists of one before, which is cleared. Lists as long as the model has values are made once for
+ * many batches and ranges. On failure it is still for osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows,
                            osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
@@ -112,19 +114,25 @@ typedef struct osh_exec_cut {
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
+/* What a peak marks values in, for many of them one after the other: a model of many ranges must not have lists as long
+ * as the model made for each pass of each. Own [values]; between peaks none is set. */
+typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
+osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g); // on failure for deinit, too
+void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m);
 typedef struct osh_exec_batch { // that a peak is of
     int64_t n_tokens;
     int n_threads;
     int64_t at_once;  // by sample: tokens of the n_threads longest samples; 0: never by sample
     int64_t longest;  // tokens of the longest sample
     const bool *seen, *routed; // views, as in the hooks
+    const osh_exec_marks *marks; // view; NULL: made for this peak
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views of [values]
     const bool *in;     // the caller brings it
     const bool *lent;   // or NULL: that is a view of memory that is counted elsewhere
     const size_t *hook; // or NULL: what the hook takes when it appears
 } osh_exec_brought;
-/* What osh_exec_run takes (bytes gross, an upper bound). *left: of the values that stay, or
+/* What osh_exec_run takes (bytes gross, an upper bound), beside the batch's lists. *left: of the values that stay, or
  * NULL. keep is given. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s, const osh_exec_brought *in,
                          const osh_exec_batch *b);

@@ -17,7 +17,8 @@ typedef struct tally {
     const osh_exec_batch *batch; // view; NULL: on a device
     osh_arena *arena; // own: on a device, where the blocks are placed as they will be
     size_t *at;       // own: [values] there
-    bool *here;       // own: [values] that are live
+    bool *here;       // view: [values] that are live
+    bool *lane;       // view: [values] of a sample at work; none is set
     int n_here;
     size_t views;     // of samples at work: a thread's structs
 } tally;
@@ -121,40 +122,55 @@ static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 
 static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
 {
-    osh_status rc = OSH_OK;
+    osh_exec_values of = w->s.of;
     tally *t = w->user;
-    tally lanes = {.g = t->g, .n_tokens = t->batch->at_once, .batch = t->batch};
-    OSH_NEW(cx, lanes.here, t->g->n_values);
-    OSH_TRY(osh_walk_lane(cx, w, first, end, &lanes));
+    tally lanes = {.g = t->g, .n_tokens = t->batch->at_once, .batch = t->batch, .here = t->lane};
+    osh_status rc = osh_walk_lane(cx, w, first, end, &lanes);
     touch(t, lanes.peak + (size_t)t->batch->n_threads * lanes.views);
-done:
-    osh_free(cx, lanes.here);
+    memset(t->lane + of.v0, 0, (size_t)(of.v1 - of.v0) * sizeof *t->lane);
     return rc;
 }
 
 static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told, .made = count_made,
                                          .node = count_node, .lanes = count_lanes, .gone = count_gone};
 
+osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, m->here, g->n_values);
+    OSH_NEW(cx, m->outer, g->n_values);
+    OSH_NEW(cx, m->lane, g->n_values);
+done:
+    return rc;
+}
+
+void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m)
+{
+    osh_free(cx, m->here);
+    osh_free(cx, m->outer);
+    osh_free(cx, m->lane);
+}
+
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s, const osh_exec_brought *in,
                          const osh_exec_batch *b)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = s->g;
-    tally t = {.g = g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .in = in, .batch = b}; // own
+    osh_exec_marks made = {0}; // own
+    tally t = {.g = s->g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .in = in, .batch = b};
     osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .by_sample = b->at_once > 0, .routed = b->routed};
     osh_exec_values of = w.s.of = osh_exec_values_of(s);
     if (w.by_sample) w.seen = b->seen;
-    size_t arrays = osh_batch_lists(g, b->n_tokens) + // offsets: no more samples than tokens
-                    osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0);
-    OSH_NEW(cx, t.here, g->n_values);
-    OSH_NEW(cx, w.outer, g->n_values);
+    size_t arrays = osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0);
+    if (!b->marks) OSH_TRY(osh_exec_marks_init(cx, &made, s->g));
+    const osh_exec_marks *m = b->marks ? b->marks : &made;
+    t.here = m->here, t.lane = m->lane, w.outer = m->outer;
     for (int v = osh_next_set(in->in, of.v0, of.v1); v < of.v1; v = osh_next_set(in->in, v + 1, of.v1)) appear(&t, v);
     OSH_TRY(osh_walk_run(cx, &w));
     *peak = t.peak + arrays;
     if (left) *left = t.live + arrays;
 done:
-    osh_free(cx, t.here);
-    osh_free(cx, w.outer);
+    if (t.here) memset(t.here + of.v0, 0, (size_t)(of.v1 - of.v0) * sizeof *t.here);
+    osh_exec_marks_deinit(cx, &made);
     return rc;
 }
 

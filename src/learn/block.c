@@ -481,6 +481,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
     OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, all},
                           &(osh_exec_brought){.in = in}, &whole));
+    forth += osh_batch_lists(g, tokens);
     *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +

@@ -422,6 +422,7 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
     OSH_TRY(osh_exec_peak(cx, &forth, &values, &(osh_exec_span){g, 0, g->head, run, all},
                           &(osh_exec_brought){.in = none}, &whole));
+    forth += osh_batch_lists(g, n_tokens), values += osh_batch_lists(g, n_tokens);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
     size_t lists = 3 * osh_tensor_gross((size_t)n_tokens * sizeof(float));

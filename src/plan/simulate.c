@@ -77,14 +77,16 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     OSH_NEW(cx, s->looks, g->n_values);
     OSH_NEW(cx, s->kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->n_linears);
+    OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
     size_t nv = (size_t)g->n_values;
     s->lists = (int64_t)(osh_call_bytes(p->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
-                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
+                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
+                         osh_batch_lists(g, s->batch_tokens)); // of no more samples than tokens
     if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);
-    if (s->card) { // a batch's lists; what reads the samples' ranges; a sample between card and disk
-        s->lists += (int64_t)(osh_batch_lists(g, s->batch_tokens) + nv * osh_mem_gross(sizeof(osh_tensor)) +
+    if (s->card) { // what reads the samples' ranges; a sample between card and disk
+        s->lists += (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                               2 * osh_mem_gross((size_t)p->data.n * 2 * sizeof(float)) +
                               osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
                               (size_t)p->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));
@@ -108,6 +110,7 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->looks);
     osh_free(cx, s->kept);
     osh_layout_free(cx, s->card);
+    osh_exec_marks_deinit(cx, &s->marks);
     osh_free(cx, s->solved);
 }
 
@@ -255,6 +258,7 @@ static osh_status count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const
         osh_exec_batch b = *kinds[k];
         size_t now = 0, stays = 0;
         if (!b.n_tokens) continue;
+        b.marks = &s->marks;
         if (st->observe || st->fold) b.seen = s->p->seen;
         else b.routed = st->routed;
         osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1}};

@@ -35,6 +35,7 @@ typedef struct osh_sim {
     bool began;     // the visit has loaded
     int index;      // of the visit
     bool *want;     // own [weights]
+    osh_exec_marks marks; // own
 } osh_sim;
 
 /* simulate_bytes.c: what things take, and the peaks. */

@@ -12,7 +12,7 @@ typedef struct osh_engine {
     const osh_plan *p;
     osh_weights *w;         // own
     osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
-    osh_batch *batch;       // own: of a pass
+    osh_batch *batch;       // own: of the pass at work; between passes its lists alone
     osh_acts *acts;         // own
     char *dir;              // own: of files of values
     osh_stats *stats;       // own; the open ones

@@ -72,6 +72,7 @@ static void end(osh_ctx *cx, osh_engine *e, bool keep_files)
     e->r->acts = NULL;
     osh_weights_free(cx, e->w);
     osh_lanes_free(cx, e->lanes);
+    osh_batch_free(cx, e->batch);
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);
     osh_free(cx, e->copy_at);
@@ -139,7 +140,7 @@ static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* In the lists of the pass's batch before. */
+/* In the lists of the batch before, of whatever pass. */
 static osh_status begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_plan *p = e->p;
@@ -195,7 +196,6 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
-    e->v0 = r->v0, e->v1 = r->v1;
     e->last = s->again || (r->merged && !s->fold);
     if (p->memory.visits[e->index].values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
@@ -208,11 +208,10 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
         pr->done = p->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
-    osh_batch_free(cx, e->batch), e->batch = NULL;
+    osh_batch_clear(cx, e->batch, p->graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
-    osh_batch_free(cx, e->batch), e->batch = NULL;
     if (rc) osh_note(cx, "%s pass over %s", pr->phase, r->name);
     return rc;
 }
@@ -253,11 +252,17 @@ static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
+/* keep: [v1 - v0]. No other value is there: what came into the range, or goes on behind it, is of the range. */
+static void drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
+{
+    for (int v = e->v0; v < e->v1; v++)
+        if (!keep[v - e->v0]) osh_acts_drop(cx, e->acts, v);
+}
+
 static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
 {
     osh_engine *e = user;
-    for (int v = 0; v < e->p->graph->n_values; v++)
-        if (!keep[v]) osh_acts_drop(cx, e->acts, v);
+    drop_but(cx, e, keep + e->v0);
     return OSH_OK;
 }
 
@@ -293,16 +298,16 @@ static osh_status finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p, e->index);
-    bool disk = whole_on_disk(e->p), *keep = NULL; // own
-    OSH_NEW(cx, keep, e->p->graph->n_values);
+    bool disk = whole_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
+    OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
-        keep[r.live_out[i]] = true;
+        keep[r.live_out[i] - r.v0] = true;
         if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
     }
     OSH_TRY(osh_emit_check_source(cx, e->r->emitter, false));
     int64_t generation = disk && r.propagate ? number_of(e->p, e->index) : -1;
     if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, generation));
-    OSH_TRY(drop(cx, e, keep));
+    drop_but(cx, e, keep);
 done:
     osh_free(cx, keep);
     return rc;
@@ -368,7 +373,7 @@ static osh_status visits(osh_ctx *cx, osh_engine *e)
             break; // by an earlier run
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
-        e->index = i, e->began = false;
+        e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
         pr->step = number_of(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
@@ -386,9 +391,9 @@ done:
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
-    osh_engine e = {.r = r, .p = r->plan, .index = index};
-    osh_visitor v = visitor_of(&e);
     osh_range range = osh_range_at(r->plan, index);
+    osh_engine e = {.r = r, .p = r->plan, .index = index, .v0 = range.v0, .v1 = range.v1};
+    osh_visitor v = visitor_of(&e);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);

@@ -340,7 +340,9 @@ static void memory_is_what_was_predicted(void **state)
         if (at >= N) add_original(&m);
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+        osh_exec_marks marks = {0};
         memset(run, true, (size_t)m.g->n_nodes);
+        tiny_check(m.cx, osh_exec_marks_init(m.cx, &marks, m.g));
         tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &targets[k], 1, 1));
         tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
         tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
@@ -358,6 +360,12 @@ static void memory_is_what_was_predicted(void **state)
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left,
                                            &(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
                                            &(osh_exec_brought){.in = in}, &whole));
+            size_t again = 0;
+            whole.marks = &marks; // as with marks of its own, whatever was counted in these before
+            tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left,
+                                           &(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
+                                           &(osh_exec_brought){.in = in}, &whole));
+            assert_int_equal(again, peak);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
             tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, part->first, part->n_nodes, NULL, keep}, m.w, b,
@@ -366,6 +374,8 @@ static void memory_is_what_was_predicted(void **state)
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
             assert_true(now <= left && left <= now + 16384); // the arrays of a run, and of a batch
         }
+        for (int v = 0; v < m.g->n_values; v++) assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
+        osh_exec_marks_deinit(m.cx, &marks);
         osh_batch_free(m.cx, b);
         osh_partition_free(m.cx, p);
         free(keep), free(in), free(run);
@@ -493,6 +503,37 @@ static void nonfinite_is_named(void **state)
     assert_non_null(strstr(osh_error_text(m.cx), "sample 11"));
     assert_non_null(strstr(osh_error_text(m.cx), "channel 5"));
     osh_batch_free(m.cx, b);
+    tiny_model_close(&m);
+}
+
+/* Another batch in its lists: what it had goes, nothing as long as the model is made, and the result is the same. */
+static void a_batch_keeps_its_lists(void **state)
+{
+    model m;
+    osh_batch *b = NULL, *own = NULL;
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
+    osh_exec_values all = {0, m.g->n_values};
+    osh_exec_span span = {m.g, 0, m.g->n_nodes, NULL, NULL};
+    osh_batch_rows rows = {m.t.ids, m.t.offsets + 1, 1};
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+    size_t none = osh_mem_used(m.cx, OSH_MEM_HOST);
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
+    osh_tensor **values = b->values;
+    tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
+    osh_batch_clear(m.cx, b, m.g, all);
+    for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
+    assert_int_equal(osh_mem_used(m.cx, OSH_MEM_HOST) - none,
+                     osh_mem_gross(sizeof *b) + osh_mem_gross((size_t)m.g->n_values * sizeof *b->values));
+    tiny_check(m.cx, osh_batch_again(m.cx, b, m.g, &rows, all));
+    assert_ptr_equal(b->values, values);
+    tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
+    tiny_check(m.cx, osh_batch_new(m.cx, &own, m.g, rows.ids, rows.offsets, rows.n));
+    tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, own, NULL, true));
+    const osh_tensor *x = b->values[logits_of(m.g)], *y = own->values[logits_of(m.g)];
+    assert_int_equal(osh_tensor_bytes(x), osh_tensor_bytes(y));
+    assert_memory_equal(x->data, y->data, osh_tensor_bytes(x));
+    osh_batch_clear(m.cx, NULL, m.g, all);
+    osh_batch_free(m.cx, own), osh_batch_free(m.cx, b);
     tiny_model_close(&m);
 }
 
@@ -667,6 +708,7 @@ int main(void)
         cmocka_unit_test(memory_is_what_was_predicted),
         cmocka_unit_test(samples_go_side_by_side),
         cmocka_unit_test(nonfinite_is_named),
+        cmocka_unit_test(a_batch_keeps_its_lists),
         cmocka_unit_test(nonfinite_weight_is_named),
         cmocka_unit_test(only_named_rows_are_read),
         cmocka_unit_test(only_routed_rows_run),
