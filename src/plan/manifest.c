@@ -64,7 +64,8 @@ done:
     return rc;
 }
 
-/* A tied head that is quantized has no tensor of its own in the source: its embedding stays, untied. */
+/* The Linear stands in the place of its own weight. A tied head that is quantized has none in the source: its embedding
+ * stays, untied. */
 static bool takes_place(const osh_plan *p, const osh_linear *l)
 {
     const char *name = p->ck->tensors[l->tensor].e->name;
@@ -89,12 +90,28 @@ done:
     return rc;
 }
 
+/* At most so many: those of the source, of Linears and of an untied head. */
+static osh_status count_all(osh_ctx *cx, int64_t *n, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
+    osh_cache_leaf c[OSH_CACHE_LEAVES];
+    *n = p->ck->n_tensors + 1;
+    for (int i = 0, packed; i < p->n_linears; i++) {
+        osh_format_weight weight = osh_linear_stored(&p->linears[i]);
+        OSH_TRY(p->linears[i].format->tensors(cx, t, &packed, &weight));
+        *n += packed + osh_cache_leaves(c, p, &p->linears[i]) + 1; // a bias
+    }
+done:
+    return rc;
+}
+
 static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, b->at_linear, p->ck->n_tensors);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) b->at_linear[i] = -1;
-    b->cap = p->ck->n_tensors + (int64_t)p->n_linears * OSH_FORMAT_MAX_TENSORS + 1;
+    OSH_TRY(count_all(cx, &b->cap, p));
     OSH_NEW(cx, p->out, b->cap);
     OSH_NEW(cx, p->out_info, b->cap);
     for (int i = 0; i < p->n_linears; i++) {
@@ -237,21 +254,13 @@ void osh_plan_drop_output(osh_ctx *cx, osh_plan *p)
 
 /* ---- fates ---- */
 
-/* The Linear that stands in the place of its own weight, not of an embedding's that it is tied to. */
-static bool replaces(const osh_plan *p, const osh_linear *l)
-{
-    const char *name = p->ck->tensors[l->tensor].e->name;
-    size_t n = strlen(l->name);
-    return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
-}
-
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_fate *f = NULL; // own
     OSH_NEW(cx, f, p->ck->n_tensors);
     for (int i = 0; i < p->n_linears; i++) {
-        if (replaces(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
+        if (takes_place(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
         if (p->linears[i].bias >= 0) f[p->linears[i].bias] = OSH_FATE_CHANGED;
     }
     for (int64_t i = 0; i < p->n_out; i++) {
