@@ -6,13 +6,18 @@
 
 #include "plan/lookup.h"
 
+typedef struct seen { // of a fold; own
+    int fold;
+    osh_tensor *channels; // F32 [2, n] smallest and largest by channel, or sums (channel_sum)
+    osh_tensor *squares;  // F32 [n, n] X^T X, where factors are searched for
+    int64_t n_tokens;
+} seen;
+
 struct osh_folding {
     const osh_plan *plan; // view
     osh_range range;
-    osh_tensor **seen;    // own [folds]: F32 [2, n] smallest and largest by channel, or sums (channel_sum); NULL: of
-                          // another range
-    osh_tensor **squares; // own [folds]: F32 [n, n] X^T X, where factors are searched for
-    int64_t *n_tokens;    // own [folds]
+    seen *of; // own [n]: the range's, in the plan's order: a model of experts has many more
+    int n;
 };
 
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, const osh_range *r)
@@ -21,19 +26,21 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, co
     osh_folding *f = NULL; // own
     OSH_NEW(cx, f, 1);
     f->plan = p, f->range = *r;
-    OSH_NEW(cx, f->seen, p->n_folds);
-    OSH_NEW(cx, f->squares, p->n_folds);
-    OSH_NEW(cx, f->n_tokens, p->n_folds);
+    int n_inside = 0;
+    for (int i = 0; i < p->n_folds; i++) n_inside += osh_fold_inside(r, &p->folds[i]);
+    OSH_NEW(cx, f->of, n_inside);
     for (int i = 0; i < p->n_folds; i++) {
         if (!osh_fold_inside(r, &p->folds[i])) continue;
         int64_t n = p->folds[i].n;
         bool searches = osh_fold_searches(p, &p->folds[i]);
-        OSH_TRY(osh_tensor_new(cx, &f->seen[i], OSH_F32, 2, (int64_t[]){2, n}));
-        float *x = f->seen[i]->data;
+        seen *s = &f->of[f->n++];
+        s->fold = i;
+        OSH_TRY(osh_tensor_new(cx, &s->channels, OSH_F32, 2, (int64_t[]){2, n}));
+        float *x = s->channels->data;
         for (int64_t c = 0; c < n; c++) x[c] = searches ? 0 : INFINITY, x[n + c] = searches ? 0 : -INFINITY;
         if (!searches) continue;
-        OSH_TRY(osh_tensor_new(cx, &f->squares[i], OSH_F32, 2, (int64_t[]){n, n}));
-        OSH_TRY(osh_tensor_zero(cx, f->squares[i]));
+        OSH_TRY(osh_tensor_new(cx, &s->squares, OSH_F32, 2, (int64_t[]){n, n}));
+        OSH_TRY(osh_tensor_zero(cx, s->squares));
     }
     *out = f, f = NULL; // give
 done:
@@ -44,11 +51,8 @@ done:
 void osh_folding_free(osh_ctx *cx, osh_folding *f)
 {
     if (!f) return;
-    for (int i = 0; f->seen && i < f->plan->n_folds; i++) osh_tensor_free(cx, f->seen[i]);
-    for (int i = 0; f->squares && i < f->plan->n_folds; i++) osh_tensor_free(cx, f->squares[i]);
-    osh_free(cx, f->seen);
-    osh_free(cx, f->squares);
-    osh_free(cx, f->n_tokens);
+    for (int i = 0; i < f->n; i++) osh_tensor_free(cx, f->of[i].channels), osh_tensor_free(cx, f->of[i].squares);
+    osh_free(cx, f->of);
     osh_free(cx, f);
 }
 
@@ -56,13 +60,13 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
 {
     osh_status rc = OSH_OK;
     osh_folding *f = user;
-    for (int i = 0; i < f->plan->n_folds; i++) {
-        if (!f->seen[i] || f->plan->folds[i].value != value) continue;
-        osh_op_args a = {.in = {x}, .out = {f->seen[i]}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find(f->squares[i] ? "channel_sum" : "channel_range"), &a));
-        f->n_tokens[i] += x->shape[0];
-        if (!f->squares[i]) continue;
-        a.out[0] = f->squares[i];
+    for (seen *s = f->of; s < f->of + f->n; s++) {
+        if (f->plan->folds[s->fold].value != value) continue;
+        osh_op_args a = {.in = {x}, .out = {s->channels}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find(s->squares ? "channel_sum" : "channel_range"), &a));
+        s->n_tokens += x->shape[0];
+        if (!s->squares) continue;
+        a.out[0] = s->squares;
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
 done:
@@ -165,13 +169,13 @@ static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w
     return k.w ? osh_parallel_for(cx, n_chunks(&k), fold_chunk, &k) : OSH_OK;
 }
 
-static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, osh_fold *f, const osh_tensor *seen,
-                                   const osh_weights *w)
+static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
+    osh_fold *f = &p->folds[s->fold];
     const osh_modifier *m = &p->recipe->modifiers[f->modifier];
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
-    const float *lo = seen->data;
+    const float *lo = s->channels->data;
     if (!most) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s", p->graph->modules[f->module].name);
     OSH_TRY(find_most(cx, most, p, f, w));
     osh_channels c = {.lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->graph->dtype};
@@ -204,18 +208,17 @@ static void double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-static osh_status factors_by_search(osh_ctx *cx, const osh_folding *g, int fold, const osh_weights *w)
+static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = g->plan;
-    osh_fold *f = &p->folds[fold];
+    osh_fold *f = &p->folds[s->fold];
     const osh_modifier *m = &p->recipe->modifiers[f->modifier];
     const char *name = p->graph->modules[f->module].name;
     source from = {p, f, w};
     osh_balance *balance = NULL; // own
-    float *mean = g->seen[fold]->data, *h = g->squares[fold]->data;
+    float *mean = s->channels->data, *h = s->squares->data;
     OSH_TRY(osh_fold_balance(cx, &balance, p, f));
-    for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)g->n_tokens[fold];
+    for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)s->n_tokens;
     double_lower(h, f->n);
     osh_search j = {.name = name, .n = f->n, .mean = mean, .h = h, .balance = balance, .n_balance = f->n_takes,
                     .rows = source_rows, .user = &from};
@@ -227,17 +230,16 @@ done:
     return rc;
 }
 
-static osh_status make_factors(osh_ctx *cx, const osh_folding *g, int fold, const osh_weights *w)
+static osh_status make_factors(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &g->plan->folds[fold];
-    const osh_modifier *m = &g->plan->recipe->modifiers[f->modifier];
-    const char *name = g->plan->graph->modules[f->module].name;
-    const float *lo = g->seen[fold]->data;
-    if (!g->n_tokens[fold] || (!g->squares[fold] && !(lo[0] <= lo[f->n])))
+    osh_fold *f = &p->folds[s->fold];
+    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    const char *name = p->graph->modules[f->module].name;
+    const float *lo = s->channels->data;
+    if (!s->n_tokens || (!s->squares && !(lo[0] <= lo[f->n])))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
-    OSH_TRY(g->squares[fold] ? factors_by_search(cx, g, fold, w)
-                             : factors_by_range(cx, g->plan, f, g->seen[fold], w));
+    OSH_TRY(s->squares ? factors_by_search(cx, p, s, w) : factors_by_range(cx, p, s, w));
     for (int64_t i = 0; i < f->n; i++)
         if (!(f->s[i] > 0 && isfinite(f->s[i])))
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the factor of channel %ld of %s is %g", m->type->name, (long)i, name,
@@ -251,23 +253,21 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     double all = 0, work = 0;
-    for (int i = 0; i < p->n_folds; i++)
-        if (g->seen[i]) all += osh_cost_of_fold(p, &p->folds[i]);
+    for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
     if (all > 0) // a search, which takes its time
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph, phase > all ? all / phase : 1);
-    for (int i = 0; i < p->n_folds; i++) {
-        osh_fold *f = &p->folds[i];
-        if (!g->seen[i]) continue;
+    for (int i = 0; i < g->n; i++) {
+        osh_fold *f = &p->folds[g->of[i].fold];
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = p->graph->modules[f->module].name;
         if (all > 0) osh_run_step(cx, r, work / all, 0);
         work += osh_cost_of_fold(p, f);
-        OSH_TRY(make_factors(cx, g, i, w));
+        OSH_TRY(make_factors(cx, p, &g->of[i], w));
         for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
         for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
-        OSH_TRY(osh_fold_known(cx, p, i));
+        OSH_TRY(osh_fold_known(cx, p, g->of[i].fold));
     }
     if (all > 0) osh_run_end(cx, r, scope);
     OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));
