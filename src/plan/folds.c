@@ -8,6 +8,10 @@ typedef struct found { // of one mapping, for one layer that gives
     const osh_modifier *m;
     int modifier, smooth;  // of the recipe; module
     int *takes, n_takes;   // own: modules
+    /* Of all mappings, so that none looks at the whole model. */
+    osh_span *inside;      // own [modules]: every module inside of it is one of these
+    int *n_users;          // own [tensors]: nodes that have it as a weight
+    bool *hits;            // own [modules]: of the scope at hand
 } found;
 
 static const osh_node *node_of(const osh_plan *p, int module)
@@ -21,6 +25,11 @@ static bool module_inside(const osh_graph *g, int module, int outer)
 {
     while (module >= 0 && module != outer) module = g->modules[module].parent;
     return module == outer;
+}
+
+static osh_span scope_of(const found *f, const osh_graph *g, int scope)
+{
+    return scope < 0 ? (osh_span){0, g->n_modules} : f->inside[scope];
 }
 
 static bool has_take(const found *f, int module)
@@ -85,10 +94,7 @@ static osh_status check_alone(osh_ctx *cx, const osh_plan *p, const found *f, in
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     int64_t tensor = g->weights[weight].tensor;
-    int n = 0;
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
-            n += g->nodes[i].w[k] >= 0 && g->weights[g->nodes[i].w[k]].tensor == tensor;
+    int n = tensor < 0 ? 1 : f->n_users[tensor];
     if (n > 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s cannot change %s, which is the weight of %d modules", f->m->type->name,
                  g->weights[weight].name, n);
@@ -267,20 +273,21 @@ typedef struct balance { // the targets of a mapping's balance layers
     size_t n;
 } balance;
 
-/* Modules in scope that one of the targets matches; *all: each target matches one. hits [modules]. */
-static osh_status match_inside(osh_ctx *cx, bool *all, bool *hits, const osh_plan *p, const balance *b, int scope)
+/* Hits: modules in scope that one of the targets matches; *all: each target matches one. */
+static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_plan *p, const balance *b, int scope)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    memset(hits, 0, (size_t)g->n_modules * sizeof *hits);
+    osh_span in = scope_of(f, g, scope);
+    memset(f->hits + in.first, 0, (size_t)(in.end - in.first) * sizeof *f->hits);
     *all = true;
     for (size_t t = 0; t < b->n; t++) {
         bool any = false;
-        for (int m = 0; m < g->n_modules; m++) {
+        for (int m = in.first; m < in.end; m++) {
             int64_t which = -1;
             if (g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
             OSH_TRY(osh_matcher_find(cx, &which, b->of[t], g->modules[m].name, g->modules[m].cls));
-            if (which >= 0) any = hits[m] = true;
+            if (which >= 0) any = f->hits[m] = true;
         }
         *all &= any;
     }
@@ -295,14 +302,14 @@ static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    bool *hits = NULL, all = false; // own: [modules]
+    bool all = false;
     int scope = g->modules[f->smooth].parent;
-    OSH_NEW(cx, hits, g->n_modules);
     for (;; scope = g->modules[scope].parent) {
-        OSH_TRY(match_inside(cx, &all, hits, p, b, scope));
+        OSH_TRY(match_inside(cx, &all, f, p, b, scope));
         if (all || scope < 0) break;
     }
-    for (int m = 0; m < g->n_modules && all; m++) {
+    osh_span in = scope_of(f, g, scope);
+    for (int m = in.first; m < in.end && all; m++) {
         int64_t which = -1;
         if (m == f->smooth || g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
         OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
@@ -311,15 +318,14 @@ static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh
     if (!all)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
-    for (int m = 0; m < g->n_modules; m++) {
-        if (!hits[m]) continue;
+    for (int m = in.first; m < in.end; m++) {
+        if (!f->hits[m]) continue;
         if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
             OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear", f->m->type->name,
                      g->modules[m].name, g->modules[m].cls);
         f->takes[f->n_takes++] = m;
     }
 done:
-    osh_free(cx, hits);
     return rc;
 }
 
@@ -447,13 +453,36 @@ done:
     return rc;
 }
 
+/* The lists of all mappings. */
+static osh_status look_around(osh_ctx *cx, found *f, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, f->takes, g->n_modules);
+    OSH_NEW(cx, f->hits, g->n_modules);
+    OSH_NEW(cx, f->inside, g->n_modules);
+    OSH_NEW(cx, f->n_users, p->ck->n_tensors);
+    for (int m = 0; m < g->n_modules; m++) f->inside[m] = (osh_span){m, m + 1};
+    for (int m = 0; m < g->n_modules; m++)
+        for (int at = m; at >= 0; at = g->modules[at].parent) {
+            if (m < f->inside[at].first) f->inside[at].first = m;
+            if (m >= f->inside[at].end) f->inside[at].end = m + 1;
+        }
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && g->weights[g->nodes[i].w[k]].tensor >= 0)
+                f->n_users[g->weights[g->nodes[i].w[k]].tensor]++;
+done:
+    return rc;
+}
+
 static osh_status of_modifier(osh_ctx *cx, osh_plan *p, int modifier)
 {
     osh_status rc = OSH_OK;
     found f = {.m = &p->recipe->modifiers[modifier], .modifier = modifier};
     size_t n = 0;
     const osh_mapping *maps = f.m->type->mappings(f.m, &n);
-    OSH_NEW(cx, f.takes, p->graph->n_modules);
+    OSH_TRY(look_around(cx, &f, p));
     if (!maps) OSH_TRY(infer(cx, p, &f));
     for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
     for (size_t t = 0; t < f.m->ignore.n; t++)
@@ -462,6 +491,9 @@ static osh_status of_modifier(osh_ctx *cx, osh_plan *p, int modifier)
                     f.m->ignore.items[t], f.m->type->name);
 done:
     osh_free(cx, f.takes);
+    osh_free(cx, f.hits);
+    osh_free(cx, f.inside);
+    osh_free(cx, f.n_users);
     return rc;
 }
 
@@ -533,51 +565,4 @@ bool osh_folds_known(const osh_plan *p, int subgraph, int n_subgraphs)
     for (int i = 0; i < p->n_folds; i++)
         if (osh_fold_in(&p->folds[i], subgraph, n_subgraphs) && !p->folds[i].known) return false;
     return true;
-}
-
-bool osh_fold_searches(const osh_plan *p, const osh_fold *f)
-{
-    return p->recipe->modifiers[f->modifier].type->search != NULL;
-}
-
-osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, const osh_fold *f)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = p->graph;
-    osh_balance *b = NULL; // own
-    OSH_NEW(cx, b, f->n_takes);
-    for (int k = 0; k < f->n_takes; k++) {
-        const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p, f->takes[k]); // there is one at most
-        const osh_linear *l = i < 0 ? NULL : &p->linears[i];
-        b[k] = (osh_balance){.name = l ? l->name : w->name, .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
-                             .dtype = p->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
-    }
-    *out = b;
-done:
-    return rc;
-}
-
-int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f)
-{
-    size_t bytes = osh_tensor_gross((size_t)f->n * 2 * sizeof(float));
-    if (osh_fold_searches(p, f)) bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
-    return (int64_t)bytes;
-}
-
-osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f, bool reads)
-{
-    osh_status rc = OSH_OK;
-    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
-    int n = osh_threads(cx);
-    osh_balance *b = NULL; // own
-    *bytes = (int64_t)(osh_mem_gross((size_t)(n * f->n) * sizeof(float)) +
-                       (reads ? (size_t)n * osh_mem_gross(OSH_FOLD_PIECE) : 0));
-    if (!m->type->search) goto done;
-    OSH_TRY(osh_fold_balance(cx, &b, p, f));
-    osh_search j = {.n = f->n, .balance = b, .n_balance = f->n_takes};
-    *bytes = (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) + m->type->search_bytes(m, &j, n));
-done:
-    osh_free(cx, b);
-    return rc;
 }
