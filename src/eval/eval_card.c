@@ -77,33 +77,41 @@ done:
     return rc;
 }
 
+typedef struct counting { // of a side
+    osh_eval_card *c;
+    side *s;
+    int64_t width; // of the widest value that goes into a node with weights
+} counting;
+
+static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+{
+    osh_status rc = OSH_OK;
+    counting *k = user;
+    side *s = k->s;
+    const osh_graph *g = s->f->graph;
+    int64_t row = 0;
+    p->keep[g->input_ids] = false; // they are the data
+    count_width(s, p->s, p->run, &k->width);
+    OSH_TRY(count_batches(cx, k->c, s, p->s, p->run, p->keep));
+    for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? value_bytes(g, v) : 0;
+    raise_to(&s->row, row);
+    memcpy(s->now, p->keep, (size_t)g->n_values * sizeof *p->keep);
+done:
+    return rc;
+}
+
 static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
-    bool *run = NULL, *keep = NULL; // own
-    int64_t width = 0;
-    OSH_NEW(cx, run, g->n_nodes);
-    OSH_NEW(cx, keep, g->n_values);
+    counting k = {c, s, 0};
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
-    for (int i = 0; i < s->f->parts->n; i++) {
-        const osh_subgraph *part = &s->f->parts->parts[i];
-        int64_t row = 0;
-        osh_forward_choose(s->f, i, run, keep);
-        keep[g->input_ids] = false; // they are the data
-        count_width(s, part, run, &width);
-        OSH_TRY(count_batches(cx, c, s, part, run, keep));
-        for (int v = 0; v < g->n_values; v++) row += keep[v] ? value_bytes(g, v) : 0;
-        raise_to(&s->row, row);
-        memcpy(s->now, keep, (size_t)g->n_values * sizeof *keep);
-    }
+    OSH_TRY(osh_forward_walk(cx, s->f, count_part, &k));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
     if (osh_source_n_quantized(s->f->source) && !c->o->no_activation_quantization)
-        s->input = gross(c->batch_tokens * width);
+        s->input = gross(c->batch_tokens * k.width);
 done:
-    osh_free(cx, run);
-    osh_free(cx, keep);
     return rc;
 }
 

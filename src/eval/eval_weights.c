@@ -73,27 +73,28 @@ static void end_step(osh_eval_weights *e)
     e->steps[++e->n_steps].first = e->n_placed;
 }
 
+typedef struct model { // whose weights are added
+    osh_eval_weights *e;
+    const osh_forward *f;
+} model;
+
+static osh_status add_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+{
+    const model *m = user;
+    const osh_graph *g = m->f->graph;
+    (void)cx;
+    for (int k = 0; k < p->s->n_nodes; k++) {
+        const osh_node *n = &g->nodes[p->s->first + k];
+        for (int j = 0; p->run[k] && j < n->op->n_weights; j++)
+            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) add_weight(m->e, m->f, n->w[j]);
+    }
+    end_step(m->e);
+    return OSH_OK;
+}
+
 static osh_status add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward *f)
 {
-    osh_status rc = OSH_OK;
-    const osh_graph *g = f->graph;
-    bool *run = NULL, *keep = NULL; // own
-    OSH_NEW(cx, run, g->n_nodes);
-    OSH_NEW(cx, keep, g->n_values);
-    for (int i = 0; i < f->parts->n; i++) {
-        const osh_subgraph *part = &f->parts->parts[i];
-        osh_forward_choose(f, i, run, keep);
-        for (int k = 0; k < part->n_nodes; k++) {
-            const osh_node *n = &g->nodes[part->first + k];
-            for (int j = 0; run[k] && j < n->op->n_weights; j++)
-                if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) add_weight(e, f, n->w[j]);
-        }
-        end_step(e);
-    }
-done:
-    osh_free(cx, run);
-    osh_free(cx, keep);
-    return rc;
+    return osh_forward_walk(cx, f, add_part, &(model){e, f});
 }
 
 static int n_used(const osh_forward *f) // weights of all nodes, and the head's

@@ -149,48 +149,73 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
     osh_exec_needed(run, g, s->first, s->n_nodes, keep);
 }
 
-osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head)
+osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
 {
     osh_status rc = OSH_OK;
-    bool *run = NULL, *keep = NULL; // own
-    OSH_NEW(cx, run, f->graph->n_nodes);
-    OSH_NEW(cx, keep, f->graph->n_values);
-    *work = with_head ? osh_cost_of_head(f->graph, d) : 0;
-    for (int i = 0; i < f->parts->n; i++) {
-        osh_forward_choose(f, i, run, keep);
-        *work += osh_cost_of_nodes(f->graph, d, f->parts->parts[i].first, f->parts->parts[i].n_nodes, run);
+    osh_forward_part p = {0}; // its lists are own
+    OSH_NEW(cx, p.run, f->graph->n_nodes);
+    OSH_NEW(cx, p.keep, f->graph->n_values);
+    for (; p.index < f->parts->n; p.index++) {
+        p.s = &f->parts->parts[p.index];
+        osh_forward_choose(f, p.index, p.run, p.keep);
+        OSH_TRY(visit(cx, user, &p));
     }
 done:
-    osh_free(cx, run);
-    osh_free(cx, keep);
+    osh_free(cx, p.run);
+    osh_free(cx, p.keep);
     return rc;
 }
 
-typedef struct walk { // through all subgraphs
+typedef struct priced { // a forward
+    const osh_forward *f;
+    const osh_dataset *d;
+    double sum;
+} priced;
+
+static osh_status count_work(osh_ctx *cx, void *user, const osh_forward_part *p)
+{
+    priced *w = user;
+    (void)cx;
+    w->sum += osh_cost_of_nodes(w->f->graph, w->d, p->s->first, p->s->n_nodes, p->run);
+    return OSH_OK;
+}
+
+osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, const osh_dataset *d, bool with_head)
+{
+    priced w = {f, d, with_head ? osh_cost_of_head(f->graph, d) : 0};
+    osh_status rc = osh_forward_walk(cx, f, count_work, &w);
+    *sum = w.sum;
+    return rc;
+}
+
+typedef struct running { // a forward
     osh_forward *f;              // view
     const osh_dataset *d;        // view
-    bool *run, *keep;            // own: [nodes], [values], of one subgraph
+    act_quant aq;
     const osh_exec_hooks *hooks; // view; NULL: none
-} walk;
+    osh_progress *pr;            // view
+} running;
 
-static osh_status run_subgraph(osh_ctx *cx, const walk *k, int index, osh_progress *pr)
+static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
+    running *k = user;
     osh_forward *f = k->f;
     const osh_graph *g = f->graph;
-    const osh_subgraph *s = &f->parts->parts[index];
+    const osh_subgraph *s = p->s;
+    osh_progress *pr = k->pr;
     osh_weights *w = NULL; // own
-    osh_forward_choose(f, index, k->run, k->keep);
-    double work = osh_cost_of_nodes(g, k->d, s->first, s->n_nodes, k->run);
+    double work = osh_cost_of_nodes(g, k->d, s->first, s->n_nodes, p->run);
     double tokens = (double)k->d->offsets[k->d->n];
+    k->aq.first = s->first;
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
-        if (k->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+        if (p->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, k->run, k->keep}, w, f->batches[b],
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, p->run, p->keep}, w, f->batches[b],
                              k->hooks, true));
         seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
@@ -210,12 +235,9 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
-    act_quant aq = {.f = f};
-    osh_exec_hooks hooks = {.linear_input = quantize_input, .value = round_cached, .user = &aq};
-    walk k = {.f = f, .d = d};
+    running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
+    osh_exec_hooks hooks = {.linear_input = quantize_input, .value = round_cached, .user = &k.aq};
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
-    OSH_NEW(cx, k.run, g->n_nodes);
-    OSH_NEW(cx, k.keep, g->n_values);
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
         int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
@@ -224,16 +246,11 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->n_batches = b + 1;
     }
     if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache)) k.hooks = &hooks;
-    for (int i = 0; i < f->parts->n; i++) {
-        aq.first = f->parts->parts[i].first;
-        OSH_TRY(run_subgraph(cx, &k, i, pr));
-    }
+    OSH_TRY(osh_forward_walk(cx, f, run_part, &k));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
 done:
-    osh_tensor_free(cx, aq.copy);
-    osh_free(cx, k.run);
-    osh_free(cx, k.keep);
+    osh_tensor_free(cx, k.aq.copy);
     return rc;
 }
 
@@ -279,46 +296,61 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
     return sum;
 }
 
+typedef struct counting { // what run_part takes, part by part
+    const osh_forward *f;
+    const osh_dataset *d; // of which n samples run
+    int64_t n, size;      // of a batch
+    int64_t most, width;  // so far: tokens of a batch, of a value
+    int64_t base, reading, before; // of batches; of the source; of the values that come into the part
+    bool *in;             // own [values]: these
+    osh_forward_memory *m;
+} counting;
+
+static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+{
+    osh_status rc = OSH_OK;
+    counting *c = user;
+    const osh_graph *g = c->f->graph;
+    const osh_subgraph *s = p->s;
+    int64_t after = 0;
+    memset(c->in, 0, (size_t)g->n_values * sizeof *c->in);
+    for (int k = 0; k < s->n_live_in; k++) c->in[s->live_in[k]] = true;
+    for (int v = 0; v < g->n_values; v++)
+        if (p->keep[v] && v != g->input_ids)
+            after += osh_forward_values_bytes(g, c->d, c->n, c->size, v, &c->most);
+    int64_t weights = osh_forward_weight_bytes(c->f, s, p->run, &c->width);
+    int64_t now = c->before > after ? c->before : after;
+    osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
+    size_t passing = 0;
+    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &(osh_exec_span){g, s->first, s->n_nodes, p->run, p->keep},
+                          &(osh_exec_brought){.in = c->in}, &whole));
+    now += (int64_t)passing;
+    if (osh_source_n_quantized(c->f->source)) // inputs are rounded in a copy
+        now += (int64_t)osh_mem_gross((size_t)(c->most * c->width) * osh_dtype_bytes(g->dtype));
+    if (now < c->before + c->reading) now = c->before + c->reading;
+    if (c->base + weights + now > c->m->peak) c->m->peak = c->base + weights + now;
+    c->before = after;
+done:
+    return rc;
+}
+
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f, const osh_dataset *d, int64_t n,
                              int64_t batch_size)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
-    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
-    bool *run = NULL, *keep = NULL, *in = NULL; // own
-    int64_t size = batch_size > 0 ? batch_size : 1, most = 0, width = 0, before = 0;
-    int64_t base = osh_forward_values_bytes(g, d, n, size, -1, &most), reading = (int64_t)osh_source_scratch(f->source);
-    OSH_NEW(cx, run, g->n_nodes);
-    OSH_NEW(cx, keep, g->n_values);
-    OSH_NEW(cx, in, g->n_values);
-    base += (int64_t)osh_mem_gross((size_t)((n + size - 1) / size) * sizeof(void *));
+    counting c = {.f = f, .d = d, .n = n, .size = batch_size > 0 ? batch_size : 1, .m = m}; // own
+    c.reading = (int64_t)osh_source_scratch(f->source);
+    c.base = osh_forward_values_bytes(g, d, n, c.size, -1, &c.most);
+    c.base += (int64_t)osh_mem_gross((size_t)((n + c.size - 1) / c.size) * sizeof(void *));
     m->peak = 0;
-    for (int i = 0; i < f->parts->n; i++) {
-        const osh_subgraph *s = &f->parts->parts[i];
-        int64_t after = 0;
-        osh_forward_choose(f, i, run, keep);
-        memset(in, 0, (size_t)g->n_values * sizeof *in);
-        for (int k = 0; k < s->n_live_in; k++) in[s->live_in[k]] = true;
-        for (int v = 0; v < g->n_values; v++)
-            if (keep[v] && v != g->input_ids) after += osh_forward_values_bytes(g, d, n, size, v, &most);
-        int64_t weights = osh_forward_weight_bytes(f, s, run, &width), now = before > after ? before : after;
-        osh_exec_batch whole = {.n_tokens = most, .n_threads = osh_threads(cx)};
-        size_t passing = 0;
-        OSH_TRY(osh_exec_peak(cx, &passing, NULL, &(osh_exec_span){g, s->first, s->n_nodes, run, keep},
-                              &(osh_exec_brought){.in = in}, &whole));
-        now += (int64_t)passing;
-        if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
-            now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
-        if (now < before + reading) now = before + reading;
-        if (base + weights + now > m->peak) m->peak = base + weights + now;
-        before = after;
-    }
-    m->left = base + before + (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
-    if (m->left + reading > m->peak) m->peak = m->left + reading;
+    OSH_NEW(cx, c.in, g->n_values);
+    OSH_TRY(osh_forward_walk(cx, f, count_part, &c));
+    m->left = c.base + c.before +
+              (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), g->nodes[g->head].w[0]);
+    if (m->left + c.reading > m->peak) m->peak = m->left + c.reading;
 done:
-    osh_free(cx, run);
-    osh_free(cx, keep);
-    osh_free(cx, in);
+    osh_free(cx, c.in);
     return rc;
 }
 

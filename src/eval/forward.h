@@ -32,6 +32,14 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n);
 /* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
+typedef struct osh_forward_part { // of the way through the model, as osh_forward_choose says
+    int index;
+    const osh_subgraph *s;
+    bool *run, *keep; // views
+} osh_forward_part;
+typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
+/* All subgraphs in their order: they are run so, and what that takes is counted so. */
+osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user);
 /* Of osh_forward_run and, with_head, of the scores behind it. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
 typedef struct osh_forward_memory {
