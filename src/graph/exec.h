@@ -16,6 +16,10 @@ typedef struct osh_weights {
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
+static inline size_t osh_weights_lists(const osh_graph *g) // gross: of none that is loaded
+{
+    return osh_mem_gross(sizeof(osh_weights)) + 2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
+}
 /* Those that are missing, but for tables of lookups (picked.h); a non-finite element fails naming tensor and index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);

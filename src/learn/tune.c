@@ -10,6 +10,7 @@
 #include "ops/kernel.h"
 
 enum { WARM = 4, HELD = 8 }; // steps; one row of so many is held back
+enum { SMALL_BYTES = 1 << 16 }; // for small blocks that nothing here lists
 #define FROM_CODE 0.4f // a code's number begins no further than that from it
 
 typedef enum { FIXED, LINEAR, NORM } role;
@@ -36,6 +37,53 @@ struct osh_tune {
     int64_t n_train;     // rows in front of those that are held back
     osh_tensor **dv;     // own [values]: gradients, while one goes back
 };
+
+/* Its lists: new makes these, free frees them, the plan counts them. */
+typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
+static const struct { size_t at, each; whose of; } lists[] = {
+    {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
+    {offsetof(osh_tune, wants), sizeof(bool), OF_WEIGHTS},
+    {offsetof(osh_tune, in), sizeof(bool), OF_VALUES},
+    {offsetof(osh_tune, dv), sizeof(osh_tensor *), OF_VALUES},
+    {offsetof(osh_tune, hidden), sizeof(osh_tensor *), OF_ROWS},
+};
+enum { N_LISTS = sizeof lists / sizeof *lists };
+
+static size_t list_length(int list, const osh_graph *g, const osh_dataset *d)
+{
+    switch (lists[list].of) {
+    case OF_WEIGHTS: return (size_t)g->n_weights;
+    case OF_VALUES: return (size_t)g->n_values;
+    case OF_ROWS: break;
+    }
+    return (size_t)d->n;
+}
+
+static osh_status lists_new(osh_ctx *cx, osh_tune *t)
+{
+    for (int i = 0; i < N_LISTS; i++) {
+        void *list = osh_calloc(cx, list_length(i, t->g, t->data), lists[i].each);
+        if (!list) return OSH_E_NOMEM;
+        memcpy((char *)t + lists[i].at, &list, sizeof list);
+    }
+    return OSH_OK;
+}
+
+static void lists_free(osh_ctx *cx, osh_tune *t)
+{
+    for (int i = 0; i < N_LISTS; i++) {
+        void *list;
+        memcpy(&list, (char *)t + lists[i].at, sizeof list);
+        osh_free(cx, list);
+    }
+}
+
+static size_t lists_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    size_t sum = 0;
+    for (int i = 0; i < N_LISTS; i++) sum += osh_mem_gross(list_length(i, g, d) * lists[i].each);
+    return sum;
+}
 
 bool osh_tune_can(const osh_q_args *q)
 {
@@ -182,7 +230,6 @@ static osh_status teach(osh_ctx *cx, osh_tune *t)
     osh_status rc = OSH_OK;
     bool *keep = NULL; // own
     OSH_NEW(cx, keep, t->g->n_values);
-    OSH_NEW(cx, t->hidden, t->data->n);
     keep[t->g->hidden] = true;
     for (int64_t i = 0; i < t->data->n; i++) {
         osh_batch *b = NULL; // own
@@ -204,10 +251,7 @@ osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const o
     osh_tune *t = NULL; // own
     OSH_NEW(cx, t, 1);
     *t = (osh_tune){.g = g, .ck = ck, .data = data, .rule = *rule, .n_train = data->n - osh_tune_held(data)};
-    OSH_NEW(cx, t->of, g->n_weights);
-    OSH_NEW(cx, t->wants, g->n_weights);
-    OSH_NEW(cx, t->in, g->n_values);
-    OSH_NEW(cx, t->dv, g->n_values);
+    OSH_TRY(lists_new(cx, t));
     OSH_TRY(osh_weights_new(cx, &t->w, g));
     OSH_TRY(osh_weights_load(cx, t->w, g, ck, 0, g->n_nodes));
     t->head = t->w->w[g->nodes[g->head].w[0]];
@@ -230,11 +274,7 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     for (int64_t i = 0; t->hidden && i < t->data->n; i++) osh_tensor_free(cx, t->hidden[i]);
     for (int v = 0; t->dv && v < t->g->n_values; v++) osh_tensor_free(cx, t->dv[v]);
     osh_weights_free(cx, t->w);
-    osh_free(cx, t->dv);
-    osh_free(cx, t->hidden);
-    osh_free(cx, t->of);
-    osh_free(cx, t->wants);
-    osh_free(cx, t->in);
+    lists_free(cx, t);
     osh_free(cx, t);
 }
 
@@ -247,6 +287,21 @@ static osh_status row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const os
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
+/* Tensors that are made for that, and counted so: the part of each token, and the gradient. */
+static osh_tensor parts_shape(int64_t n) { return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}}; }
+
+static osh_tensor grad_shape(const osh_graph *g, int64_t n)
+{
+    return (osh_tensor){.dtype = OSH_F32, .ndim = 2, .shape = {n, g->values[g->hidden].width}};
+}
+
+static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
+{
+    return osh_tensor_new(cx, out, shape.dtype, shape.ndim, shape.shape);
+}
+
+static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
+
 /* The gradient of the row's divergences by the hidden values, each token with this part. */
 static osh_status hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row, float part)
 {
@@ -254,9 +309,9 @@ static osh_status hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int6
     osh_tensor *parts = NULL; // own
     int64_t n = b->n_tokens, h = t->g->hidden;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
-    OSH_TRY(osh_tensor_new(cx, &parts, OSH_F32, 1, &n));
+    OSH_TRY(shaped_new(cx, &parts, parts_shape(n)));
     for (int64_t i = 0; i < n; i++) ((float *)parts->data)[i] = i + 1 < n ? part : 0;
-    OSH_TRY(osh_tensor_new(cx, &t->dv[h], OSH_F32, 2, b->values[h]->shape));
+    OSH_TRY(shaped_new(cx, &t->dv[h], grad_shape(t->g, n)));
     memset(t->dv[h]->data, 0, osh_tensor_bytes(t->dv[h]));
     osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head}, .dout = {parts}, .din = {t->dv[h]},
                        .attr = &rules, .seqs = &b->seqs};
@@ -383,8 +438,7 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
 static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d, const bool *wants,
                          const bool *loaded, const int64_t *n_scales)
 {
-    size_t sum = osh_mem_gross((size_t)g->n_weights * sizeof(learner)) + 2 * osh_mem_gross((size_t)g->n_weights * 8) +
-                 3 * osh_mem_gross((size_t)g->n_values * 8) + osh_mem_gross((size_t)d->n * 8) + (1 << 16);
+    size_t sum = osh_mem_gross(sizeof(osh_tune)) + lists_bytes(g, d) + osh_weights_lists(g) + SMALL_BYTES;
     for (int i = 0; i < g->n_weights; i++) {
         const osh_weight *w = &g->weights[i];
         int64_t O = w->shape[0], I = w->ndim > 1 ? w->shape[1] : 1;
@@ -393,10 +447,7 @@ static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh
         if (n_scales[i] || wants[i]) sum += room_bytes(&room);
         if (loaded[i]) sum += osh_weight_bytes(g, ck, i);
     }
-    for (int64_t i = 0; i < d->n; i++) {
-        size_t n = (size_t)(d->offsets[i + 1] - d->offsets[i]) * (size_t)g->values[g->hidden].width;
-        sum += osh_tensor_gross(n * osh_dtype_bytes(g->dtype));
-    }
+    for (int64_t i = 0; i < d->n; i++) sum += osh_value_gross(g, g->hidden, d->offsets[i + 1] - d->offsets[i]);
     return sum;
 }
 
@@ -409,7 +460,7 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run: [nodes], the others [values]
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    size_t back = 0, forth = 0, values = 0, dh = osh_tensor_gross((size_t)(n_tokens * D) * sizeof(float));
+    size_t back = 0, forth = 0, values = 0, made = shaped_bytes(grad_shape(g, n_tokens));
     OSH_NEW(cx, none, g->n_values);
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, all, g->n_values);
@@ -424,9 +475,9 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
                           &(osh_exec_brought){.in = none}, &whole));
     forth += osh_batch_lists(g, n_tokens), values += osh_batch_lists(g, n_tokens);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
+    made += shaped_bytes(parts_shape(n_tokens)) + osh_kl_sum_lists(n_tokens);
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
-    size_t lists = 3 * osh_tensor_gross((size_t)n_tokens * sizeof(float));
-    *peak = larger(larger(back, forth), values + dh + lists + larger(score, grad));
+    *peak = larger(larger(back, forth), values + made + larger(score, grad));
 done:
     osh_free(cx, run);
     osh_free(cx, all);

@@ -84,14 +84,22 @@ const osh_op osh_op_kl = {
     .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };
 
+static osh_tensor list_of(int64_t N) { return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {N}}; }
+
+size_t osh_kl_sum_lists(int64_t N)
+{
+    osh_tensor list = list_of(N);
+    return 2 * osh_tensor_gross(osh_tensor_bytes(&list));
+}
+
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_op_args with = *a;
     osh_tensor *kl = NULL, *same = NULL; // own
-    int64_t N = osh_rows(a->in[0]);
-    OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &N));
-    OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &N));
+    osh_tensor list = list_of(osh_rows(a->in[0]));
+    OSH_TRY(osh_tensor_new(cx, &kl, list.dtype, list.ndim, list.shape));
+    OSH_TRY(osh_tensor_new(cx, &same, list.dtype, list.ndim, list.shape));
     with.out[0] = kl, with.out[1] = same;
     OSH_TRY(osh_op_run(cx, &osh_op_kl, &with));
     for (int64_t i = 0; i < n; i++) *sum += ((const float *)kl->data)[i];

@@ -98,6 +98,7 @@ osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
 /* Adds to *sum what op kl makes of a->in, without its outputs, in the first n rows. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
+size_t osh_kl_sum_lists(int64_t N); // what that takes beside the op, for N rows: gross
 
 /* ---- attributes of the model ops ---- */
 typedef struct {
