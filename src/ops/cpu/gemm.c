@@ -97,6 +97,10 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
+/* What a worker has: columns of w, and a tile of y. */
+static int64_t weight_floats(int64_t cols, int64_t I) { return cols * I; }
+static int64_t tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
+
 static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64_t O)
 {
     osh_status rc = OSH_OK;
@@ -108,8 +112,8 @@ static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64
     *out = w; // give: freed by workers_free, complete or not
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
-        if (!(w[i].w = osh_alloc(cx, (size_t)(cols * I) * sizeof(float)))) return OSH_E_NOMEM;
-        if (!(w[i].y = osh_alloc(cx, (size_t)(cols * OSH_GEMM_ROWS) * sizeof(float)))) return OSH_E_NOMEM;
+        if (!(w[i].w = osh_alloc(cx, (size_t)weight_floats(cols, I) * sizeof(float)))) return OSH_E_NOMEM;
+        if (!(w[i].y = osh_alloc(cx, (size_t)tile_floats(cols) * sizeof(float)))) return OSH_E_NOMEM;
     }
 done:
     return rc;
@@ -138,7 +142,7 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     OSH_TRY(workers_new(cx, &workers, I, O));
     if (bias) OSH_TRY(osh_f32_weight(cx, &b, bias, x->dtype));
     if (x->dtype != OSH_F32) {
-        xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * I) * sizeof *xf);
+        xf = osh_alloc(cx, (size_t)osh_panel_floats(N, I) * sizeof *xf);
         if (!xf) OSH_TRY(OSH_E_NOMEM);
     }
     for (int64_t first = 0; first < n_tiles; first = end) {
@@ -168,7 +172,8 @@ done:
 
 size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
 {
-    int64_t panel = osh_min64(n_tokens, OSH_GEMM_PANEL) * I, worker = OSH_GEMM_COLS * (I + OSH_GEMM_ROWS);
+    int64_t worker = weight_floats(OSH_GEMM_COLS, I) + tile_floats(OSH_GEMM_COLS);
 
-    return (size_t)(panel + n_threads * worker) * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+    return (size_t)(osh_panel_floats(n_tokens, I) + n_threads * worker) * sizeof(float) +
+           (size_t)n_tokens * sizeof(osh_tile);
 }

@@ -6,7 +6,7 @@
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "ops/cpu/mat.h"
-#include "ops/op.h"
+#include "ops/kernel.h"
 
 /* Chunk c of a lower triangle of tiles (i, j), row by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
@@ -30,6 +30,8 @@ void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
                            const osh_seqs *seqs);
 enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 }; // tile of y; rows of x widened at a time
+/* Room for these rows, of x [N, I]. */
+static inline int64_t osh_panel_floats(int64_t N, int64_t I) { return osh_min64(N, OSH_GEMM_PANEL) * I; }
 size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads);
 
 /* Rows [first row of tiles[0], ...) of x in f32, in parallel: to [rows, I]. */

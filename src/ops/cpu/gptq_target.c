@@ -49,12 +49,14 @@ static osh_status target_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
+static int64_t room_floats(int64_t rows, int64_t I, int n_threads) { return n_threads * osh_min64(ROWS, rows) * I; }
+
 static osh_status target_run(osh_ctx *cx, target_job *j, osh_chunk_fn chunk)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_blas_open(cx));
     j->rows = osh_min64(ROWS, j->n_rows);
-    j->room = osh_alloc(cx, (size_t)(osh_threads(cx) * j->rows * j->I) * sizeof *j->room);
+    j->room = osh_alloc(cx, (size_t)room_floats(j->n_rows, j->I, osh_threads(cx)) * sizeof *j->room);
     if (!j->room) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_parallel_for(cx, osh_div_up(j->n_rows, ROWS), chunk, j));
 done:
@@ -78,7 +80,7 @@ osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a)
 
 static size_t room_bytes(int64_t rows, int64_t I, int n_threads)
 {
-    return osh_mem_gross((size_t)(n_threads * osh_min64(ROWS, rows) * I) * sizeof(float));
+    return osh_mem_gross((size_t)room_floats(rows, I, n_threads) * sizeof(float));
 }
 
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

@@ -158,7 +158,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
         goto done;
     }
     if (x->dtype != OSH_F32) {
-        xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * n) * sizeof *xf);
+        xf = osh_alloc(cx, (size_t)osh_panel_floats(N, n) * sizeof *xf);
         if (!xf) OSH_TRY(OSH_E_NOMEM);
     }
     for (int64_t first = 0; first < n_tiles; first = end) {
@@ -179,7 +179,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
                                  int n_threads)
 {
     (void)attr, (void)out_width, (void)n_threads;
-    int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
+    int64_t floats = osh_panel_floats(n_tokens, in_width[0]);
     if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
     size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
@@ -214,7 +214,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *x0 = a->in[1];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
-    int64_t room = osh_min64(N, OSH_GEMM_PANEL) * n;
+    int64_t room = osh_panel_floats(N, n);
     osh_tile *tiles = NULL; // own
     float *wide = NULL;     // own: [2, panel, I]
 
@@ -243,7 +243,7 @@ size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_
                                int n_threads)
 {
     (void)attr, (void)out_width, (void)n_threads;
-    size_t bytes = (size_t)(2 * osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0]) * sizeof(float) +
+    size_t bytes = (size_t)(2 * osh_panel_floats(n_tokens, in_width[0])) * sizeof(float) +
                    (size_t)n_tokens * sizeof(osh_tile);
     size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;

@@ -33,14 +33,17 @@ static osh_status layer_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
+static int64_t weight_floats(int64_t D) { return 2 * osh_pad8(D); }
+static int64_t rows_floats(int64_t D, int n_threads) { return osh_pad8(D) * n_threads; }
+
 osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
     float *w = NULL, *rows = NULL; // own: [2, padded], weights and biases; [threads, padded]
 
-    OSH_NEW(cx, w, 2 * padded);
-    OSH_NEW(cx, rows, padded * osh_threads(cx));
+    OSH_NEW(cx, w, weight_floats(D));
+    OSH_NEW(cx, rows, rows_floats(D, osh_threads(cx)));
     osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
     if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, a->in[0]->dtype);
     layer_norm_job j = {.a = a, .w = w, .b = w + padded, .rows = rows, .D = D, .padded = padded,
@@ -56,5 +59,5 @@ size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t
                               int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return (size_t)osh_pad8(in_width[0]) * (size_t)(n_threads + 2) * sizeof(float);
+    return (size_t)(weight_floats(in_width[0]) + rows_floats(in_width[0], n_threads)) * sizeof(float);
 }

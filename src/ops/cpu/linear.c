@@ -109,7 +109,7 @@ static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a)
         workers[i] = (worker){p, strip, strip + OSH_TILE_COLS * STRIP, -1};
     }
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], x->dtype));
-    if (x->dtype != OSH_F32 && !(xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * I) * sizeof *xf)))
+    if (x->dtype != OSH_F32 && !(xf = osh_alloc(cx, (size_t)osh_panel_floats(N, I) * sizeof *xf)))
         OSH_TRY(OSH_E_NOMEM);
     for (int64_t row = 0, rows; row < N; row += rows) {
         rows = osh_min64(OSH_GEMM_PANEL, N - row);
@@ -143,6 +143,6 @@ size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out
     size_t pairs = osh_pairs_linear_scratch(in_width[0], out_width, n_tokens, n_threads);
     size_t bytes = osh_gemm_scratch(in_width[0], n_tokens, n_threads) + bias;
     if (!osh_tile_used()) return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
-    return (size_t)(osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0] + n_threads * worker_floats(in_width[0])) *
-           sizeof(float) + bias;
+    return (size_t)(osh_panel_floats(n_tokens, in_width[0]) + n_threads * worker_floats(in_width[0])) * sizeof(float) +
+           bias;
 }

@@ -128,6 +128,12 @@ static joined join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
+/* Floats of a side's rows, blocks of w and logits, and parts of a panel. */
+static int64_t rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
+static int64_t block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
+static int64_t logit_floats(int n_threads) { return (int64_t)n_threads * OSH_GEMM_ROWS * COLS; }
+static int64_t n_parts(int64_t N, int64_t V) { return osh_min64(N, PANEL) * osh_div_up(V, COLS); }
+
 static osh_status side_open(osh_ctx *cx, side *s, const osh_tensor *x, const osh_tensor *w)
 {
     osh_status rc = OSH_OK;
@@ -135,12 +141,12 @@ static osh_status side_open(osh_ctx *cx, side *s, const osh_tensor *x, const osh
 
     s->x = x, s->w = w;
     if (x->dtype != OSH_F32) {
-        s->rows = osh_alloc(cx, (size_t)(osh_min64(PANEL, osh_rows(x)) * D) * sizeof(float));
+        s->rows = osh_alloc(cx, (size_t)rows_floats(osh_rows(x), D) * sizeof(float));
         if (!s->rows) return OSH_E_NOMEM;
     }
-    s->block = osh_alloc(cx, (size_t)(osh_threads(cx) * COLS * D) * sizeof(float));
+    s->block = osh_alloc(cx, (size_t)block_floats(D, osh_threads(cx)) * sizeof(float));
     if (!s->block) return OSH_E_NOMEM;
-    OSH_NEW(cx, s->logit, (int64_t)osh_threads(cx) * OSH_GEMM_ROWS * COLS);
+    OSH_NEW(cx, s->logit, logit_floats(osh_threads(cx)));
 done:
     return rc;
 }
@@ -189,7 +195,7 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
         OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
     }
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
-    OSH_NEW(cx, j->parts, osh_min64(N, PANEL) * j->n_blocks);
+    OSH_NEW(cx, j->parts, n_parts(N, j->V));
     OSH_NEW(cx, j->held, osh_threads(cx));
     OSH_NEW(cx, j->at_target, N);
     for (int64_t first = 0; first < n_tiles; first = end) {
@@ -224,14 +230,14 @@ osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a)
 
 static size_t side_bytes(int64_t D, int64_t n_tokens, int n_threads)
 {
-    return (size_t)(osh_min64(n_tokens, PANEL) * D + n_threads * COLS * (D + OSH_GEMM_ROWS)) * sizeof(float);
+    return (size_t)(rows_floats(n_tokens, D) + block_floats(D, n_threads) + logit_floats(n_threads)) * sizeof(float);
 }
 
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
     (void)attr;
     return side_bytes(in_width[0], n_tokens, n_threads) + (size_t)n_tokens * (sizeof(osh_tile) + sizeof(float)) +
-           (size_t)(osh_min64(n_tokens, PANEL) * osh_div_up(out_width, COLS)) * sizeof(part);
+           (size_t)n_parts(n_tokens, out_width) * sizeof(part);
 }
 
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)

@@ -90,6 +90,9 @@ static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_
     return end;
 }
 
+static int64_t table_floats(const osh_rope_attr *at, int64_t longest) { return 2 * longest * (at->rotary_dim / 2); }
+static int64_t rows_floats(int64_t width, int n_threads) { return width * n_threads; }
+
 static osh_status turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -103,8 +106,8 @@ static osh_status turn(osh_ctx *cx, const osh_op_args *a, float way)
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     for (int64_t t = 0; t < n_tiles; t++)
         if (tiles[t].len > longest) longest = tiles[t].len;
-    OSH_NEW(cx, table, 2 * longest * half);
-    OSH_NEW(cx, rows, width * osh_threads(cx));
+    OSH_NEW(cx, table, table_floats(at, longest));
+    OSH_NEW(cx, rows, rows_floats(width, osh_threads(cx)));
     for (int64_t first = 0; first < n_tiles; first = end) {
         rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first, .inv_freq = inv_freq,
                       .cos = table, .sin = table + longest * half, .half = half, .rows = rows, .way = way};
@@ -141,9 +144,7 @@ done:
 
 size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
-    const osh_rope_attr *at = attr;
-
     (void)out_width;
-    return (size_t)(n_tokens * at->rotary_dim + n_threads * in_width[0] + 8) * sizeof(float) +
+    return (size_t)(table_floats(attr, n_tokens) + rows_floats(in_width[0], n_threads) + 8) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile);
 }
