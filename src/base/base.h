@@ -156,8 +156,9 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* fn for chunks of which each takes a thread for itself (osh_threads is 1 inside), so many at once; then `take` for
- * each of these, in their order, by the caller, and so on: results of `at_once` chunks wait for it at most. */
+/* fn for chunks of which each takes a thread for itself (osh_threads is 1 inside), and `take` for each, in their order,
+ * by the caller between its own: at most `at_once` have begun and were not taken. Behind a chunk that fails none
+ * begins; those before it are taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

@@ -226,28 +226,92 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     return rc;
 }
 
-typedef struct apart { // chunks [first, ...)
+typedef struct apart {
     const osh_apart *of;
-    int64_t first;
+    osh_ctx *caller;    // view: who takes
+    int64_t n, at_once; // chunks; of them, begun and not taken
+    bool *made;         // view [at_once]: by chunk % at_once
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t next, taken;   // chunks: the first that has not begun, that was not taken
+    int64_t failed;        // the lowest that failed, or whose taking did; n: none
+    osh_status rc;         // of it
+    char text[OSH_ERROR_BYTES];
 } apart;
 
-static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int index)
+/* With the lock: what failed with cx, at chunk k. */
+static void apart_fail(apart *a, const osh_ctx *cx, int64_t k, osh_status rc)
 {
-    const apart *a = user;
+    if (k >= a->failed) return;
+    a->failed = k, a->rc = rc;
+    snprintf(a->text, sizeof a->text, "%s", osh_error_text(cx));
+}
+
+/* With the lock, by the caller: what is made, in the order of the chunks. */
+static void apart_take(apart *a)
+{
+    while (a->taken < a->next && a->taken < a->failed && a->made[a->taken % a->at_once]) {
+        pthread_mutex_unlock(&a->lock);
+        osh_status rc = a->of->take(a->caller, a->of->user, a->taken);
+        pthread_mutex_lock(&a->lock);
+        if (rc) {
+            apart_fail(a, a->caller, a->taken, rc);
+            osh_error_clear(a->caller); // apart->text has it
+        } else {
+            a->made[a->taken++ % a->at_once] = false;
+        }
+        pthread_cond_broadcast(&a->changed);
+    }
+}
+
+/* With the lock. */
+static void apart_make(apart *a, osh_ctx *cx, int index)
+{
+    int64_t k = a->next++;
+    pthread_mutex_unlock(&a->lock);
     bool was = osh_ctx_inline(cx, true);
-    osh_status rc = a->of->fn(cx, a->of->user, a->first + chunk, index);
+    osh_error_clear(cx);
+    osh_status rc = osh_check_interrupt(cx);
+    if (!rc) rc = a->of->fn(cx, a->of->user, k, index);
     osh_ctx_inline(cx, was);
-    return rc;
+    pthread_mutex_lock(&a->lock);
+    if (rc) apart_fail(a, cx, k, rc);
+    else a->made[k % a->at_once] = true;
+    pthread_cond_broadcast(&a->changed);
+}
+
+/* A worker's share: chunk by chunk as long as one may begin. The caller is worker 0 and takes between its own. */
+static osh_status apart_work(osh_ctx *cx, void *user, int64_t share, int index)
+{
+    apart *a = user;
+    (void)share;
+    pthread_mutex_lock(&a->lock);
+    for (;;) {
+        if (index == 0) apart_take(a);
+        if (a->failed < a->n || a->next == a->n) break;
+        if (a->next - a->taken < a->at_once) apart_make(a, cx, index);
+        else pthread_cond_wait(&a->changed, &a->lock);
+    }
+    pthread_mutex_unlock(&a->lock);
+    osh_error_clear(cx);
+    return OSH_OK;
 }
 
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
 {
     osh_status rc = OSH_OK;
-    apart a = {.of = of};
-    for (; a.first < n_chunks && !rc; a.first += at_once) {
-        int64_t n = n_chunks - a.first < at_once ? n_chunks - a.first : at_once;
-        rc = osh_parallel_for(cx, n, apart_chunk, &a);
-        for (int64_t k = a.first; k < a.first + n && !rc; k++) rc = of->take(cx, of->user, k);
-    }
+    apart a = {.of = of, .caller = cx, .n = n_chunks, .at_once = at_once, .failed = n_chunks};
+    pthread_mutex_init(&a.lock, NULL);
+    pthread_cond_init(&a.changed, NULL);
+    OSH_NEW(cx, a.made, at_once);
+    OSH_TRY(osh_parallel_for(cx, osh_threads(cx), apart_work, &a));
+    pthread_mutex_lock(&a.lock);
+    apart_take(&a); // the last ones
+    pthread_mutex_unlock(&a.lock);
+    if (a.failed < a.n) OSH_FAIL(cx, a.rc, "%s", a.text);
+done:
+    osh_free(cx, a.made);
+    pthread_cond_destroy(&a.changed);
+    pthread_mutex_destroy(&a.lock);
     return rc;
 }
