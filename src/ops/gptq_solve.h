@@ -32,8 +32,8 @@ typedef struct osh_gptq_solve_args {
     bool packed;          // codes [O, words] u32 out instead: rows as pack-quantized has them (quant/formats/pack.c)
 } osh_gptq_solve_args;
 /* Every so many rows one is judged: what rounding it to nearest costs is worked out, which takes as long as its column
- * loop. Of 768 rows these are 0, 6, 12 ...: 128 of them, far apart, so that every head of an attention has some. */
-enum { OSH_GPTQ_JUDGED = 128 };
+ * loop. Of 768 rows these are 0, 12, 24 ...: 64 of them, far apart, so that every head of an attention has some. */
+enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O) { return O < OSH_GPTQ_JUDGED ? 1 : O / OSH_GPTQ_JUDGED; }
 static inline bool osh_gptq_judges(int64_t O, int64_t row) { return row % osh_gptq_judge_step(O) == 0; }
 /* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. Wants the transpose in u. */
