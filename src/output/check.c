@@ -145,6 +145,7 @@ static osh_status read_all(osh_ctx *cx, check *c)
     }
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
+    osh_mem_trim(cx); // what the run kept for its next blocks goes while the disk is busy, not behind it
     for (int i = 0; i < c->n_readers; i++)
         if (c->readers[i].running) pthread_join(c->readers[i].thread, NULL);
     if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->cx));
