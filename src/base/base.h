@@ -165,6 +165,7 @@ typedef struct osh_apart {
     void *user;
 } osh_apart;
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
+size_t osh_apart_bytes(int at_once); // that it takes itself
 
 /* Set by a signal handler; whatever takes more than a tenth of a second asks meanwhile. osh_parallel_for asks before
  * each chunk. */

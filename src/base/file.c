@@ -393,7 +393,12 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED); // advice: what comes of it is not known
+    osh_file_forget_part(f, 0, 0); // all of it
+}
+
+void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)
+{
+    posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED); // advice: what comes of it is not known
 }
 
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes)

@@ -41,6 +41,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
 osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
+void osh_file_forget_part(osh_file *f, int64_t offset, size_t n); // its pages that are on the disk leave the cache
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync
 /* To the disk, without waiting: a sync finds less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);

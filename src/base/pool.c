@@ -297,6 +297,8 @@ static osh_status apart_work(osh_ctx *cx, void *user, int64_t share, int index)
     return OSH_OK;
 }
 
+size_t osh_apart_bytes(int at_once) { return osh_mem_gross((size_t)at_once * sizeof(bool)); }
+
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
 {
     osh_status rc = OSH_OK;

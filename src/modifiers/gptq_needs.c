@@ -142,23 +142,31 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     return peak;
 }
 
-/* Of jobs that are solved so many at once, each on a thread. kept: of the results of those before; what stays. */
+/* Of a job that a thread has for itself: its result, and what it takes beside it. */
+static size_t apart_result(const osh_linear_job *j)
+{
+    return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
+}
+
+static size_t apart_run(const gptq *g, const osh_linear_job *j)
+{
+    return j->scheme->weights.present ? larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)) : 0;
+}
+
+/* Of jobs of which so many have begun at once at most, each on a thread: any that lie side by side. kept: of the
+ * results of those before; what stays. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once, int n_threads, size_t kept)
 {
-    size_t peak = 0;
-    for (int from = 0; from < n; from += at_once) {
-        size_t results = 0, run = 0, largest = 0;
-        for (int k = from; k < n && k < from + at_once; k++) {
-            if (!jobs[k].scheme->weights.present) continue;
-            size_t one = larger(needs_of_job(g, &jobs[k], 1, false), osh_job_finish_bytes(&jobs[k], 1));
-            results += osh_job_result_bytes(&jobs[k]);
-            run += one, largest = larger(largest, one);
-        }
-        if (run > (size_t)n_threads * largest) run = (size_t)n_threads * largest;
-        peak = larger(peak, kept + results + run);
-        if (!jobs->done) kept += results;
+    size_t peak = 0, results = 0, run = 0, largest = 0;
+    for (int k = 0; k < n; k++) largest = larger(largest, apart_run(g, &jobs[k]));
+    for (int k = 0; k < n; k++) {
+        results += apart_result(&jobs[k]), run += apart_run(g, &jobs[k]);
+        if (k >= at_once) run -= apart_run(g, &jobs[k - at_once]);
+        if (k >= at_once && jobs->done) results -= apart_result(&jobs[k - at_once]);
+        size_t most = (size_t)n_threads * largest;
+        peak = larger(peak, kept + results + (run < most ? run : most));
     }
-    return peak;
+    return peak + osh_apart_bytes(at_once);
 }
 
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)

@@ -178,7 +178,8 @@ static void window_close(osh_sim *s, window *w)
 {
     int64_t run = w->most_run * s->n_threads < w->run ? w->most_run * s->n_threads : w->run;
     if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
-        note_apart(s, w->results + run + w->pack, w->stats - s->stats);
+        note_apart(s, w->results + run + w->pack + (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)),
+                   w->stats - s->stats);
     *w = (window){0};
 }
 
