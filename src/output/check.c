@@ -1,6 +1,6 @@
-/* check.c - the checksums of what the disk holds: each shard from front to back in chunks of whole blocks, past the
- * page cache, several of them with the disk at a time. Their turns come in the order of the file, so a tensor's bytes
- * go to its sum in order, wherever chunks cut it. */
+/* check.c - the checksums of what the disk holds, but for tensors that were read before (early.h): each shard from
+ * front to back in chunks, past the page cache, several of them with the disk at a time. Their turns come in the order
+ * of the files, so a tensor's bytes go to its sum in order, wherever chunks cut it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +26,7 @@ struct check {
     XXH3_state_t *state;  // own: of the tensor that is in its turn
     int64_t at;           // in order: that tensor
     pthread_mutex_t lock;
-    int shard;      // of the next chunk
-    int64_t offset; // of the next chunk
+    int64_t next, taken;  // in order: the tensor where the next chunk begins; bytes of it that are in those before
     osh_turns turns;      // of chunks
     osh_status rc;        // of the failed chunk with the lowest ticket
     const reader *failed; // NULL: none
@@ -52,21 +51,31 @@ static int as_they_lie(const void *x, const void *y, void *plan)
     return (p->out[a].end > p->out[b].end) - (p->out[a].end < p->out[b].end); // an empty one first
 }
 
-/* The next chunk; false: none. */
+/* Nothing of it is to be read. */
+static bool is_known(const check *c, int64_t out)
+{
+    const osh_st_entry *t = &c->e->plan->out[out];
+    return t->begin == t->end || osh_early_agrees(c->e->early, out);
+}
+
+/* The next chunk, of tensors that lie side by side; false: none. */
 static bool take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 {
     const osh_plan *p = c->e->plan;
+    *k = (chunk){0};
     pthread_mutex_lock(&c->lock);
-    while (c->shard < p->n_shards && c->offset >= p->shards[c->shard].n_bytes) c->shard++, c->offset = 0;
-    bool any = c->shard < p->n_shards && !c->failed;
-    if (any) {
-        int64_t left = p->shards[c->shard].n_bytes - c->offset;
-        *k = (chunk){c->shard, c->turns.next++, c->offset, left < OSH_BAND_BYTES ? left : OSH_BAND_BYTES};
-        c->offset += k->n;
-        *rc = osh_check_interrupt(cx);
+    for (; c->next < p->n_out && !c->failed; c->next++, c->taken = 0) {
+        int64_t i = c->order[c->next], at = p->out[i].begin + c->taken, n = p->out[i].end - at;
+        if (!n || is_known(c, i)) continue;
+        if (k->n && (p->out_info[i].shard != k->shard || at != k->at + k->n)) break;
+        if (!k->n) k->shard = p->out_info[i].shard, k->at = at;
+        if (n > OSH_BAND_BYTES - k->n) n = OSH_BAND_BYTES - k->n;
+        k->n += n, c->taken += n;
+        if (k->n == OSH_BAND_BYTES) break;
     }
+    if (k->n) k->ticket = c->turns.next++, *rc = osh_check_interrupt(cx);
     pthread_mutex_unlock(&c->lock);
-    return any;
+    return k->n;
 }
 
 /* With the turn. */
@@ -75,6 +84,7 @@ static void add(check *c, const chunk *k, const uint8_t *bytes)
     const osh_plan *p = c->e->plan;
     for (; c->at < p->n_out; c->at++) {
         int64_t i = c->order[c->at], end = k->at + k->n, from = p->out[i].begin, to = p->out[i].end;
+        if (is_known(c, i)) continue;
         if (p->out_info[i].shard != k->shard || from >= end) break;
         if (from >= k->at) XXH3_64bits_reset(c->state);
         if (from < k->at) from = k->at;
@@ -96,7 +106,7 @@ static void take_turn(reader *r, const chunk *k, osh_status rc)
     if (rc && !c->failed) c->rc = rc, c->failed = r;
     bool go = !c->failed;
     pthread_mutex_unlock(&c->lock);
-    if (go) add(c, k, r->room);
+    if (go) add(c, k, r->room + k->at % OSH_BLOCK_BYTES);
     pthread_mutex_lock(&c->lock);
     osh_turns_pass(&c->turns);
     pthread_mutex_unlock(&c->lock);
@@ -145,7 +155,7 @@ static osh_status read_all(osh_ctx *cx, check *c)
     }
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
-    osh_mem_trim(cx); // what the run kept for its next blocks goes while the disk is busy, not behind it
+    osh_mem_trim(cx); // as behind the last copies, where there were any
     for (int i = 0; i < c->n_readers; i++)
         if (c->readers[i].running) pthread_join(c->readers[i].thread, NULL);
     if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->cx));
@@ -166,7 +176,8 @@ osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums)
     check c = {.e = e, .sums = sums};
     OSH_NEW(cx, c.order, n);
     if (!(c.state = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    for (int64_t i = 0; i < n; i++) c.order[i] = i, sums[i] = XXH3_64bits(NULL, 0);
+    for (int64_t i = 0; i < n; i++)
+        c.order[i] = i, sums[i] = osh_early_agrees(e->early, i) ? e->sums[i] : XXH3_64bits(NULL, 0);
     qsort_r(c.order, (size_t)n, sizeof *c.order, as_they_lie, (void *)e->plan);
     OSH_TRY(read_all(cx, &c));
 done:

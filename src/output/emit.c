@@ -71,6 +71,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_globals_new(cx, &e->globals, p));
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
+    OSH_TRY(osh_early_new(cx, &e->early, e));
     OSH_TRY(osh_emit_queue_start(cx, e, do_job));
     *out = e, e = NULL; // give
 done:
@@ -91,6 +92,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 {
     if (!e) return;
     osh_emit_queue_stop(cx, e);
+    osh_early_free(cx, e->early);
     osh_edges_free(cx, e->edges);
     osh_globals_free(cx, e->globals);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
@@ -185,7 +187,7 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     e->told[l->tensor] = true;
-    for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
+    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) e->written[i] = true, osh_early_add(e->early, i);
     e->looked |= !l->n_out;
     OSH_TRY(tick(cx, e, n_bytes));
 done:
@@ -321,6 +323,7 @@ static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
     e->written[i] = e->told[e->plan->out_info[i].source] = true;
+    osh_early_add(e->early, i);
     OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
 done:
     osh_buf_deinit(cx, &b);
@@ -341,6 +344,7 @@ static osh_status record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_CHANGED, b.data, b.len));
     e->written[i] = e->told[from] = true;
+    osh_early_add(e->early, i);
     OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
 done:
     osh_buf_deinit(cx, &b);

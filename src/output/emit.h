@@ -63,7 +63,7 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 /* An output tensor that is copied bit for bit, from memory that has its bytes and stays until osh_emit_let_go; nothing
  * where it is written already. */
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
-osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
+osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; what early.h has not is read again and compared
 typedef struct osh_seal_report {
     const char *html;                                         // view
     osh_status (*json)(osh_ctx *cx, void *user, osh_file *f); // writes it

@@ -8,6 +8,7 @@
 #include "base/xxh3.h"
 #include "io/edges.h"
 #include "io/journal.h"
+#include "output/early.h"
 #include "output/tuned.h"
 #include "plan/identity.h"
 
@@ -73,6 +74,7 @@ typedef struct osh_emit_queue { // what the emitter's thread has before it
 
 struct osh_emitter {
     osh_emit_queue queue;
+    osh_early *early;            // own; NULL: all is read again at the seal
     bool *taken;                 // own: by output tensor: written, or handed over
     const osh_plan *plan;  // view
     char *final, *partial; // own: directories

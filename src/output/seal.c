@@ -186,6 +186,7 @@ osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
     OSH_TRY(osh_emit_check_source(cx, e, true));
+    osh_early_stop(e->early);
     OSH_TRY(check_all(cx, e));
 done:
     return rc;

@@ -44,6 +44,7 @@ struct stream {
     int64_t stays, stays_most; // bytes that Linears on their way keep
     int64_t largest;    // of them: the largest one's
     osh_turns turns;       // of bands
+    bool last_one;         // of the run
     int computing, n_computing, n_running;
     osh_status rc;         // of the failed band with the lowest ticket
     int64_t failed_ticket;
@@ -471,6 +472,7 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
     osh_mem_use(cx, old);
+    if (s->last_one) osh_mem_trim(cx); // what the run kept for its next blocks goes while the disk is busy
     osh_status followed = follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
@@ -554,7 +556,7 @@ done:
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
 {
     osh_status rc = OSH_OK;
-    stream s = {.e = e, .class = OSH_MEM_HOST};
+    stream s = {.e = e, .class = OSH_MEM_HOST, .last_one = !which};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);

@@ -258,6 +258,28 @@ int64_t osh_check_chunk(const osh_plan *p)
     return longest < OSH_BAND_BYTES ? longest : OSH_BAND_BYTES;
 }
 
+bool osh_early_takes(const osh_plan *p, int64_t out)
+{
+    enum { LEAST_BYTES = 512 << 10 }; // a smaller one is a request like a large one
+    return p->out[out].end - p->out[out].begin >= LEAST_BYTES;
+}
+
+int64_t osh_early_count(const osh_plan *p)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_out; i++) n += osh_early_takes(p, i);
+    return n;
+}
+
+/* A list of them, a mark for each tensor, and the block that osh_file_scan takes. */
+int64_t osh_early_bytes(const osh_plan *p)
+{
+    int64_t n = osh_early_count(p);
+    if (!n) return 0;
+    return (int64_t)(osh_mem_gross((size_t)n * sizeof(int64_t)) + osh_mem_gross((size_t)p->n_out) +
+                     osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES));
+}
+
 size_t osh_check_blocks(const osh_plan *p, int n_threads)
 {
     n_threads = osh_stream_workers(n_threads, p->total_bytes);

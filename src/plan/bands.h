@@ -45,6 +45,10 @@ void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out);
 size_t osh_band_unit_bytes(const osh_plan *p, int64_t tensor); // of the source: what is changed together
 size_t osh_band_room_blocks(const osh_band_room *r); // of one worker: in and out
 
+/* Output tensors that are large enough to be read again beside the run, and what that takes. */
+bool osh_early_takes(const osh_plan *p, int64_t out);
+int64_t osh_early_count(const osh_plan *p);
+int64_t osh_early_bytes(const osh_plan *p);
 int64_t osh_check_chunk(const osh_plan *p); // bytes of a chunk
 size_t osh_check_blocks(const osh_plan *p, int n_threads); // buffers of all of them
 #endif

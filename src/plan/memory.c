@@ -467,6 +467,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
     m->least_host += m->base_bytes;
+    bool again = p->n_traversals || p->tune.steps; // what is written may be written again
+    m->early = multiplies && p->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
+    m->base_bytes += m->early;
     if (!osh_memory_blocks_in_base(p)) m->least_host += blocks; // a budget is what has them; without the list
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;

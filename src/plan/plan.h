@@ -132,6 +132,7 @@ typedef struct osh_memory {
     bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on
     int n_stream;        // threads of a stream, with a band of a tensor each
     int n_held;          // bands that a stream keeps between two looks at them
+    int64_t early;       // host, of the base: for large output tensors that are read again beside the run; 0: none are
     bool direct;         // source and output go past the page cache
     bool by_card;        // of tier disk: the card reads files of values itself
     int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take

@@ -4,7 +4,8 @@
  *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
  *   [INJECT_COUNT=file: how many there were]
  *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never comes back
- *   INJECT_STEP="observe model.layers.0 Start": at the first write(2) that has this text instead, as a profile's record
+ *   INJECT_STEP="observe model.layers.0 Start": at the first write(2) that has this text instead, as a profile's
+ *   record; or a command is run there
  *   INJECT_READ=file: how many bytes pread gave
  *   INJECT_AFTER=file: how many seconds of processors the process took from SIGTERM to its end
  *
@@ -40,6 +41,18 @@ static void ask(const char *what)
     while (!strcmp(what, "hang")) pause();
 }
 
+static void command(const char *what)
+{
+    unsetenv("LD_PRELOAD"); // the command is itself
+    if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
+}
+
+static void at_step(const char *what)
+{
+    if (!strcmp(what, "TERM") || !strcmp(what, "hang")) ask(what);
+    else if (!atomic_exchange(&asked, 1)) command(what);
+}
+
 static int fails(const char *call)
 {
     const char *which = getenv("INJECT_CALLS"), *at = getenv("INJECT_AT"), *what = getenv("INJECT_WHAT");
@@ -53,9 +66,7 @@ static int fails(const char *call)
         errno = !strcmp(what, "ENOSPC") ? ENOSPC : EIO;
         return 1;
     }
-    if (n > atol(at)) return 0;
-    unsetenv("LD_PRELOAD"); // the command is itself
-    if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
+    if (n == atol(at)) command(what);
     return 0;
 }
 
@@ -88,7 +99,7 @@ ssize_t write(int fd, const void *p, size_t n)
 {
     const char *step = getenv("INJECT_STEP"), *what = getenv("INJECT_WHAT");
     ssize_t k = NEXT(write_fn, "write")(fd, p, n);
-    if (step && what && memmem(p, n, step, strlen(step))) ask(what);
+    if (step && what && memmem(p, n, step, strlen(step))) at_step(what);
     return k;
 }
 

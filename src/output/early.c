@@ -1,0 +1,130 @@
+/* early.c - large output tensors are read again and compared beside the run, so that the seal finds them done.
+ *
+ *   the emitter's thread   writes a tensor | starts its way to the disk | records it | osh_early_add
+ *   this one               LAG bytes later: drops its pages | reads it past the page cache | compares
+ *   the seal               reads what is left: small tensors, and the last LAG bytes
+ *
+ * A tensor that could not be read, or differs, is left to the seal, which says so. A barrier's promise stays what it
+ * is: the seal syncs every shard before it trusts what was read. */
+#include "output/early.h"
+
+#include <assert.h>
+
+#include "base/profile.h"
+#include "base/thread.h"
+#include "output/emit_impl.h"
+#include "plan/bands.h"
+
+enum { LAG = 32 << 20 }; // what the disk has not got yet would be waited for
+
+struct osh_early {
+    const osh_emitter *e; // view
+    osh_ctx *cx;          // own: of the thread
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    int64_t *queue;       // own [most]: output tensors in the order in which they were written
+    int64_t n, next, most; // of queue: there, read; its room
+    int64_t behind;       // bytes of those that are not read
+    bool *agrees;         // own [n_out]: the disk holds what was written
+    bool made, running, stop;
+};
+
+static int64_t bytes_of(const osh_early *y, int64_t out)
+{
+    return y->e->plan->out[out].end - y->e->plan->out[out].begin;
+}
+
+static bool early_agrees(osh_early *y, int64_t out)
+{
+    const osh_emitter *e = y->e;
+    uint64_t sum;
+    osh_scope scope = osh_profile_time(y->cx, "check", NULL);
+    osh_file_forget_part(e->shards[e->plan->out_info[out].shard], e->plan->out[out].begin, (size_t)bytes_of(y, out));
+    bool agrees = !osh_emit_sum(y->cx, &sum, e, out) && sum == e->sums[out];
+    osh_profile_end(y->cx, scope);
+    return agrees;
+}
+
+static void *early_work(void *user)
+{
+    osh_early *y = user;
+    pthread_mutex_lock(&y->lock);
+    while (!y->stop) {
+        int64_t out = y->next < y->n ? y->queue[y->next] : -1;
+        if (out < 0 || y->behind - bytes_of(y, out) < LAG) {
+            pthread_cond_wait(&y->more, &y->lock);
+            continue;
+        }
+        y->next++, y->behind -= bytes_of(y, out);
+        pthread_mutex_unlock(&y->lock);
+        bool agrees = early_agrees(y, out);
+        pthread_mutex_lock(&y->lock);
+        y->agrees[out] = agrees, y->stop |= !agrees;
+    }
+    pthread_mutex_unlock(&y->lock);
+    return NULL;
+}
+
+osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_early *y = NULL; // own
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    if (!e->plan->memory.early) goto done;
+    OSH_NEW(cx, y, 1);
+    y->e = e;
+    pthread_mutex_init(&y->lock, NULL);
+    pthread_cond_init(&y->more, NULL);
+    y->made = true;
+    y->most = osh_early_count(e->plan);
+    OSH_NEW(cx, y->queue, y->most);
+    OSH_NEW(cx, y->agrees, e->plan->n_out);
+    OSH_TRY(osh_ctx_fork(&y->cx, cx));
+    osh_ctx_alone(y->cx);
+    osh_mem_use(y->cx, OSH_MEM_HOST);
+    y->running = osh_thread_start(&y->thread, early_work, y);
+    if (!y->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read what was written");
+    *out = y, y = NULL; // give
+done:
+    osh_mem_use(cx, old);
+    osh_early_free(cx, y);
+    return rc;
+}
+
+void osh_early_add(osh_early *y, int64_t out)
+{
+    if (!y || !osh_early_takes(y->e->plan, out)) return;
+    pthread_mutex_lock(&y->lock);
+    assert(y->n < y->most); // each once
+    y->queue[y->n++] = out, y->behind += bytes_of(y, out);
+    pthread_cond_signal(&y->more);
+    pthread_mutex_unlock(&y->lock);
+}
+
+void osh_early_stop(osh_early *y)
+{
+    if (!y || !y->running) return;
+    pthread_mutex_lock(&y->lock);
+    y->stop = true;
+    pthread_cond_signal(&y->more);
+    pthread_mutex_unlock(&y->lock);
+    pthread_join(y->thread, NULL);
+    y->running = false;
+}
+
+bool osh_early_agrees(const osh_early *y, int64_t out) { return y && y->agrees[out]; }
+
+void osh_early_free(osh_ctx *cx, osh_early *y)
+{
+    if (!y) return;
+    osh_early_stop(y);
+    if (y->made) {
+        pthread_cond_destroy(&y->more);
+        pthread_mutex_destroy(&y->lock);
+    }
+    if (y->cx) osh_ctx_free(y->cx);
+    osh_free(cx, y->queue);
+    osh_free(cx, y->agrees);
+    osh_free(cx, y);
+}
