@@ -17,7 +17,8 @@ static size_t needs_of_order(int64_t I) // what stays of a factor
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)), damped = osh_mem_gross((size_t)I * 4);
-    return damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
+    size_t work = device ? 0 : larger(osh_gptq_permute_bytes(I, n_threads), osh_gptq_factor_bytes(I));
+    return damped + larger(ranks, work);
 }
 
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
@@ -116,10 +117,16 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
     size_t arena;
     run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
-    if (!device) run = larger(run, osh_job_params_bytes(j) + osh_job_search_bytes(j));
     if (!device && has_target(g, j))
         run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
     return run;
+}
+
+/* While its scales are found, before there is room for its codes. */
+static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
+{
+    return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
+           (has_target(g, j) ? osh_target_bytes(j, false) : 0);
 }
 
 /* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
@@ -150,7 +157,9 @@ static size_t apart_result(const osh_linear_job *j)
 
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
-    return j->scheme->weights.present ? larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)) : 0;
+    if (!j->scheme->weights.present) return 0;
+    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result has these
+    return larger(found, larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
 /* Of jobs of which so many have begun at once at most, each on a thread: any that lie side by side. kept: of the
@@ -196,6 +205,8 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
         if (device)
             run += larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
                    (has_target(g, j) ? osh_target_bytes(j, false) : 0);
+        else
+            peak = larger(peak, kept + needs_of_params(g, j));
         peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
         if (!j->done) kept += result;
     }

@@ -172,13 +172,19 @@ size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed)
     return (size_t)(j->w->shape[0] * osh_pack_words(j->w->shape[1], j->scheme->weights.bits)) * sizeof(uint32_t);
 }
 
+size_t osh_job_scales_bytes(const osh_linear_job *j)
+{
+    size_t n = (size_t)n_scales(j);
+    return osh_tensor_gross(n * osh_dtype_bytes(j->w->dtype)) +
+           (j->scheme->weights.symmetric ? 0 : osh_tensor_gross(n));
+}
+
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w)); // pruned, and dense
-    size_t n = (size_t)n_scales(j), codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
+    size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
     if (j->pack && packed > codes) codes = packed; // they may be either
-    return (j->room ? 0 : osh_mem_gross(codes)) + osh_tensor_gross(n * osh_dtype_bytes(j->w->dtype)) +
-           (j->scheme->weights.symmetric ? 0 : osh_tensor_gross(n));
+    return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
 
 size_t osh_job_params_bytes(const osh_linear_job *j)

@@ -215,6 +215,7 @@ static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params
+size_t osh_job_scales_bytes(const osh_linear_job *j);                // of these the params
 size_t osh_job_params_bytes(const osh_linear_job *j);                // scratch of osh_q_weight_params
 unsigned osh_scheme_wants(const osh_q_scheme *s); // the statistics of its observers
 size_t osh_job_search_bytes(const osh_linear_job *j);                // the same: of an observer's search

@@ -88,9 +88,36 @@ static void test_factor_threads(void **state)
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
         osh_op_args a = {.out = {&t}};
         assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
+        assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST), osh_gptq_factor_bytes(I));
         osh_ctx_free(cx);
     }
     assert_memory_equal(u[0], u[1], sizeof u[0]);
+}
+
+/* In a later block, which is factored while others invert the first one or multiply; what is above stays. */
+static void test_factor_refuses_late(void **state)
+{
+    (void)state;
+    enum { I = 700 };
+    static float h[I * I];
+
+    for (int threads = 1; threads < 4; threads++)
+        for (int64_t bad = 255; bad < I; bad += 222) { // of the blocks 0, 1 and 2
+            osh_ctx *cx = NULL;
+            assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
+            make_hessian(h, I);
+            for (int64_t i = 0; i < I; i++)
+                for (int64_t j = i + 1; j < I; j++) h[i * I + j] = (float)(i * I + j);
+            h[(I - 1 - bad) * (I + 1)] = -1; // the order is turned round
+            osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+            osh_op_args a = {.out = {&t}};
+            assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_E_NUMERIC);
+            assert_string_equal(osh_error_text(cx), "");
+            for (int64_t i = 0; i < I; i++)
+                for (int64_t j = i + 1; j < I; j++) assert_true(h[i * I + j] == (float)(i * I + j));
+            assert_int_equal(osh_mem_live(cx), 0);
+            osh_ctx_free(cx);
+        }
 }
 
 static void test_factor_refuses(void **state)
@@ -225,6 +252,7 @@ int main(void)
     if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
+                                       cmocka_unit_test(test_factor_refuses_late),
                                        cmocka_unit_test(test_factor_refuses),
                                        cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
     return cmocka_run_group_tests(tests, NULL, NULL);

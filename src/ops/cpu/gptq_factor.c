@@ -7,16 +7,24 @@
  *   | A B     |   B -= A C^T                        B := -L^-1 B  by slabs of columns
  *                 B := B L^-T                       L := L^-1
  *
+ * A diagonal block is one thread's work, by LAPACK, and takes long; the others do meanwhile what does not wait for it.
+ * It is factored while the rows below it take their products, and inverted while B is multiplied by a copy of L; the
+ * first one while block column 1 is made.
+ *
  * LAPACK is column-major: our lower triangle is its upper one. */
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/gptq_solve.h"
 #include "ops/kernel.h"
+
+#include <string.h>
 
 enum { SIDE = 256, SLAB = 128, ROWS = 16 }; // of a block; rows or columns of a chunk; rows of a chunk that only moves
 
 typedef struct factor_job {
     float *a; // [n, n]
+    float *l; // own: [SIDE, SIDE] the diagonal block before it is inverted
     int64_t n, at, wide; // the block: its first row and column, its rows
 } factor_job;
 
@@ -67,22 +75,44 @@ static osh_status finite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* What the block columns to the left take from this one: chunk 0 from the diagonal block, the others below it. */
+static osh_status factor_diagonal(const factor_job *f)
+{
+    blasint wide = (blasint)f->wide, lda = (blasint)f->n, info = 0;
+    osh_blas()->spotrf("U", &wide, elem(f, f->at, f->at), &lda, &info, 1);
+    return info ? OSH_E_NUMERIC : OSH_OK;
+}
+
+/* L := L^-1 of the diagonal block from row `at` on. */
+static osh_status invert_diagonal(const factor_job *f, int64_t at)
+{
+    blasint wide = (blasint)osh_min64(SIDE, f->n - at), lda = (blasint)f->n, info = 0;
+    osh_blas()->strtri("U", "N", &wide, elem(f, at, at), &lda, &info, 1, 1);
+    return info ? OSH_E_NUMERIC : OSH_OK;
+}
+
+/* What this block column takes from those to its left: chunk 0 the diagonal block, which is factored, too, those from 2
+ * on what lies below it. Chunk 1 inverts the first block, from whose rows nothing is taken any more. */
 static osh_status update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
+    osh_status rc = OSH_OK;
     const factor_job *f = user;
-    int64_t row = f->at + (chunk ? f->wide + (chunk - 1) * SLAB : 0);
+    int64_t row = f->at + (chunk ? f->wide + (chunk - 2) * SLAB : 0);
     const float *left = elem(f, f->at, 0);
 
     (void)cx, (void)worker;
-    if (!chunk)
+    if (!chunk) {
         osh_blas()->ssyrk(CblasRowMajor, CblasLower, CblasNoTrans, (blasint)f->wide, (blasint)f->at, -1, left,
                           (blasint)f->n, 1, elem(f, row, f->at), (blasint)f->n);
-    else
+        OSH_TRY(factor_diagonal(f));
+    } else if (chunk == 1) {
+        if (f->at == SIDE) OSH_TRY(invert_diagonal(f, 0));
+    } else {
         osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)osh_min64(SLAB, f->n - row),
                           (blasint)f->wide, (blasint)f->at, -1, elem(f, row, 0), (blasint)f->n, left, (blasint)f->n, 1,
                           elem(f, row, f->at), (blasint)f->n);
-    return OSH_OK;
+    }
+done:
+    return rc;
 }
 
 static osh_status below_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -104,10 +134,8 @@ static osh_status cholesky(osh_ctx *cx, factor_job *f)
     for (f->at = 0; f->at < f->n; f->at += SIDE) {
         f->wide = osh_min64(SIDE, f->n - f->at);
         int64_t slabs = osh_div_up(f->n - f->at - f->wide, SLAB);
-        if (f->at) OSH_TRY(osh_parallel_for(cx, 1 + slabs, update_chunk, f));
-        blasint wide = (blasint)f->wide, lda = (blasint)f->n, info = 0;
-        osh_blas()->spotrf("U", &wide, elem(f, f->at, f->at), &lda, &info, 1);
-        if (info) return OSH_E_NUMERIC;
+        if (f->at) OSH_TRY(osh_parallel_for(cx, 2 + slabs, update_chunk, f));
+        else OSH_TRY(factor_diagonal(f));
         OSH_TRY(osh_parallel_for(cx, slabs, below_chunk, f));
     }
 done:
@@ -135,32 +163,41 @@ done:
     return rc;
 }
 
+/* Chunk 0 inverts the block, the others solve by the copy. */
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
-    int64_t column = chunk * SLAB;
+    int64_t column = (chunk - 1) * SLAB;
 
     (void)cx, (void)worker;
-    osh_blas()->strsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)f->wide,
-                      (blasint)osh_min64(SLAB, f->at - column), -1, elem(f, f->at, f->at), (blasint)f->n,
-                      elem(f, f->at, column), (blasint)f->n);
+    if (!chunk) return invert_diagonal(f, f->at);
+    osh_blas()->strsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)f->wide, SLAB, -1,
+                      f->l, SIDE, elem(f, f->at, column), (blasint)f->n);
     return OSH_OK;
 }
 
+/* The first of several blocks is inverted by now. */
 static osh_status invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;
 
-    for (f->at = 0; f->at < f->n; f->at += SIDE) {
+    if (f->n <= SIDE) return invert_diagonal(f, 0);
+    if (!(f->l = osh_alloc(cx, (size_t)SIDE * SIDE * sizeof *f->l))) OSH_TRY(OSH_E_NOMEM);
+    for (f->at = SIDE; f->at < f->n; f->at += SIDE) {
         f->wide = osh_min64(SIDE, f->n - f->at);
-        if (f->at) OSH_TRY(osh_parallel_for(cx, osh_div_up(f->wide, SLAB), product_chunk, f));
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(f->at, SLAB), solve_chunk, f));
-        blasint wide = (blasint)f->wide, lda = (blasint)f->n, info = 0;
-        osh_blas()->strtri("U", "N", &wide, elem(f, f->at, f->at), &lda, &info, 1, 1);
-        if (info) return OSH_E_NUMERIC;
+        for (int64_t i = 0; i < f->wide; i++)
+            memcpy(f->l + i * SIDE, elem(f, f->at + i, f->at), (size_t)(i + 1) * sizeof *f->l);
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(f->wide, SLAB), product_chunk, f));
+        OSH_TRY(osh_parallel_for(cx, 1 + f->at / SLAB, solve_chunk, f));
     }
 done:
+    osh_free(cx, f->l);
     return rc;
+}
+
+size_t osh_gptq_factor_bytes(int64_t I)
+{
+    return I > SIDE ? osh_mem_gross((size_t)SIDE * SIDE * sizeof(float)) : 0;
 }
 
 osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)

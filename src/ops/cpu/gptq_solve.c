@@ -6,8 +6,9 @@
  *   | block  |        w of all later columns += U^T ne, six of them at once in registers (osh_panel_update)
  *   | later  |        codes wait in bytes [I, 64], to be turned back when the tile is done
  *
- * A panel of 2,048 columns is 512 KiB and stays in a core's second cache. What a column gets depends on how columns are
- * cut into blocks alone: not on the rows that are solved with it, nor on threads. */
+ * A panel of 2,048 columns is 512 KiB and stays in a core's second cache. Panels have 32 rows where threads share the
+ * rows more evenly then: 576 rows are 9 panels of 64, 5 for one of two threads and 4 for the other, and 18 of 32. What
+ * a column gets depends on how columns are cut into blocks alone: not on the rows solved with it, nor on threads. */
 #include "ops/gptq_solve.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/panel.h"
@@ -16,42 +17,47 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ROWS = OSH_PANEL_ROWS, MOST_PANELS = 2, SLAB = 48, LINES = 8 }; // SLAB: columns of an update; LINES: rows turned
+enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 }; // SLAB: columns of an update; LINES: rows turned
+
+typedef struct tiling { // of rows
+    int panels;   // of a tile
+    int64_t rows; // of a panel
+} tiling;
 
 typedef struct solve_worker {
     osh_panel p[MOST_PANELS]; // of a block, weights in the tile; scales of all. q, zeros and strip are shared
     float *floats;            // own: what they point to
     float *line;              // [LINES, I] rows of the weight; view of floats
-    float *tile;              // own: [panels, I, ROWS] the weight, solving order
-    int8_t *codes;            // own: [panels, I, ROWS]
-    double *loss;             // own: [panels, ROWS]
+    float *tile;              // own: [panels, I, rows] the weight, solving order
+    int8_t *codes;            // own: [panels, I, rows]
+    double *loss;             // own: [panels, rows]
 } solve_worker;
 
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
     int32_t *at; // own: [I] column -> its place in solving order
-    int panels;  // of a tile
+    tiling by;
     int64_t step; // of rows that are solved
 } solve_job;
 
-typedef struct rows { // of a panel: which, from which row of the weight on, how many of ROWS there are, how far apart
+typedef struct rows { // of a panel: which, from which row of the weight on, how many there are, how far apart
     int panel;
     int64_t row, n, step;
 } rows;
 
 static float *panel_of(const solve_job *j, const solve_worker *me, int panel)
 {
-    return me->tile + panel * j->a->I * ROWS;
+    return me->tile + panel * j->a->I * j->by.rows;
 }
 
 static void load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < ROWS; r++) { // padding repeats the last row
+        for (int64_t r = 0; r < p->rows; r++) { // padding repeats the last row
             int64_t at = (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
-            p->scale[c * ROWS + r] = a->scale[at];
-            p->zero[c * ROWS + r] = a->zero ? a->zero[at] : 0;
+            p->scale[c * p->rows + r] = a->scale[at];
+            p->zero[c * p->rows + r] = a->zero ? a->zero[at] : 0;
         }
 }
 
@@ -61,26 +67,28 @@ static void load_panel(const solve_job *j, solve_worker *me, const rows *which)
     const osh_gptq_solve_args *a = j->a;
     const osh_tensor *w = a->target ? a->target : a->w;
     float *to = panel_of(j, me, which->panel);
-    if (which->n < ROWS) memset(to, 0, (size_t)(a->I * ROWS) * sizeof *to);
+    int64_t each = j->by.rows;
+    if (which->n < each) memset(to, 0, (size_t)(a->I * each) * sizeof *to);
     for (int64_t r = 0; r < which->n; r += LINES) {
         int64_t n = osh_min64(LINES, which->n - r);
         for (int64_t k = 0; k < n; k++)
             osh_to_f32(me->line + k * a->I, osh_elem(w, (which->row + (r + k) * which->step) * a->I), w->dtype, a->I);
-        osh_panel_lay(to + r, ROWS, (osh_mat){me->line, a->I}, n, a->I, j->at);
+        osh_panel_lay(to + r, each, (osh_mat){me->line, a->I}, n, a->I, j->at);
     }
     for (int64_t c = 0; a->dead && c < a->I; c++)
-        if (a->dead[c]) memset(to + j->at[c] * ROWS, 0, ROWS * sizeof *to);
+        if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
 /* Which of the block's weights are 0 in the file. */
 static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w, int64_t i1, int64_t cols)
 {
     float *zeros = me->p->zeros;
-    memset(zeros, 0, (size_t)(cols * ROWS) * sizeof *zeros);
+    int64_t each = me->p->rows;
+    memset(zeros, 0, (size_t)(cols * each) * sizeof *zeros);
     for (int64_t r = 0; r < w->n; r++) {
         osh_to_f32(me->line, osh_elem(a->w, (w->row + r) * a->I), a->w->dtype, a->I);
         for (int64_t j = 0; j < cols; j++)
-            zeros[j * ROWS + r] = me->line[a->perm ? a->perm[i1 + j] : i1 + j] == 0;
+            zeros[j * each + r] = me->line[a->perm ? a->perm[i1 + j] : i1 + j] == 0;
     }
 }
 
@@ -90,13 +98,13 @@ static void solve_block(const solve_job *j, solve_worker *me, const rows *w, int
     const osh_gptq_solve_args *a = j->a;
     osh_panel *p = &me->p[w->panel];
     int64_t from = w->panel * a->I + i1;
-    p->w = me->tile + from * ROWS;
+    p->w = me->tile + from * p->rows;
     if (p->zeros) load_zeros(a, me, w, i1, cols);
     osh_panel_solve(p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
-    osh_panel_squares(p, me->loss + w->panel * ROWS, cols);
+    osh_panel_squares(p, me->loss + w->panel * p->rows, cols);
     if (a->nearest) return;
-    osh_panel_bytes(me->codes + from * ROWS, &p->grid, p->q, cols * ROWS);
-    if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, ROWS, cols, w->n);
+    osh_panel_bytes(me->codes + from * p->rows, &p->grid, p->q, cols * p->rows);
+    if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
 /* What rounding to nearest costs (ops/gptq_solve.c) is what the loop makes of its rest. */
@@ -116,8 +124,8 @@ static void update_rest(const solve_job *j, solve_worker *me, int panels, int64_
     int64_t I = j->a->I;
     for (int64_t c = i2; c < I; c += SLAB)
         for (int k = 0; k < panels; k++)
-            osh_panel_update(panel_of(j, me, k) + c * ROWS, (osh_mat){j->a->u + c * I + i1, I}, me->p[k].ne,
-                             osh_min64(SLAB, I - c), i2 - i1);
+            osh_panel_update(panel_of(j, me, k) + c * j->by.rows, (osh_mat){j->a->u + c * I + i1, I},
+                             (osh_mat){me->p[k].ne, j->by.rows}, osh_min64(SLAB, I - c), i2 - i1);
 }
 
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -126,15 +134,16 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     const solve_job *job = user;
     const osh_gptq_solve_args *a = job->a;
     solve_worker *me = &job->workers[worker];
-    int64_t first = chunk * job->panels * ROWS, n = osh_min64(job->panels * ROWS, osh_div_up(a->O, job->step) - first);
-    int panels = (int)osh_div_up(n, ROWS);
+    int64_t each = job->by.rows, tile = job->by.panels * each;
+    int64_t first = chunk * tile, n = osh_min64(tile, osh_div_up(a->O, job->step) - first);
+    int panels = (int)osh_div_up(n, each);
     rows part[MOST_PANELS];
 
     for (int k = 0; k < panels; k++) {
-        part[k] = (rows){k, (first + k * ROWS) * job->step, osh_min64(ROWS, n - k * ROWS), job->step};
+        part[k] = (rows){k, (first + k * each) * job->step, osh_min64(each, n - k * each), job->step};
         begin_panel(job, me, &part[k]);
     }
-    memset(me->loss, 0, (size_t)(panels * ROWS) * sizeof *me->loss);
+    memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
         OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns a chunk takes seconds
@@ -142,39 +151,55 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         update_rest(job, me, panels, i1, i2);
     }
     for (int k = 0; k < panels && !a->nearest; k++)
-        osh_panel_codes(a->codes + part[k].row * a->I, a->I, me->codes + k * a->I * ROWS, job->at, part[k].n, a->I);
+        osh_panel_codes(a->codes + part[k].row * a->I, a->I, (osh_panel_turned){me->codes + k * a->I * each, each},
+                        job->at, part[k].n, a->I);
     for (int64_t r = 0; r < n; r++) a->loss[(first + r) * job->step] = me->loss[r];
 done:
     return rc;
 }
 
-static int panels_of(int64_t O) { return O < 1024 ? 1 : MOST_PANELS; } // of a tile, by shape alone
+static const struct { tiling by; int64_t cost; } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}}; // of a row
 
-/* Floats apart from the tile: of each panel errors and scales, and what is shared. */
-static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int panels)
+/* Which of the kinds from `from` on is done first with n rows on so many threads. */
+static int kind_of(int64_t n, int n_threads, int from)
 {
-    int64_t block = osh_min64(block_size, I);
-    return (panels * (block + 2 * n_scale_cols) + 2 * block) * ROWS + OSH_PANEL_STRIP * block + LINES * I;
+    int best = from;
+    int64_t least = INT64_MAX;
+    for (int k = from; k < 3; k++) {
+        int64_t tile = kinds[k].by.panels * kinds[k].by.rows;
+        int64_t took = osh_div_up(osh_div_up(n, tile), n_threads) * tile * kinds[k].cost;
+        if (took < least) least = took, best = k;
+    }
+    return best;
 }
 
-static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, int panels)
+static int kind_of_all(int64_t O, int n_threads) { return kind_of(O, n_threads, O < 1024); }
+
+/* Floats apart from the tile: of each panel errors and scales, and what is shared. */
+static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
+{
+    int64_t block = osh_min64(block_size, I);
+    return (by.panels * (block + 2 * n_scale_cols) + 2 * block) * by.rows + OSH_PANEL_STRIP * block + LINES * I;
+}
+
+static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, tiling by)
 {
     osh_status rc = OSH_OK;
-    int64_t block = osh_min64(a->block_size, a->I), tile = panels * a->I * ROWS;
+    int64_t block = osh_min64(a->block_size, a->I), tile = by.panels * a->I * by.rows;
 
-    OSH_NEW(cx, w->loss, panels * ROWS);
-    OSH_NEW(cx, w->floats, block_floats(a->I, a->n_scale_cols, a->block_size, panels));
-    float *next = w->floats, *q = next, *zeros = q + block * ROWS;
-    next += 2 * block * ROWS;
-    for (int k = 0; k < panels; k++) {
+    OSH_NEW(cx, w->loss, by.panels * by.rows);
+    OSH_NEW(cx, w->floats, block_floats(a->I, a->n_scale_cols, a->block_size, by));
+    float *next = w->floats, *q = next, *zeros = q + block * by.rows;
+    next += 2 * block * by.rows;
+    for (int k = 0; k < by.panels; k++) {
         osh_panel *p = &w->p[k];
-        *p = (osh_panel){.rows = ROWS, .grid = osh_grid_of(a->bits, a->fp8), .dtype = a->dq_dtype, .ne = next, .q = q,
-                         .zeros = a->keep_zeros ? zeros : NULL, .nearest = a->nearest};
-        p->scale = p->ne + block * ROWS;
-        p->zero = p->scale + a->n_scale_cols * ROWS;
-        next = p->zero + a->n_scale_cols * ROWS;
+        *p = (osh_panel){.rows = by.rows, .grid = osh_grid_of(a->bits, a->fp8), .dtype = a->dq_dtype, .ne = next,
+                         .q = q, .zeros = a->keep_zeros ? zeros : NULL, .nearest = a->nearest};
+        p->scale = p->ne + block * by.rows;
+        p->zero = p->scale + a->n_scale_cols * by.rows;
+        next = p->zero + a->n_scale_cols * by.rows;
     }
-    for (int k = 0; k < panels; k++) w->p[k].strip = next;
+    for (int k = 0; k < by.panels; k++) w->p[k].strip = next;
     w->line = next + OSH_PANEL_STRIP * block;
     w->tile = osh_alloc(cx, (size_t)tile * sizeof *w->tile);
     w->codes = w->tile ? osh_alloc(cx, (size_t)tile) : NULL;
@@ -186,15 +211,19 @@ done:
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    solve_job j = {.a = a, .panels = panels_of(a->O), .step = a->nearest ? osh_gptq_judge_step(a->O) : 1};
+    solve_job j = {.a = a, .step = a->nearest ? osh_gptq_judge_step(a->O) : 1};
+    int64_t n_rows = osh_div_up(a->O, j.step);
 
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
+    int kind = kind_of_all(a->O, osh_threads(cx));
+    if (a->nearest) kind = kind_of(n_rows, osh_threads(cx), kind); // in no more room
+    j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);
     for (int64_t i = 0; i < a->I; i++) j.at[a->perm ? a->perm[i] : i] = (int32_t)i;
     OSH_NEW(cx, j.workers, osh_threads(cx));
-    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.panels));
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(osh_div_up(a->O, j.step), j.panels * ROWS), solve_chunk, &j));
+    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.by));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(n_rows, j.by.panels * j.by.rows), solve_chunk, &j));
 done:
     for (int i = 0; j.workers && i < osh_threads(cx); i++) {
         osh_free(cx, j.workers[i].floats);
@@ -209,10 +238,10 @@ done:
 
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
 {
-    int panels = panels_of(O);
-    int64_t tile = panels * I * ROWS, block = block_floats(I, n_scale_cols, block_size, panels);
+    tiling by = kinds[kind_of_all(O, n_threads)].by;
+    int64_t tile = by.panels * I * by.rows, block = block_floats(I, n_scale_cols, block_size, by);
     size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
-                    osh_mem_gross((size_t)tile) + osh_mem_gross((size_t)(panels * ROWS) * sizeof(double));
+                    osh_mem_gross((size_t)tile) + osh_mem_gross((size_t)(by.panels * by.rows) * sizeof(double));
     return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker)) +
            osh_mem_gross((size_t)I * sizeof(int32_t));
 }

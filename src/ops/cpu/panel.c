@@ -174,15 +174,15 @@ void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)
     else rest_body(p, scale_col, n);
 }
 
-void osh_panel_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k)
+void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 {
-    osh_into to = {w, OSH_PANEL_ROWS, true};
-    osh_mnk size = {n, OSH_PANEL_ROWS, k};
-    if (osh_panel512_takes(OSH_PANEL_ROWS)) osh_panel512_update(w, ut, ne, n, k);
+    osh_into to = {w, ne.ld, true};
+    osh_mnk size = {n, ne.ld, k};
+    if (osh_panel512_takes(ne.ld)) osh_panel512_update(w, ut, ne, n, k);
     else if (osh_tile_used())
         osh_tile_product(to, (osh_tile_a){.p = ut.p, .row = ut.ld, .col = 1},
-                         (osh_tile_b){ne, OSH_TILE_COLS, OSH_PANEL_ROWS}, size);
-    else osh_gemm_nn(to, ut, (osh_mat){ne, OSH_PANEL_ROWS}, size);
+                         (osh_tile_b){ne.p, OSH_TILE_COLS, ne.ld}, size);
+    else osh_gemm_nn(to, ut, ne, size);
 }
 
 /* ---- rows as columns ---- */
@@ -264,10 +264,10 @@ void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n
 }
 
 /* 16 columns of 16 rows: four times what lies 8 rows apart becomes neighbours. */
-static void turn_bytes_16(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at)
+static void turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
 {
     osh_v16b r[16], t[16];
-    for (int i = 0; i < 16; i++) memcpy(&r[i], from + at[i] * OSH_PANEL_ROWS, sizeof *r);
+    for (int i = 0; i < 16; i++) memcpy(&r[i], from.p + at[i] * from.rows, sizeof *r);
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < 8; i++) {
             t[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -279,14 +279,15 @@ static void turn_bytes_16(int8_t *to, int64_t ldt, const int8_t *from, const int
     for (int i = 0; i < 16; i++) memcpy(to + i * ldt, &r[i], sizeof *r);
 }
 
-void osh_panel_codes(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at, int64_t m, int64_t n)
+void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m, int64_t n)
 {
     enum { SIDE = 16 };
     int64_t m16 = m / SIDE * SIDE, n16 = n / SIDE * SIDE;
     for (int64_t j = 0; j < n16; j += SIDE)
-        for (int64_t i = 0; i < m16; i += SIDE) turn_bytes_16(to + i * ldt + j, ldt, from + i, at + j);
+        for (int64_t i = 0; i < m16; i += SIDE)
+            turn_bytes_16(to + i * ldt + j, ldt, (osh_panel_turned){from.p + i, from.rows}, at + j);
     for (int64_t i = 0; i < m; i++)
-        for (int64_t j = i < m16 ? n16 : 0; j < n; j++) to[i * ldt + j] = from[at[j] * OSH_PANEL_ROWS + i];
+        for (int64_t j = i < m16 ? n16 : 0; j < n; j++) to[i * ldt + j] = from.p[at[j] * from.rows + i];
 }
 
 OSH_VEC_FN void squares_body(const osh_panel *p, double *sums, int64_t n)

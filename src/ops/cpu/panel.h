@@ -5,7 +5,7 @@
 #include "ops/cpu/mat.h"
 #include "ops/gptq_scales.h"
 
-/* Rows come in STEPs, those of a weight that is solved in ROWS; columns that gather together. */
+/* Rows come in STEPs, those of a weight that is solved in ROWS at most; columns that gather together. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
@@ -29,9 +29,9 @@ void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int3
 /* w -= what the grid and rounding make of it: what rounding to nearest leaves. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
-/* w [n, ROWS] += ut [n, k] ne [k, ROWS]: what a block of k columns leaves to n later ones, ut being rows of U^T. Wants
- * osh_blas_open before. */
-void osh_panel_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k);
+/* w [n, rows] += ut [n, k] ne [k, rows]: what a block of k columns leaves to n later ones, ut being rows of U^T, and
+ * rows = ne.ld 32 or 64. Wants osh_blas_open before. */
+void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
 /* to [n, m] = from [m, n], turned; rows ldt and ldf apart. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
@@ -39,8 +39,12 @@ void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int6
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
 /* Codes of n values of the grid, a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
-/* to [m, n], rows ldt apart: column j is row at[j] of `from` [, ROWS]. m <= ROWS */
-void osh_panel_codes(int8_t *to, int64_t ldt, const int8_t *from, const int32_t *at, int64_t m, int64_t n);
+typedef struct osh_panel_turned { // of a panel
+    const int8_t *p; // [, rows]
+    int64_t rows;
+} osh_panel_turned;
+/* to [m, n], rows ldt apart: column j is row at[j] of `from`. m <= from.rows */
+void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m, int64_t n);
 /* sums [p->rows] += the squares of the n columns of p->ne, halved, each row's in their order. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 

@@ -138,48 +138,55 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* n columns: a constant where this is inlined. ut: the part of U^T that comes next is brought near meanwhile. */
-WIDE_FN void update(float *w, osh_mat ut, const float *ne, int n, int64_t k)
+/* n columns of `vecs` vectors: constants where this is inlined. ut: the part of U^T that comes next is brought near
+ * meanwhile. */
+WIDE_FN void update(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];
     const float *low = ut.p, *high = ut.p + 3 * ut.ld;
 #pragma GCC unroll 6
     for (int c = 0; c < n; c++)
 #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) s[c][v] = _mm512_setzero_ps();
+        for (int v = 0; v < vecs; v++) s[c][v] = _mm512_setzero_ps();
     for (int c = 0; c < n; c++)
-        for (int v = 0; v < VECS; v++) __builtin_prefetch(w + c * OSH_PANEL_ROWS + v * LANES, 1);
+        for (int v = 0; v < vecs; v++) __builtin_prefetch(w + (c * vecs + v) * LANES, 1);
     for (int64_t l = 0; l < k; l++) {
         __m512 e[VECS];
 #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) e[v] = _mm512_loadu_ps(ne + v * LANES);
+        for (int v = 0; v < vecs; v++) e[v] = _mm512_loadu_ps(ne + v * LANES);
 #pragma GCC unroll 6
         for (int c = 0; c < n; c++) {
             __m512 x = _mm512_set1_ps(c < 3 ? low[c * ut.ld] : high[(c - 3) * ut.ld]);
 #pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++) s[c][v] = _mm512_fmadd_ps(x, e[v], s[c][v]);
+            for (int v = 0; v < vecs; v++) s[c][v] = _mm512_fmadd_ps(x, e[v], s[c][v]);
         }
-        low++, high++, ne += OSH_PANEL_ROWS;
+        low++, high++, ne += vecs * LANES;
     }
 #pragma GCC unroll 6
     for (int c = 0; c < n; c++)
 #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) {
-            float *to = w + c * OSH_PANEL_ROWS + v * LANES;
+        for (int v = 0; v < vecs; v++) {
+            float *to = w + (c * vecs + v) * LANES;
             _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), s[c][v]));
         }
 }
 
-WIDE void osh_panel512_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k)
+WIDE_FN void update_all(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k, int vecs)
 {
-    int64_t c = 0;
-    for (; c + COLS <= n; c += COLS, w += COLS * OSH_PANEL_ROWS, ut.p += COLS * ut.ld) {
+    int64_t c = 0, rows = vecs * LANES;
+    for (; c + COLS <= n; c += COLS, w += COLS * rows, ut.p += COLS * ut.ld) {
         for (int64_t next = COLS; next < 2 * COLS && c + next < n; next++)
             for (int64_t l = 0; l < k; l += LINE) __builtin_prefetch(ut.p + next * ut.ld + l);
-        update(w, ut, ne, COLS, k);
+        update(w, ut, ne, COLS, k, vecs);
     }
-    for (; c + 2 <= n; c += 2, w += 2 * OSH_PANEL_ROWS, ut.p += 2 * ut.ld) update(w, ut, ne, 2, k);
-    if (c < n) update(w, ut, ne, 1, k);
+    for (; c + 2 <= n; c += 2, w += 2 * rows, ut.p += 2 * ut.ld) update(w, ut, ne, 2, k, vecs);
+    if (c < n) update(w, ut, ne, 1, k, vecs);
+}
+
+WIDE void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
+{
+    if (ne.ld == OSH_PANEL_ROWS) update_all(w, ut, ne.p, n, k, VECS);
+    else update_all(w, ut, ne.p, n, k, OSH_PANEL_STEP / LANES);
 }
 #else
 bool osh_panel512_takes(int64_t rows) { return (void)rows, false; }
@@ -204,7 +211,7 @@ void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     assert(false);
 }
 
-void osh_panel512_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k)
+void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
 {
     (void)w, (void)ut, (void)ne, (void)n, (void)k;
     assert(false);

@@ -14,5 +14,5 @@ void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col)
 void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 void osh_panel512_bytes(int8_t *to, const float *q, int64_t n);
 /* osh_panel_update: an element is added one chain of fused multiply-adds over k. */
-void osh_panel512_update(float *w, osh_mat ut, const float *ne, int64_t n, int64_t k);
+void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 #endif
