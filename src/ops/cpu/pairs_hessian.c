@@ -16,6 +16,7 @@ typedef struct job {
     const int64_t *first;     // of each, its words in both
     uint32_t *panels, *turned;
     int64_t n_tiles, n, side; // columns; those of a block
+    int64_t parts;            // of the tiles, that are packed apart
 } job;
 
 /* rows [n, WIDTH] = those of x0 - x */
@@ -26,14 +27,14 @@ static void difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, in
             rows[r * WIDTH + c] = osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* Columns [chunk * WIDTH, ...) of all tiles. */
+/* WIDTH columns of a part of the tiles. */
 static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
-    int64_t col = chunk * WIDTH, n = osh_min64(WIDTH, j->n - col);
+    int64_t col = chunk / j->parts * WIDTH, n = osh_min64(WIDTH, j->n - col), part = chunk % j->parts;
 
     (void)cx, (void)worker;
-    for (int64_t t = 0; t < j->n_tiles; t++) {
+    for (int64_t t = part * j->n_tiles / j->parts; t < (part + 1) * j->n_tiles / j->parts; t++) {
         const osh_tile *tile = &j->tiles[t];
         int64_t each = osh_pairs_panel(tile->n), at = j->first[t] + col / SIDE * each, from = tile->row * j->n + col;
         const uint16_t *x = osh_elem(j->x, from);
@@ -115,7 +116,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH), pack_chunk, &j));
+        j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS)); // 576 columns alone are 9 chunks
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pack_chunk, &j));
         OSH_TRY(osh_parallel_for(cx, x0 ? blocks * blocks : blocks * (blocks + 1) / 2, product_chunk, &j));
     }
 done:
