@@ -72,13 +72,23 @@ osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t 
     return OSH_OK;
 }
 
+enum { ZERO_BYTES = 256 << 10 }; // of a chunk
+
+static osh_status zero_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_tensor *t = user;
+    size_t at = (size_t)chunk * ZERO_BYTES, left = osh_tensor_bytes(t) - at;
+    (void)cx, (void)worker;
+    memset((char *)t->data + at, 0, left < ZERO_BYTES ? left : ZERO_BYTES);
+    return OSH_OK;
+}
+
 osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
 {
     size_t n = osh_tensor_bytes(t);
     if (!n) return OSH_OK;
     if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    memset(t->data, 0, n);
-    return OSH_OK;
+    return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t); // and its pages
 }
 
 osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from)
