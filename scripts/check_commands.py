@@ -45,6 +45,7 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
     ("docs/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
     ("docs/performance.md", "scripts/linearity.sh", "minutes of an idle machine; tests/cli/linearity.sh runs a small one"),
+    ("docs/performance.md", "scripts/schedule.sh", "a minute, and a model; tests/cli/schedule.sh runs a small one"),
     ("docs/performance.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
     ("docs/sequential-onloading.md", "scripts/onloading.sh", "minutes; tests/cli/profiles.sh runs a small one"),
     ("docs/sequential-onloading.md", "python3 examples/make-model.py", "200 MB; examples/moe.sh makes a small one"),

@@ -34,6 +34,7 @@ FOREIGN = {
     "calibration.sh": {"build", "out", "shape"},
     "onloading.sh": {"out", "title", "samples", "length", "targets"},
     "make-model.py": {"layers", "hidden", "intermediate", "experts", "seed"},
+    "schedule.sh": {"schedule", "threads", "out"},
     "proportion.sh": {"make-model", "layers", "experts", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself

@@ -1,0 +1,211 @@
+/* schedule.c - the program on as many threads as it is told, by simulation of the schedule: how long would they take if
+ * each had a processor of its own?
+ *
+ *   schedule FILE ARGUMENT...     oneshot's arguments, with --threads N and --profile
+ *
+ * The job is cut as N threads cut it, but each chunk is run by the caller, one behind the other, and timed in seconds
+ * of its processor, which other work on the machine disturbs little. What lies between two calls of osh_parallel_for is
+ * the caller's alone. Then the chunks are dealt as the pool deals them, each to the worker that is free first:
+ *
+ *   chunks of 3, 3, 2 ms behind 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms, where one takes 9
+ *
+ * A worker starts START_S behind the call, and WAKE_S later where it slept: the caller's part was longer than a worker
+ * watches (pool.c). What N processors share, caches and memory, is not simulated. A line of FILE:
+ *
+ *   phase address calls chunks busy alone took idle      phase "total": all of them
+ *
+ * Seconds on one processor, of these the caller's alone, seconds simulated, the workers' idle ones. Address 0: the
+ * phase; else of the chunks of one function in it, and `alone` is what the caller did before them, not among the busy
+ * ones. Last "others SECONDS": of threads beside the pool. The linker puts functions of here before the program's
+ * (--wrap). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "base/ctx.h"
+#include "base/profile.h"
+
+#define START_S 1e-6
+#define WAKE_S 30e-6
+#define WATCH_S 100e-6
+
+enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
+
+typedef struct row { // of a phase, or of a chunk function
+    char phase[32];
+    osh_chunk_fn fn; // NULL: the phase
+    long calls, chunks;
+    double busy, alone, took;
+} row;
+
+static row rows[MOST_ROWS];
+static int n_rows;
+static struct { osh_scope scope; char phase[32]; } scopes[OSH_MAX_SCOPES];
+static int n_scopes, n_threads = 1;
+static const osh_ctx *caller; // the context of the thread whose chunks are dealt
+static bool in_call;
+static double last; // seconds of the caller's processor that are accounted for
+
+int __real_main(int argc, char **argv);
+osh_status __real_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
+osh_scope __real_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
+void __real_osh_profile_end(osh_ctx *cx, osh_scope scope);
+int __wrap_main(int argc, char **argv);
+osh_status __wrap_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
+osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of);
+osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
+void __wrap_osh_profile_end(osh_ctx *cx, osh_scope scope);
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static row *row_of(const char *phase, osh_chunk_fn fn)
+{
+    for (int i = 0; i < n_rows; i++)
+        if (rows[i].fn == fn && !strcmp(rows[i].phase, phase)) return &rows[i];
+    if (n_rows == MOST_ROWS) exit(2);
+    row *r = &rows[n_rows++];
+    snprintf(r->phase, sizeof r->phase, "%s", phase);
+    r->fn = fn;
+    return r;
+}
+
+static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
+
+/* What the caller did since the last call or change of phase, by itself. */
+static double account(void)
+{
+    double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;
+    row *r = phase_row();
+    r->busy += alone, r->alone += alone, r->took += alone;
+    last = now;
+    return alone;
+}
+
+/* Deals chunks that take `each` [n] and returns when the last one is over. */
+static double deal(const double *each, int64_t n, double asleep)
+{
+    static double free_at[MOST_THREADS];
+    double end = 0;
+    for (int w = 0; w < n_threads; w++) free_at[w] = w ? START_S + asleep : 0;
+    for (int64_t k = 0; k < n; k++) {
+        int first = 0;
+        for (int w = 1; w < n_threads; w++)
+            if (free_at[w] < free_at[first]) first = w;
+        free_at[first] += each[k];
+        if (free_at[first] > end) end = free_at[first];
+    }
+    return end;
+}
+
+static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user, bool inlined)
+{
+    osh_status rc = OSH_OK;
+    double alone = account(), sum = 0;
+    double *each = calloc((size_t)n, sizeof *each); // own
+    if (!each) exit(2);
+    in_call = true;
+    double at = last;
+    for (int64_t k = 0; k < n && !rc; k++) {
+        bool was = cx->inlined;
+        cx->inlined |= inlined;
+        rc = fn(cx, user, k, 0);
+        cx->inlined = was;
+        double now = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+        each[k] = now - at, sum += each[k], at = now;
+    }
+    in_call = false;
+    last = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    double took = deal(each, n, alone > WATCH_S ? WAKE_S : 0);
+    for (int i = 0; i < 2; i++) {
+        row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
+        r->calls++, r->chunks += n, r->busy += sum, r->took += took;
+        if (i) r->alone += alone; // in front of it; not of its busy seconds
+    }
+    free(each);
+    return rc;
+}
+
+osh_status __wrap_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
+{
+    if (n_chunks <= 1 || cx != caller || in_call || cx->alone || cx->inlined)
+        return __real_osh_parallel_for(cx, n_chunks, fn, user);
+    return call(cx, n_chunks, fn, user, false);
+}
+
+typedef struct apart { // chunks [first, ...)
+    const osh_apart *of;
+    int64_t first;
+} apart;
+
+static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const apart *a = user;
+    return a->of->fn(cx, a->of->user, a->first + chunk, worker);
+}
+
+/* As osh_parallel_apart. */
+osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
+{
+    osh_status rc = OSH_OK;
+    apart a = {.of = of};
+    for (; a.first < n_chunks && !rc; a.first += at_once) {
+        int64_t n = n_chunks - a.first < at_once ? n_chunks - a.first : at_once;
+        rc = call(cx, n, apart_chunk, &a, true);
+        for (int64_t k = a.first; k < a.first + n && !rc; k++) rc = of->take(cx, of->user, k);
+    }
+    return rc;
+}
+
+osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
+{
+    if (!caller) caller = cx; // the first scope is the job's
+    osh_scope scope = __real_osh_profile_begin(cx, phase, of);
+    if (cx != caller || in_call || n_scopes == OSH_MAX_SCOPES) return scope;
+    n_threads = osh_threads(cx) < MOST_THREADS ? osh_threads(cx) : MOST_THREADS;
+    account();
+    scopes[n_scopes].scope = scope;
+    snprintf(scopes[n_scopes++].phase, sizeof scopes[0].phase, "%s", phase);
+    return scope;
+}
+
+void __wrap_osh_profile_end(osh_ctx *cx, osh_scope scope)
+{
+    __real_osh_profile_end(cx, scope);
+    if (cx != caller || in_call) return;
+    account();
+    int at = n_scopes;
+    while (at && scopes[at - 1].scope != scope) at--;
+    if (at) n_scopes = at - 1;
+}
+
+int __wrap_main(int argc, char **argv)
+{
+    if (argc < 2) return 2;
+    const char *path = argv[1];
+    argv[1] = argv[0];
+    int rc = __real_main(argc - 1, argv + 1);
+    account();
+    FILE *f = fopen(path, "w");
+    if (!f) return 2;
+    double all = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    row total = {.phase = "total"};
+    for (int i = 0; i < n_rows; i++) {
+        const row *r = &rows[i];
+        fprintf(f, "%s %#lx %ld %ld %.6f %.6f %.6f %.6f\n", r->phase, r->fn ? (unsigned long)(uintptr_t)r->fn : 0,
+                r->calls, r->chunks, r->busy, r->alone, r->took, n_threads * r->took - r->busy);
+        if (r->fn) continue;
+        total.calls += r->calls, total.chunks += r->chunks;
+        total.busy += r->busy, total.alone += r->alone, total.took += r->took;
+    }
+    fprintf(f, "total 0 %ld %ld %.6f %.6f %.6f %.6f\nothers %.6f\n", total.calls, total.chunks, total.busy, total.alone,
+            total.took, n_threads * total.took - total.busy, all - total.busy);
+    return fclose(f) ? 2 : rc;
+}
