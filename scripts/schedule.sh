@@ -5,8 +5,9 @@
 # Usage: scripts/schedule.sh --schedule BINARY --out DIR [options] -- flags of oneshot but --threads, --output, --profile
 #   --schedule BINARY    build/release/tests/schedule, which is built with the tests
 #   --threads "1 2 4 8 16"
-# Prints for each: seconds on one processor, seconds simulated, how many times faster than one thread's job and the share
-# of linear, seconds of the caller alone; then where the workers of the last one are idle, the largest ten.
+# Prints for each: seconds on one processor, seconds simulated, how many times faster that is and which share of linear,
+# seconds of the caller alone, seconds of threads beside the pool; then where the workers of the last one are idle, the
+# largest ten.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 schedule= out= threads="1 2 4 8 16"
@@ -14,16 +15,14 @@ schedule= out= threads="1 2 4 8 16"
 options "schedule out threads" "$@"
 needed schedule out
 mkdir -p "$out"
-one=
 printf '%7s %9s %9s %7s %7s %7s %7s\n' threads busy took times linear alone others
 for n in $threads; do
     "$schedule" "$out/$n.txt" ${flags[@]+"${flags[@]}"} --threads "$n" --output "$out/compressed" --overwrite \
         --progress none --profile "$out/profile.yaml" >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
-    one=${one:-$(awk '$1 == "total" { print $5 }' "$out/$n.txt")}
-    awk -v n="$n" -v one="$one" '
+    awk -v n="$n" '
         $1 == "total" { busy = $5; alone = $6; took = $7 }
         $1 == "others" { others = $2 }
-        END { printf "%7d %9.3f %9.3f %7.2f %7.2f %7.3f %7.3f\n", n, busy, took, one / took, one / took / n, alone, others }
+        END { printf "%7d %9.3f %9.3f %7.2f %7.2f %7.3f %7.3f\n", n, busy, took, busy / took, busy / took / n, alone, others }
     ' "$out/$n.txt"
 done
 echo
