@@ -58,20 +58,7 @@ static osh_status new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int
     if (*t) goto done;
     if (d) aim(s, osh_sums[sum].layout, value);
     OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim, shape.shape));
-    if (d) OSH_TRY(osh_tensor_zero(cx, *t)); // the others: zero_chunk
-done:
-    return rc;
-}
-
-static osh_status zero_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    osh_status rc = OSH_OK;
-    const osh_stats *s = user;
-    (void)worker;
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
-        osh_tensor *t = s->of[chunk].of[k];
-        if (t && !t->device) OSH_TRY(osh_tensor_zero(cx, t));
-    }
+    OSH_TRY(osh_tensor_zero(cx, *t));
 done:
     return rc;
 }
@@ -116,7 +103,6 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (osh_sum_wanted(k, l)) OSH_TRY(new_sum(cx, s, k, l->input, l->I));
     }
-    OSH_TRY(osh_parallel_for(cx, s->v1 - s->v0, zero_chunk, s)); // the pages that the system gives take as long
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
     osh_looks_of(s->kept, s->again, p, &r, s->wanted);

@@ -51,6 +51,7 @@ static double last; // seconds of the caller's processor that are accounted for
 
 int __real_main(int argc, char **argv);
 osh_status __real_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
+osh_status __real_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of);
 osh_scope __real_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 void __real_osh_profile_end(osh_ctx *cx, osh_scope scope);
 int __wrap_main(int argc, char **argv);
@@ -105,7 +106,7 @@ static double deal(const double *each, int64_t n, double asleep)
     return end;
 }
 
-static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user, bool inlined)
+static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
 {
     osh_status rc = OSH_OK;
     double alone = account(), sum = 0;
@@ -114,10 +115,7 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user, bool
     in_call = true;
     double at = last;
     for (int64_t k = 0; k < n && !rc; k++) {
-        bool was = cx->inlined;
-        cx->inlined |= inlined;
         rc = fn(cx, user, k, 0);
-        cx->inlined = was;
         double now = seconds_of(CLOCK_THREAD_CPUTIME_ID);
         each[k] = now - at, sum += each[k], at = now;
     }
@@ -137,31 +135,24 @@ osh_status __wrap_osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn f
 {
     if (n_chunks <= 1 || cx != caller || in_call || cx->alone || cx->inlined)
         return __real_osh_parallel_for(cx, n_chunks, fn, user);
-    return call(cx, n_chunks, fn, user, false);
+    return call(cx, n_chunks, fn, user);
 }
-
-typedef struct apart { // chunks [first, ...)
-    const osh_apart *of;
-    int64_t first;
-} apart;
 
 static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
-    const apart *a = user;
-    return a->of->fn(cx, a->of->user, a->first + chunk, worker);
+    const osh_apart *of = user;
+    cx->inlined = true;
+    osh_status rc = of->fn(cx, of->user, chunk, worker);
+    cx->inlined = false;
+    return rc ? rc : of->take(cx, of->user, chunk);
 }
 
-/* As osh_parallel_apart. */
+/* As if no chunk had to wait for others to be taken, and each took its own. */
 osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
 {
-    osh_status rc = OSH_OK;
-    apart a = {.of = of};
-    for (; a.first < n_chunks && !rc; a.first += at_once) {
-        int64_t n = n_chunks - a.first < at_once ? n_chunks - a.first : at_once;
-        rc = call(cx, n, apart_chunk, &a, true);
-        for (int64_t k = a.first; k < a.first + n && !rc; k++) rc = of->take(cx, of->user, k);
-    }
-    return rc;
+    if (cx != caller || in_call || cx->alone || cx->inlined)
+        return __real_osh_parallel_apart(cx, n_chunks, at_once, of);
+    return call(cx, n_chunks, apart_chunk, (void *)(uintptr_t)of);
 }
 
 osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
