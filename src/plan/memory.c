@@ -466,7 +466,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    m->least_host += m->base_bytes;
+    m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES; // for the next process, as a refusal names it
     bool again = p->n_traversals || p->tune.steps; // what is written may be written again
     m->early = multiplies && p->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;

@@ -49,8 +49,9 @@ static osh_status say(osh_ctx *cx, const osh_options *o, const char *option, int
     if (of_linears >= 0 && mib(of_linears) < mib(least))
         snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
                  mib(of_linears), o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1" : "");
-    return osh_fail(cx, OSH_E_USAGE, "--%s %.0fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s",
-                    option, mib(given), option, mib(least), less);
+    int digits = given % (1 << 20) ? 2 : 0; // as it was given, or near to that
+    return osh_fail(cx, OSH_E_USAGE, "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s",
+                    option, digits, (double)given / (1 << 20), option, mib(least), less);
 }
 
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside)

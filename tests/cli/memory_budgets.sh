@@ -38,6 +38,11 @@ done
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
 if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
+[ "$(run --host-memory "$least")" = "$base" ] || fail "--host-memory $least changes the bytes"
+# of host memory a quarter of a MiB is for what the next process may have more
+if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
+grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
 for kind in host device; do
     if "$ONESHOT" "${job[@]}" --output out --$kind-memory 1MiB 2>err; then fail "1 MiB of $kind memory is enough"; fi
