@@ -45,7 +45,7 @@ static void flops_of_layers(void **state)
     double hessians = N * (3 * D * (D + 1) + F * (F + 1.0)); // qkv share one, o, gate and up share one, down
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    double judged = 128.0 * (6 * D * D + F * F); // against rounding: of 128, 256 and 512 rows 128 each
+    double judged = 64.0 * (6 * D * D + F * F); // against rounding: of 128, 256 and 512 rows 64 each
     for (int s = 1; s <= 4; s++) {
         near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians); // down_proj does not run
         near_to(c[s].flops[OSH_PHASE_SOLVE], factors + solves + judged);
