@@ -184,11 +184,6 @@ static osh_status more_of_line(osh_ctx *cx, void *user, size_t used, const char 
     return osh_lines_more(cx, user, used, text, n, end);
 }
 
-static osh_status take_key(osh_ctx *cx, void *user, const char *s, size_t n)
-{
-    return osh_buf_append(cx, &((row *)user)->key, s, n);
-}
-
 static osh_status flush_text(osh_ctx *cx, row *w)
 {
     osh_status rc = text_more(cx, w, w->piece, w->n_piece);
@@ -277,8 +272,7 @@ static osh_status read_key(osh_json_scan *s, row *w)
     int64_t unused;
 
     osh_buf_clear(&w->key);
-    s->take = take_key;
-    OSH_TRY(osh_json_scan_key(s));
+    OSH_TRY(osh_json_scan_key_to(s, &w->key));
     const char *key = w->key.data ? w->key.data : "";
     if (osh_map_get(w->keys, key, w->key.len, &unused))
         OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what, key);
@@ -286,7 +280,6 @@ static osh_status read_key(osh_json_scan *s, row *w)
     if (w->names.len < 300)
         OSH_TRY(osh_buf_printf(s->cx, &w->names, "%s'%.60s'", w->names.len ? ", " : "", key));
 done:
-    s->take = NULL;
     return rc;
 }
 

@@ -15,11 +15,6 @@ typedef struct reader {
 
 static osh_jv read_json(reader *p);
 
-static osh_status take_piece(osh_ctx *cx, void *user, const char *s, size_t n)
-{
-    return osh_buf_append(cx, &((reader *)user)->text, s, n);
-}
-
 /* Valid UTF-8: the tokenizer would replace the rest later, and code points are counted here. */
 static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
 {
@@ -38,9 +33,7 @@ static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
 static osh_jv read_string(reader *p, bool key)
 {
     osh_buf_clear(&p->text);
-    p->s.take = take_piece, p->s.take_user = p;
-    p->r->rc = key ? osh_json_scan_key(&p->s) : osh_json_scan_string(&p->s);
-    p->s.take = NULL;
+    p->r->rc = key ? osh_json_scan_key_to(&p->s, &p->text) : osh_json_scan_string_to(&p->s, &p->text);
     return p->r->rc ? osh_jv_none() : clean_str(p->r, p->text.data ? p->text.data : "", p->text.len);
 }
 

@@ -92,11 +92,6 @@ done:
     return rc;
 }
 
-static osh_status take_key(osh_ctx *cx, void *user, const char *text, size_t n)
-{
-    return osh_buf_append(cx, user, text, n);
-}
-
 /* Its text goes to the rest, but for a list that is taken: null stands there. */
 static osh_status read_member(osh_json_scan *s, reading *r)
 {
@@ -104,10 +99,8 @@ static osh_status read_member(osh_json_scan *s, reading *r)
     const osh_json_taken *list = r->lists;
     osh_buf_clear(&r->key);
     osh_json_scan_space(s);
-    s->take = take_key, s->take_user = &r->key;
     r->copy = &r->rest, r->from = s->at;
-    OSH_TRY(osh_json_scan_key(s));
-    s->take = NULL;
+    OSH_TRY(osh_json_scan_key_to(s, &r->key));
     OSH_TRY(copied(s->cx, r, s->at));
     r->copy = NULL;
     osh_json_scan_space(s);
@@ -119,7 +112,7 @@ static osh_status read_member(osh_json_scan *s, reading *r)
         OSH_TRY(copy_value(s, r, &r->rest));
     }
 done:
-    s->take = NULL, r->copy = NULL;
+    r->copy = NULL;
     return rc;
 }
 

@@ -233,6 +233,25 @@ osh_status osh_json_scan_key(osh_json_scan *s)
     return OSH_OK;
 }
 
+static osh_status take_to(osh_ctx *cx, void *user, const char *text, size_t n)
+{
+    return osh_buf_append(cx, user, text, n);
+}
+
+static osh_status scan_to(osh_json_scan *s, osh_buf *to, osh_status (*scan)(osh_json_scan *s))
+{
+    osh_json_take_fn was = s->take;
+    void *user = s->take_user;
+    s->take = take_to, s->take_user = to;
+    osh_status rc = scan(s);
+    s->take = was, s->take_user = user;
+    return rc;
+}
+
+osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to) { return scan_to(s, to, osh_json_scan_string); }
+
+osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to) { return scan_to(s, to, osh_json_scan_key); }
+
 /* Behind a complete value: closes what ends here, and stops where the next value starts or the outermost has ended. */
 static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
 {

@@ -2,7 +2,7 @@
  * sees it, json_edit.c finds the bytes of a member with it. */
 #ifndef OSH_JSON_SCAN_H
 #define OSH_JSON_SCAN_H
-#include "base/base.h"
+#include "base/buf.h"
 
 enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 }; // 63: what cJSON reads of a number
 
@@ -37,6 +37,9 @@ void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // at its opening quote
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]); // at its first character
 osh_status osh_json_scan_key(osh_json_scan *s);    // up to and with the colon; the key is taken
+/* The same, with what the string is behind what `to` has; nobody else gets it. */
+osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
+osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_value(osh_json_scan *s);  // leading space, then one value with all that is in it
 osh_status osh_json_scan_end(osh_json_scan *s);    // nothing but space may follow
 #endif

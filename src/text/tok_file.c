@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static osh_status take_bytes(osh_ctx *cx, void *user, const char *s, size_t n)
-{
-    return osh_buf_append(cx, user, s, n);
-}
-
 static const char *bytes_of(const osh_buf *b) { return b->data ? b->data : ""; }
 
 typedef struct lists { // of one object: members that stay text
@@ -38,9 +33,7 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
     for (bool first = true; osh_json_scan_peek(s) != '}';) {
         size_t from = s->at;
         osh_buf_clear(&key);
-        s->take = take_bytes, s->take_user = &key;
-        OSH_TRY(osh_json_scan_key(s));
-        s->take = NULL;
+        OSH_TRY(osh_json_scan_key_to(s, &key));
         if (osh_map_get(seen, bytes_of(&key), key.len, &unused))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what, bytes_of(&key));
         OSH_TRY(osh_map_put(cx, seen, bytes_of(&key), key.len, 1));
@@ -73,7 +66,6 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
     s->at++;
     OSH_TRY(osh_buf_append(cx, rest, "}", 1));
 done:
-    s->take = NULL;
     osh_map_free(cx, seen);
     osh_buf_deinit(cx, &key);
     return rc;
@@ -121,14 +113,6 @@ void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it)
     osh_buf_deinit(cx, &it->text);
 }
 
-static osh_status string_to(osh_json_scan *s, osh_buf *to)
-{
-    s->take = take_bytes, s->take_user = to;
-    osh_status rc = osh_json_scan_string(s);
-    s->take = NULL;
-    return rc;
-}
-
 /* The text has been scanned: here everything is where it must be. */
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any)
 {
@@ -145,16 +129,14 @@ osh_status osh_tok_items_next(osh_tok_items *it, bool *any)
     *any = c != '}' && c != ']' && c >= 0;
     if (!*any) goto done;
     if (s->text[0] == '{') {
-        s->take = take_bytes, s->take_user = &it->key;
-        OSH_TRY(osh_json_scan_key(s));
-        s->take = NULL;
+        OSH_TRY(osh_json_scan_key_to(s, &it->key));
         osh_json_scan_space(s);
         c = osh_json_scan_peek(s);
     }
     it->value = s->text + s->at;
     size_t at = s->at;
     if (c == '"') {
-        OSH_TRY(string_to(s, &it->text));
+        OSH_TRY(osh_json_scan_string_to(s, &it->text));
         it->n_strings = 1;
     } else if (c == '-' || (c >= '0' && c <= '9')) {
         OSH_TRY(osh_json_scan_number(s, number));
@@ -184,7 +166,7 @@ osh_status osh_tok_items_join(osh_tok_items *it)
             it->n_strings = 0;
             break;
         }
-        OSH_TRY(string_to(&s, &it->text));
+        OSH_TRY(osh_json_scan_string_to(&s, &it->text));
         if (++it->n_strings == 1) it->n_first = it->text.len;
     }
 done:
@@ -202,7 +184,7 @@ osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER
     if (it->value[0] != '[') return OSH_OK;
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) != '"') return OSH_OK;
-    OSH_TRY(string_to(&s, &it->text));
+    OSH_TRY(osh_json_scan_string_to(&s, &it->text));
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) != ',') return OSH_OK;
     s.at++;
