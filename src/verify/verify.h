@@ -14,6 +14,7 @@ typedef struct osh_verify {
     const osh_verify_options *opt; // view
     osh_checkpoint *ck;           // own: of the output; NULL: it cannot be opened
     cJSON *manifest;              // own: without its long lists; NULL: none
+    bool quantized, pruned, changed; // the manifest has a tensor with this rule
     osh_map *recorded;            // own: by module, the bits of the relative squared error that the manifest has
     osh_options plan_options;     // its strings are own
     osh_plan *plan;               // own: what source and recipe make; NULL: no source

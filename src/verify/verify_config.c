@@ -266,28 +266,13 @@ done:
     return rc;
 }
 
-typedef struct rules { bool quantized, made; } rules;
-
-static osh_status take_rule(osh_ctx *cx, void *user, const cJSON *tensor)
-{
-    rules *r = user;
-    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(tensor, "rule");
-    const char *is = cJSON_IsString(rule) ? rule->valuestring : "";
-    (void)cx;
-    r->quantized |= !strcmp(is, "quantized");
-    r->made |= !strcmp(is, "pruned") || !strcmp(is, "changed");
-    return OSH_OK;
-}
-
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     osh_q_config *c = NULL; // own
     modules ms = {0};       // own
     if (!v->ck->config->quantization_config) {
-        rules r = {0}; // of the manifest
-        OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", take_rule}, &r));
-        if (r.made && !r.quantized) goto done;
+        if ((v->pruned || v->changed) && !v->quantized) goto done;
         OSH_TRY(osh_verify_add(cx, v, "config.json", "a quantization_config", "has none"));
         goto done;
     }

@@ -55,6 +55,13 @@ typedef struct tensors {
     void *chunk;     // own
 } tensors;
 
+static void take_rule(osh_verify *v, const char *rule)
+{
+    v->quantized |= !strcmp(rule, "quantized");
+    v->pruned |= !strcmp(rule, "pruned");
+    v->changed |= !strcmp(rule, "changed");
+}
+
 static osh_status check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
@@ -64,6 +71,7 @@ static osh_status check_tensor(osh_ctx *cx, void *user, const cJSON *m)
     const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, name);
     char has[160], want[160], sum_text[24];
     uint64_t sum = 0;
+    take_rule(v, text_of(m, "rule"));
     OSH_TRY(osh_map_put(cx, list->listed, name, strlen(name), 0));
     if (!t) {
         OSH_TRY(osh_verify_add(cx, v, name, "the tensor that the manifest lists", "is not there"));

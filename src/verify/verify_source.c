@@ -269,24 +269,11 @@ done:
     return rc;
 }
 
-static osh_status take_changed(osh_ctx *cx, void *changed, const cJSON *tensor)
-{
-    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(tensor, "rule");
-    (void)cx;
-    *(bool *)changed |= cJSON_IsString(rule) && !strcmp(rule->valuestring, "changed");
-    return OSH_OK;
-}
-
 /* Norms that were tuned, where the recipe asks for it: what they became is known to nobody. */
 static osh_status take_tuned(osh_ctx *cx, osh_verify *v)
 {
-    osh_status rc = OSH_OK;
-    bool changed = false;
-    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph) goto done;
-    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", take_changed}, &changed));
-    if (changed) OSH_TRY(osh_tuning_kept(cx, v->plan));
-done:
-    return rc;
+    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph) return OSH_OK;
+    return v->changed ? osh_tuning_kept(cx, v->plan) : OSH_OK;
 }
 
 static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
