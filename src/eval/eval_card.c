@@ -8,6 +8,7 @@
 #include "eval/eval_weights.h"
 #include "ops/cuda/cuda.h"
 #include "plan/cost.h"
+#include "plan/memory.h"
 #include "plan/plan.h"
 
 typedef struct side { // a model
@@ -37,7 +38,6 @@ struct osh_eval_card {
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 static int64_t gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
-static void raise_to(int64_t *most, int64_t n) { *most = n > *most ? n : *most; }
 
 static int64_t tokens_of(const osh_eval_card *c, int64_t b)
 {
@@ -54,7 +54,7 @@ static void count_width(const side *s, const osh_subgraph *part, const bool *run
     const osh_graph *g = s->f->graph;
     for (int i = 0; i < part->n_nodes; i++) {
         const osh_node *n = &g->nodes[part->first + i];
-        if (run[i] && n->op->n_weights && n->in[0] >= 0) raise_to(width, value_bytes(g, n->in[0]));
+        if (run[i] && n->op->n_weights && n->in[0] >= 0) max_into(width, value_bytes(g, n->in[0]));
     }
 }
 
@@ -71,7 +71,7 @@ static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, co
                                                                            run, keep},
                                                                                &(osh_exec_brought){.in = s->now},
                                                                                    last));
-        raise_to(&c->passing, (int64_t)peak);
+        max_into(&c->passing, (int64_t)peak);
     }
 done:
     return rc;
@@ -94,7 +94,7 @@ static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     count_width(s, p->s, p->run, &k->width);
     OSH_TRY(count_batches(cx, k->c, s, p->s, p->run, p->keep));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? value_bytes(g, v) : 0;
-    raise_to(&s->row, row);
+    max_into(&s->row, row);
     memcpy(s->now, p->keep, (size_t)g->n_values * sizeof *p->keep);
 done:
     return rc;
@@ -125,7 +125,7 @@ static int64_t score_bytes(const osh_eval_card *c)
     }
     for (int k = 0; k < c->n_sides; k++) {
         const osh_op *op = osh_op_find(k ? "kl" : "nll");
-        raise_to(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t, c->side[k].f->graph->dtype) : 0);
+        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t, c->side[k].f->graph->dtype) : 0);
     }
     return n + scratch;
 }
@@ -151,7 +151,7 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
     int64_t rounded = 0, read = osh_eval_weights_host_bytes(c->weights), lists = 0;
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
-        raise_to(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].input));
+        max_into(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].input));
         lists += g->n_values * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 64) +
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
@@ -171,7 +171,7 @@ static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
     OSH_NEW(cx, c->batch_at, c->d->n + 1);
     for (int64_t first = 0; first < c->d->n; c->n_batches++) {
         first = c->batch_at[c->n_batches + 1] = osh_batch_end_on_device(c->d, first);
-        raise_to(&c->batch_tokens, tokens_of(c, c->n_batches));
+        max_into(&c->batch_tokens, tokens_of(c, c->n_batches));
     }
 done:
     return rc;
@@ -253,7 +253,7 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
     for (int k = 0; k < c->n_sides; k++) OSH_TRY(count_side(cx, c, &c->side[k]));
-    raise_to(&c->passing, score_bytes(c));
+    max_into(&c->passing, score_bytes(c));
     OSH_TRY(fit(cx, c, ordinal, &arena));
     OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
     OSH_TRY(take_blocks(cx, c));
