@@ -41,7 +41,6 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
 osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
-void osh_file_forget_part(osh_file *f, int64_t offset, size_t n); // its pages that are on the disk leave the cache
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync
 /* To the disk, without waiting: a sync finds less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
@@ -60,6 +59,7 @@ osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
 osh_status osh_path_settle(osh_ctx *cx, const char *path); // waits until it is not fresh; for 0.1 s at most
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b); // of one state of one file
 void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
+void osh_file_forget_part(osh_file *f, int64_t offset, size_t n); // the pages of these bytes do
 
 /* own, a NUL behind the n bytes; max_bytes 0: no cap */
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes);

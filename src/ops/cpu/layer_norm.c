@@ -34,7 +34,6 @@ static osh_status layer_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
 }
 
 static int64_t weight_floats(int64_t D) { return 2 * osh_pad8(D); }
-static int64_t rows_floats(int64_t D, int n_threads) { return osh_pad8(D) * n_threads; }
 
 osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
@@ -43,7 +42,7 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     float *w = NULL, *rows = NULL; // own: [2, padded], weights and biases; [threads, padded]
 
     OSH_NEW(cx, w, weight_floats(D));
-    OSH_NEW(cx, rows, rows_floats(D, osh_threads(cx)));
+    OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));
     osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
     if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, a->in[0]->dtype);
     layer_norm_job j = {.a = a, .w = w, .b = w + padded, .rows = rows, .D = D, .padded = padded,
@@ -59,5 +58,5 @@ size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t
                               int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return (size_t)(weight_floats(in_width[0]) + rows_floats(in_width[0], n_threads)) * sizeof(float);
+    return (size_t)(weight_floats(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) * sizeof(float);
 }

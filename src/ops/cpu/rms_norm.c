@@ -34,8 +34,6 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-static int64_t rows_floats(int64_t D, int n_threads) { return osh_pad8(D) * n_threads; }
-
 osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -44,7 +42,7 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     float *w = NULL, *rows = NULL; // own: [padded], [threads, padded]
 
     OSH_NEW(cx, w, padded);
-    OSH_NEW(cx, rows, rows_floats(D, osh_threads(cx)));
+    OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));
     if (a->in[1]) osh_load_weight(w, a->in[1], 0, D, a->out[0]->dtype);
     for (int64_t i = 0; i < D; i++) w[i] = a->in[1] ? w[i] + (float)at->offset : 1;
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
@@ -61,5 +59,5 @@ size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t o
                             int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return (size_t)(osh_pad8(in_width[0]) + rows_floats(in_width[0], n_threads)) * sizeof(float);
+    return (size_t)(osh_pad8(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) * sizeof(float);
 }

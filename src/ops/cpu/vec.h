@@ -20,6 +20,8 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
+/* A row of n, padded, for each thread. */
+static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
