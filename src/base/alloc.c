@@ -1,8 +1,11 @@
 /* alloc.c - counted memory, 64-byte aligned, with an injected failure for the torture tests.
  *
- *   ... | head 64 bytes: size, class . | n bytes of the caller ... |
- *   ^   ^ a cache line's start         ^ what is returned
- *   malloc, or a page, where nothing is before the head
+ *   ... | 32 bytes | head 32 bytes: size, class . | n bytes of the caller ... |
+ *   ^   ^ a cache line's start                    ^ what is returned
+ *   malloc, or a page, where nothing is before the cache line
+ *
+ * Names, shapes and lists of a few, of which a plan has some for each tensor, are a head and their bytes, aligned as
+ * malloc's are: a name of 60 bytes takes 112, where lines would be 192.
  *
  * Not aligned_alloc: before 2.38 glibc's takes no hole of a heap that would do, so that the heap grows for as long as a
  * run goes on (16 layers of 128 tiny experts by Linear: 67 to 146 MB for 14 in use).
@@ -23,10 +26,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, PAGES_BYTES = 32 << 10, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
+enum { ALIGN = 64, SMALL_BYTES = 127, PAGES_BYTES = 32 << 10, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
+enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) }; // the last: glibc's own
 typedef struct head {
-    size_t n_bytes;
-    void *from; // what malloc gave; of pages: not used
+    size_t n_bytes; // at most SMALL_BYTES: small
+    void *from;     // what malloc gave; of pages: not used
     osh_mem_class class;
 } head;
 
@@ -38,13 +42,15 @@ static size_t block_bytes(size_t n_bytes)
 
 size_t osh_mem_gross(size_t n_bytes)
 {
+    if (n_bytes <= SMALL_BYTES)
+        return (HEAD_BYTES + n_bytes + MALLOC_BYTES + MALLOC_ALIGN - 1) / MALLOC_ALIGN * MALLOC_ALIGN;
     size_t block = block_bytes(n_bytes) + ALIGN;
     return block < PAGES_BYTES ? block : osh_whole_pages(block + ALIGN);
 }
 
 static head *head_of(void *p)
 {
-    return (head *)(void *)((char *)p - ALIGN);
+    return (head *)(void *)((char *)p - HEAD_BYTES);
 }
 
 static bool must_fail(osh_shared *sh)
@@ -66,6 +72,7 @@ enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
 enum { KEEPS = 1 };
 #endif
 
+_Static_assert(sizeof(head) <= HEAD_BYTES, "a head has room");
 static bool is_large(size_t block) { return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE; }
 
 /* Of a block that is counted as used. */
@@ -141,26 +148,36 @@ osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes)
 
 void osh_mem_uncount(osh_ctx *cx, size_t n_bytes) { release(cx->sh, OSH_MEM_HOST, n_bytes); }
 
+/* What is returned to the caller, *from what malloc gave for it; NULL: there is none. */
+static char *block(osh_ctx *cx, size_t n_bytes, char **from)
+{
+    char *base = NULL;
+    *from = NULL;
+    if (n_bytes <= SMALL_BYTES) return (*from = malloc(HEAD_BYTES + n_bytes)) ? *from + HEAD_BYTES : NULL;
+    size_t n = block_bytes(n_bytes);
+    if (is_large(n)) base = take(cx->sh, n);
+    else if ((*from = malloc(n + ALIGN - MALLOC_ALIGN))) base = *from + (-(uintptr_t)*from) % ALIGN;
+    return base ? base + ALIGN : NULL;
+}
+
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
-    char *base = NULL, *from = NULL;
+    char *p, *from;
 
     if (n_bytes > PTRDIFF_MAX - 4 * OSH_PAGE || must_fail(cx->sh)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
     if (!count(cx, n_bytes)) return NULL;
-    size_t block = block_bytes(n_bytes);
-    if (is_large(block)) base = take(cx->sh, block);
-    else if ((from = malloc(block + ALIGN - _Alignof(max_align_t)))) base = from + (-(uintptr_t)from) % ALIGN;
-    head h = {n_bytes, from, cx->mem_class};
-    if (!base) {
+    head h = {n_bytes, NULL, cx->mem_class};
+    if (!(p = block(cx, n_bytes, &from))) {
         uncount(cx, &h);
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
-    *(head *)(void *)base = h;
-    return base + ALIGN;
+    h.from = from;
+    *head_of(p) = h;
+    return p;
 }
 
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size)
@@ -212,10 +229,10 @@ void osh_free(osh_ctx *cx, void *p)
 {
     if (!p) return;
     head *h = head_of(p);
-    size_t block = block_bytes(h->n_bytes);
+    size_t n = h->n_bytes;
     uncount(cx, h);
-    if (is_large(block)) osh_kept_put(&cx->sh->kept, h, osh_whole_pages(block));
-    else free(h->from);
+    if (n <= SMALL_BYTES || !is_large(block_bytes(n))) free(h->from);
+    else osh_kept_put(&cx->sh->kept, (char *)p - ALIGN, osh_whole_pages(block_bytes(n)));
 }
 
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c)

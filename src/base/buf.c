@@ -36,6 +36,14 @@ static osh_status reserve(osh_ctx *cx, osh_buf *b, size_t n)
     return OSH_OK;
 }
 
+osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n)
+{
+    if (b->data) return reserve(cx, b, n);
+    if (!(b->data = osh_alloc(cx, n + 1))) return OSH_E_NOMEM;
+    b->cap = n + 1, b->data[0] = 0;
+    return OSH_OK;
+}
+
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
 {
     osh_status rc = reserve(cx, b, n);

@@ -10,6 +10,7 @@ typedef struct osh_buf {
 
 void osh_buf_init(osh_buf *b, size_t max_bytes); // 0: no cap
 void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
+osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n); // for so many more; of an empty one no more than that
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

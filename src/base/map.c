@@ -2,14 +2,18 @@
  *
  *   slots   [ . 3 . 1 . 2 . . ]    entry number + 1; 0 is empty; a power of two, at most half full
  *   entries [ {hash, at, len, value} ... ]   in order of arrival
- *   keys    "modelmodel.layers..."           entry.at points into it */
+ *   keys    "modelmodel.layers..."           entry.at points into it; of views: none, entry.key is the caller's */
 #include "base/map.h"
 
 #include <string.h>
 
 typedef struct entry {
     uint64_t hash;
-    size_t at, len;
+    union {
+        size_t at;
+        const char *key;
+    };
+    size_t len;
     int64_t value;
 } entry;
 
@@ -17,6 +21,7 @@ struct osh_map {
     uint32_t *slots; // own
     entry *entries;  // own
     char *keys;      // own
+    bool views;      // keys is NULL
     size_t n_slots, n, cap_entries, n_keys, cap_keys;
 };
 
@@ -43,7 +48,8 @@ static size_t slot_of(const osh_map *m, uint64_t hash, const char *key, size_t l
     size_t mask = m->n_slots - 1, s = (size_t)hash & mask;
     for (; m->slots[s]; s = (s + 1) & mask) {
         const entry *e = &m->entries[m->slots[s] - 1];
-        if (e->hash == hash && e->len == len && (len == 0 || memcmp(m->keys + e->at, key, len) == 0)) break;
+        if (e->hash != hash || e->len != len) continue;
+        if (len == 0 || memcmp(m->views ? e->key : m->keys + e->at, key, len) == 0) break;
     }
     return s;
 }
@@ -81,6 +87,13 @@ done:
     return rc;
 }
 
+osh_status osh_map_new_views(osh_ctx *cx, osh_map **out, size_t n_expected)
+{
+    osh_status rc = osh_map_new(cx, out, n_expected);
+    if (!rc) (*out)->views = true;
+    return rc;
+}
+
 void osh_map_free(osh_ctx *cx, osh_map *m)
 {
     if (!m) return;
@@ -104,6 +117,7 @@ static osh_status reserve(osh_ctx *cx, osh_map *m, size_t len)
         m->entries = e;
         m->cap_entries *= 2;
     }
+    if (m->views) return OSH_OK;
     if (__builtin_add_overflow(m->n_keys, len, &need))
         return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", len);
     if (need > m->cap_keys) {
@@ -127,9 +141,13 @@ osh_status osh_map_put(osh_ctx *cx, osh_map *m, const char *key, size_t len, int
     osh_status rc = reserve(cx, m, len);
     if (rc) return rc;
     s = slot_of(m, hash, key, len); // the table may have grown
-    if (len) memcpy(m->keys + m->n_keys, key, len);
-    m->entries[m->n] = (entry){hash, m->n_keys, len, value};
-    m->n_keys += len;
+    m->entries[m->n] = (entry){.hash = hash, .len = len, .value = value};
+    if (m->views) m->entries[m->n].key = key;
+    else {
+        if (len) memcpy(m->keys + m->n_keys, key, len);
+        m->entries[m->n].at = m->n_keys;
+        m->n_keys += len;
+    }
     m->slots[s] = (uint32_t)++m->n;
     return OSH_OK;
 }

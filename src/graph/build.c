@@ -478,6 +478,26 @@ done:
     return rc;
 }
 
+static osh_status fit(osh_ctx *cx, void *list, int n, size_t size)
+{
+    void **p = list, *q = *p && n ? osh_realloc(cx, *p, (size_t)n * size) : *p;
+    if (n && !q) return OSH_E_NOMEM;
+    *p = q;
+    return OSH_OK;
+}
+
+/* Its lists are as long as what is in them. */
+static osh_status fit_all(osh_ctx *cx, osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(fit(cx, &g->modules, g->n_modules, sizeof *g->modules));
+    OSH_TRY(fit(cx, &g->values, g->n_values, sizeof *g->values));
+    OSH_TRY(fit(cx, &g->nodes, g->n_nodes, sizeof *g->nodes));
+    OSH_TRY(fit(cx, &g->weights, g->n_weights, sizeof *g->weights));
+done:
+    return rc;
+}
+
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                    const osh_template *tpl, osh_graph_faults *faults)
 {
@@ -489,6 +509,7 @@ osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_check
     OSH_TRY(osh_map_new(cx, &b.modules, 256));
     OSH_TRY(osh_map_new(cx, &b.weights, 256));
     OSH_TRY(build(cx, &b));
+    OSH_TRY(fit_all(cx, b.g));
     *out = b.g, b.g = NULL; // give
 done:
     osh_map_free(cx, b.modules);

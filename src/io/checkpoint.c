@@ -107,7 +107,7 @@ static osh_status list_tensors(osh_ctx *cx, osh_checkpoint *ck)
     int64_t k = 0, other;
 
     OSH_NEW(cx, ck->tensors, ck->n_tensors);
-    OSH_TRY(osh_map_new(cx, &ck->by_name, (size_t)ck->n_tensors));
+    OSH_TRY(osh_map_new_views(cx, &ck->by_name, (size_t)ck->n_tensors));
     for (int s = 0; s < ck->n_shards; s++)
         for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++) {
             const osh_st_entry *e = osh_st_at(ck->shards[s], i);
@@ -128,7 +128,7 @@ static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON
     osh_status rc = OSH_OK;
     osh_map *listed = NULL; // own
 
-    OSH_TRY(osh_map_new(cx, &listed, (size_t)ck->n_tensors));
+    OSH_TRY(osh_map_new_views(cx, &listed, (size_t)ck->n_tensors));
     for (const cJSON *w = weights->child; w; w = w->next) {
         const osh_ckpt_tensor *t = osh_checkpoint_find(ck, w->string);
         if (!t)

@@ -180,7 +180,7 @@ static osh_status name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;
     osh_map *m = NULL; // own
-    OSH_TRY(osh_map_new(cx, &m, (size_t)p->n));
+    OSH_TRY(osh_map_new_views(cx, &m, (size_t)p->n));
     for (int64_t i = 0; i < p->n; i++) {
         const char *name = p->tensors[i].e->name;
         if (osh_map_get(m, name, strlen(name), &(int64_t){0}))

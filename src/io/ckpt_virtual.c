@@ -75,7 +75,7 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
     int64_t n = 0;
     OSH_NEW(cx, list, ck->n_tensors);
     OSH_NEW(cx, placed, ck->n_tensors);
-    OSH_TRY(osh_map_new(cx, &names, (size_t)ck->n_tensors));
+    OSH_TRY(osh_map_new_views(cx, &names, (size_t)ck->n_tensors));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         int64_t from = by[i] >= 0 ? by[i] : i;
         if (by[i] < -1 || placed[from]) continue;

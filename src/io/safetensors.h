@@ -42,4 +42,9 @@ int64_t osh_st_header(const osh_st *st, uint64_t *sum); // bytes in front of the
  * (dtype, then name bytes), begin and end are filled in, and the complete header (8-byte length, JSON, padding) is
  * returned. own. */
 osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n);
+/* The same of entries that stay where they are: the list is sorted. */
+osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list, int64_t n);
+/* name: view of one that two entries have, NULL: there is none. */
+osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n);
+const char *osh_st_twice_of(osh_st_entry **list, int64_t n); // sorts it
 #endif

@@ -131,10 +131,10 @@ static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const c
 }
 
 /* e's own fields from its JSON object; begin and end still count from the data's start. */
-static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const cJSON *o)
+static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const char *name, const cJSON *o)
 {
     osh_status rc = OSH_OK;
-    const char *name = o->string, *tag = NULL;
+    const char *tag = NULL;
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(o, "shape");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(o, "data_offsets");
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(o, "dtype");
@@ -215,34 +215,52 @@ done:
     return rc;
 }
 
-static osh_status parse_entries(osh_ctx *cx, osh_st *st, const cJSON *header)
+typedef struct taking {
+    osh_st *st;
+    osh_buf names;
+    bool has_metadata;
+} taking;
+
+static osh_status fail_twice(osh_ctx *cx, const osh_st *st, const char *name)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%.200s' occurs twice in one object", st->path, name);
+}
+
+static osh_status take_entry(osh_ctx *cx, void *user, size_t i, size_t n, const char *name, const cJSON *o)
 {
     osh_status rc = OSH_OK;
-    size_t n = 0, name_bytes = 0;
-    char *to;
+    taking *t = user;
+    osh_st *st = t->st;
+    if (!strcmp(name, "__metadata__")) {
+        if (t->has_metadata) OSH_TRY(fail_twice(cx, st, name));
+        t->has_metadata = true;
+        OSH_TRY(check_metadata(cx, st, o));
+        goto done;
+    }
+    if (!st->entries) OSH_NEW(cx, st->entries, n - i);
+    OSH_TRY(parse_entry(cx, &st->entries[st->n], st, name, o));
+    OSH_TRY(osh_buf_append(cx, &t->names, name, strlen(name) + 1));
+    st->n++;
+done:
+    return rc;
+}
 
-    for (const cJSON *o = header->child; o; o = o->next) {
-        if (!strcmp(o->string, "__metadata__")) {
-            OSH_TRY(check_metadata(cx, st, o));
-            continue;
-        }
-        n++;
-        name_bytes += strlen(o->string) + 1;
-    }
-    OSH_NEW(cx, st->entries, n);
-    OSH_NEW(cx, st->names, name_bytes);
-    to = st->names;
-    for (const cJSON *o = header->child; o; o = o->next) {
-        size_t len = strlen(o->string) + 1;
-        osh_st_entry *e = &st->entries[st->n];
-        if (!strcmp(o->string, "__metadata__")) continue;
-        OSH_TRY(parse_entry(cx, e, st, o));
-        e->name = memcpy(to, o->string, len);
-        to += len;
-        st->n++;
-    }
+static osh_status parse_entries(osh_ctx *cx, osh_st *st, const char *text, size_t n_text)
+{
+    osh_status rc = OSH_OK;
+    taking t = {.st = st};
+    const char *twice;
+    osh_buf_init(&t.names, 0);
+    OSH_TRY(osh_json_members(cx, text, n_text, st->path, take_entry, &t));
+    OSH_NEW(cx, st->names, t.names.len);
+    if (st->n) memcpy(st->names, t.names.data, t.names.len);
+    char *name = st->names;
+    for (int64_t i = 0; i < st->n; i++, name += strlen(name) + 1) st->entries[i].name = name;
+    OSH_TRY(osh_st_twice(cx, &twice, st->entries, st->n));
+    if (twice) OSH_TRY(fail_twice(cx, st, twice));
     if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
 done:
+    osh_buf_deinit(cx, &t.names);
     return rc;
 }
 
@@ -251,7 +269,6 @@ osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path)
     osh_status rc = OSH_OK;
     osh_st *st = NULL;    // own
     char *text = NULL;    // own
-    cJSON *header = NULL; // own
     size_t n_text = 0;
 
     OSH_NEW(cx, st, 1);
@@ -261,12 +278,10 @@ osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path)
         goto done;
     }
     OSH_TRY(read_header(cx, &text, &n_text, st));
-    OSH_TRY(osh_json_parse(cx, &header, text, n_text, path, 0));
-    OSH_TRY(parse_entries(cx, st, header));
+    OSH_TRY(parse_entries(cx, st, text, n_text));
     OSH_TRY(check_tiling(cx, st, 8 + (int64_t)n_text));
     *out = st, st = NULL; // give
 done:
-    cJSON_Delete(header);
     osh_free(cx, text);
     osh_st_close(cx, st);
     return rc;

@@ -4,13 +4,13 @@
  * spaces, tensors by dtype (widest alignment first), then by name bytes, spaces behind up to 8.
  */
 #include "base/buf.h"
-#include "base/map.h"
 #include "io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses to read more
+enum { HEADER_BYTES = 8 + 64 };         // beside its entries: its length, metadata, spaces
 
 /* The library sorts by its dtype enum, downwards: the unsigned types stand between the others. */
 static int dtype_rank(osh_dtype dt)
@@ -23,11 +23,46 @@ static int dtype_rank(osh_dtype dt)
     return rank[dt];
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const osh_st_entry *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
 static int by_dtype_and_name(const void *a, const void *b)
 {
-    const osh_st_entry *x = a, *y = b;
-    int d = dtype_rank(x->dtype) - dtype_rank(y->dtype);
-    return d ? d : strcmp(x->name, y->name);
+    const osh_st_entry *const *x = a, *const *y = b;
+    int d = dtype_rank((*x)->dtype) - dtype_rank((*y)->dtype);
+    return d ? d : by_name(a, b);
+}
+
+const char *osh_st_twice_of(osh_st_entry **list, int64_t n)
+{
+    if (n) qsort(list, (size_t)n, sizeof *list, by_name);
+    for (int64_t i = 1; i < n; i++)
+        if (!strcmp(list[i]->name, list[i - 1]->name)) return list[i]->name;
+    return NULL;
+}
+
+/* own: pointers to them. */
+static osh_status list_of(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, *list, n);
+    for (int64_t i = 0; i < n; i++) (*list)[i] = &entries[i];
+done:
+    return rc;
+}
+
+osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_st_entry **list = NULL; // own: pointers
+    OSH_TRY(list_of(cx, &list, entries, n));
+    *name = osh_st_twice_of(list, n);
+done:
+    osh_free(cx, list);
+    return rc;
 }
 
 /* As serde_json: two-letter escapes, \u00xx for the other control characters, the rest raw. */
@@ -72,21 +107,17 @@ done:
 }
 
 /* Sorts, and fills in begin and end from the data's start. */
-static osh_status place(osh_ctx *cx, osh_st_entry *entries, int64_t n)
+static osh_status place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_map *seen = NULL; // own
-    int64_t at = 0, numel, n_bytes, first;
+    int64_t at = 0, numel, n_bytes;
+    const char *bad = osh_st_twice_of(list, n);
 
-    OSH_TRY(osh_map_new(cx, &seen, (size_t)n));
-    if (n) qsort(entries, (size_t)n, sizeof *entries, by_dtype_and_name);
+    if (n) qsort(list, (size_t)n, sizeof *list, by_dtype_and_name);
     for (int64_t i = 0; i < n; i++) {
-        osh_st_entry *e = &entries[i];
-        size_t len = strlen(e->name);
-        if (osh_map_get(seen, e->name, len, &first) || !strcmp(e->name, "__metadata__"))
-            OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'",
-                     e->name);
-        OSH_TRY(osh_map_put(cx, seen, e->name, len, i));
+        osh_st_entry *e = list[i];
+        if (!bad && !strcmp(e->name, "__metadata__")) bad = e->name;
+        if (bad) OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'", bad);
         e->begin = at;
         if (!osh_shape_numel(&numel, e->ndim, e->shape) ||
             __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(e->dtype), &n_bytes) ||
@@ -95,37 +126,70 @@ static osh_status place(osh_ctx *cx, osh_st_entry *entries, int64_t n)
         e->end = at;
     }
 done:
-    osh_map_free(cx, seen);
     return rc;
 }
 
-osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries,
-                         int64_t n)
+/* The header of many tensors is as large as what it says: a buffer that grew would be up to three times that. */
+static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    size_t sum = 0;
+    osh_buf one; // own
+    osh_buf_init(&one, 0);
+    for (int64_t i = 0; i < n; i++) {
+        osh_buf_clear(&one);
+        OSH_TRY(put_entry(cx, &one, list[i]));
+        sum += one.len;
+    }
+    OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length, known at the end
+    OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
+    for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
+    OSH_TRY(osh_buf_append(cx, b, "}", 1));
+    OSH_TRY(osh_buf_append(cx, b, "       ", (8 - b->len % 8) % 8));
+done:
+    osh_buf_deinit(cx, &one);
+    return rc;
+}
+
+osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     uint64_t json_bytes;
 
     osh_buf_init(&b, 0);
-    OSH_TRY(place(cx, entries, n));
-    OSH_TRY(osh_buf_append(cx, &b, "\0\0\0\0\0\0\0\0", 8)); // the length, known at the end
-    OSH_TRY(osh_buf_printf(cx, &b, "{\"__metadata__\":{\"format\":\"pt\"}"));
-    for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, &b, &entries[i]));
-    OSH_TRY(osh_buf_append(cx, &b, "}", 1));
-    OSH_TRY(osh_buf_append(cx, &b, "       ", (8 - b.len % 8) % 8));
+    OSH_TRY(place(cx, list, n));
+    OSH_TRY(put_entries(cx, &b, list, n));
     json_bytes = b.len - 8;
     if (json_bytes > MAX_HEADER_BYTES)
         OSH_FAIL(cx, OSH_E_FORMAT, "a header of %zu bytes for %lld tensors, wanted at most %d",
                  b.len, (long long)n, MAX_HEADER_BYTES);
     for (int i = 0; i < 8; i++) b.data[i] = (char)(json_bytes >> (8 * i));
     for (int64_t i = 0; i < n; i++) {
-        entries[i].begin += (int64_t)b.len;
-        entries[i].end += (int64_t)b.len;
+        list[i]->begin += (int64_t)b.len;
+        list[i]->end += (int64_t)b.len;
     }
     *header_bytes = b.len;
     *header = b.data;
     b.data = NULL; // give
 done:
     osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_st_entry **list = NULL;  // own: pointers
+    osh_st_entry *sorted = NULL; // own
+    OSH_NEW(cx, sorted, n);
+    OSH_TRY(list_of(cx, &list, entries, n));
+    OSH_TRY(osh_st_layout_of(cx, header, header_bytes, list, n));
+    for (int64_t i = 0; i < n; i++) sorted[i] = *list[i];
+    if (n) memcpy(entries, sorted, (size_t)n * sizeof *sorted);
+done:
+    osh_free(cx, list);
+    osh_free(cx, sorted);
     return rc;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/map.h"
 #include "plan/cache.h"
 #include "plan/experts.h"
 #include "plan/folds.h"
@@ -90,17 +89,19 @@ done:
     return rc;
 }
 
-/* At most so many: those of the source, of Linears and of an untied head. */
-static osh_status count_all(osh_ctx *cx, int64_t *n, const osh_plan *p)
+/* So many, and one of an untied head: those of the source that are copied, and of Linears. */
+static osh_status count_all(osh_ctx *cx, builder *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
-    *n = p->ck->n_tensors + 1;
+    b->cap = 1;
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) b->cap += b->at_linear[i] == -1 && !osh_checkpoint_is_kept(p->ck, i);
     for (int i = 0, packed; i < p->n_linears; i++) {
-        osh_format_weight weight = osh_linear_stored(&p->linears[i]);
-        OSH_TRY(p->linears[i].format->tensors(cx, t, &packed, &weight));
-        *n += packed + osh_cache_leaves(c, p, &p->linears[i]) + 1; // a bias
+        const osh_linear *l = &p->linears[i];
+        osh_format_weight weight = osh_linear_stored(l);
+        OSH_TRY(l->format->tensors(cx, t, &packed, &weight));
+        b->cap += packed + osh_cache_leaves(c, p, l) + (l->bias >= 0);
     }
 done:
     return rc;
@@ -111,14 +112,14 @@ static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
     osh_status rc = OSH_OK;
     OSH_NEW(cx, b->at_linear, p->ck->n_tensors);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) b->at_linear[i] = -1;
-    OSH_TRY(count_all(cx, &b->cap, p));
-    OSH_NEW(cx, p->out, b->cap);
-    OSH_NEW(cx, p->out_info, b->cap);
     for (int i = 0; i < p->n_linears; i++) {
         if (p->linears[i].bias >= 0) b->at_linear[p->linears[i].bias] = BESIDE;
         if (takes_place(p, &p->linears[i])) b->at_linear[p->linears[i].tensor] = i;
         else p->untie = true;
     }
+    OSH_TRY(count_all(cx, b, p));
+    OSH_NEW(cx, p->out, b->cap);
+    OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         if (osh_checkpoint_is_kept(p->ck, i)) continue; // what it is made of is copied
@@ -138,19 +139,14 @@ done:
 static osh_status check_unique(osh_ctx *cx, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    osh_map *seen = NULL; // own
-    OSH_TRY(osh_map_new(cx, &seen, (size_t)p->n_out));
-    for (int64_t i = 0; i < p->n_out; i++) {
-        const char *name = p->out[i].name;
-        if (osh_map_get(seen, name, strlen(name), &(int64_t){0}))
-            OSH_FAIL(cx, OSH_E_FORMAT,
-                     "the output would hold %s twice: the source has a tensor of that name beside "
-                     "the weight that is quantized",
-                     name);
-        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), i));
-    }
+    const char *twice;
+    OSH_TRY(osh_st_twice(cx, &twice, p->out, p->n_out));
+    if (twice)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "the output would hold %s twice: the source has a tensor of that name beside the weight that is "
+                 "quantized",
+                 twice);
 done:
-    osh_map_free(cx, seen);
     return rc;
 }
 
@@ -185,37 +181,27 @@ static int assign_shards(osh_plan *p)
     return shard + 1;
 }
 
-/* Lays out one shard: a copy of its entries is sorted, offsets go back to the plan's. */
+/* Lays out one shard: a list of its entries is sorted. */
 static osh_status lay_out(osh_ctx *cx, osh_plan *p, int s)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *part = NULL; // own; names are views
-    osh_map *at = NULL;        // own
+    osh_st_entry **part = NULL; // own: pointers
     osh_shard *sh = &p->shards[s];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;
     OSH_NEW(cx, part, n);
-    OSH_TRY(osh_map_new(cx, &at, (size_t)n));
     n = 0;
-    for (int64_t i = 0; i < p->n_out; i++) {
-        if (p->out_info[i].shard != s) continue;
-        part[n++] = p->out[i];
-        OSH_TRY(osh_map_put(cx, at, p->out[i].name, strlen(p->out[i].name), i));
-    }
-    OSH_TRY(osh_st_layout(cx, &sh->header, &sh->header_bytes, part, n));
+    for (int64_t i = 0; i < p->n_out; i++)
+        if (p->out_info[i].shard == s) part[n++] = &p->out[i];
+    OSH_TRY(osh_st_layout_of(cx, &sh->header, &sh->header_bytes, part, n));
     sh->n_bytes = (int64_t)sh->header_bytes;
-    for (int64_t k = 0; k < n; k++) {
-        int64_t i = 0;
-        osh_map_get(at, part[k].name, strlen(part[k].name), &i);
-        p->out[i].begin = part[k].begin, p->out[i].end = part[k].end;
-        if (part[k].end > sh->n_bytes) sh->n_bytes = part[k].end;
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (part[i]->end > sh->n_bytes) sh->n_bytes = part[i]->end;
     sh->name = p->n_shards == 1 ? osh_strdup(cx, "model.safetensors")
                                 : osh_sprintf(cx, "model-%05d-of-%05d.safetensors", s + 1, p->n_shards);
     if (!sh->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard's name");
 done:
     osh_free(cx, part);
-    osh_map_free(cx, at);
     return rc;
 }
 

@@ -26,15 +26,18 @@
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 /* Where nothing is multiplied: what the C library takes, and of each thread its stack and the library's cache. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 576, OUT_BYTES = 64, PART_BYTES = 640 }; // of each; part: its times
+/* Of each; one that is solved with data has a loss and what was seen for it, too; part: its times. */
+enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640 };
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
-    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * LINEAR_BYTES + p->n_out * OUT_BYTES;
+    bool passes = p->pipeline != OSH_PIPELINE_DATAFREE;
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + p->n_out * OUT_BYTES;
+    n += (int64_t)p->n_linears * (LINEAR_BYTES + (passes ? SOLVED_BYTES : 0));
     if (p->parts && p->pipeline == OSH_PIPELINE_SEQUENTIAL) n += (int64_t)p->parts->n * PART_BYTES;
     n += osh_globals_bytes(p) + (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
-    return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
+    return n + (passes ? ((int64_t)p->graph->n_values + p->graph->n_weights) * 32 : 0);
 }
 
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least

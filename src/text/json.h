@@ -44,6 +44,11 @@ typedef struct osh_json_taken {
     osh_status (*item)(osh_ctx *cx, void *user, const cJSON *o);
 } osh_json_taken;
 osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, const osh_json_taken *lists, void *user);
+/* The members of an object whose tree is not wanted, in the order of the text, which is checked as a whole first: n of
+ * them, i from 0. A key that occurs twice is handed over twice. */
+typedef osh_status (*osh_json_member_fn)(osh_ctx *cx, void *user, size_t i, size_t n, const char *key, const cJSON *o);
+osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what, osh_json_member_fn member,
+                            void *user);
 osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // Python's repr
 osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text); // with its quotes, in the same spelling
 #endif

@@ -142,7 +142,7 @@ static osh_status check_names(osh_ctx *cx, osh_verify *v, bool *present)
     osh_status rc = OSH_OK;
     osh_map *planned = NULL; // own
     const osh_plan *p = v->plan;
-    OSH_TRY(osh_map_new(cx, &planned, (size_t)p->n_out));
+    OSH_TRY(osh_map_new_views(cx, &planned, (size_t)p->n_out));
     for (int64_t i = 0; i < p->n_out; i++) {
         const osh_st_entry *e = &p->out[i];
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
@@ -288,6 +288,7 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
     int64_t unit = (int64_t)osh_band_unit_bytes(p, src - p->ck->tensors);
     half = unit < half ? half / unit * unit : unit;
+    if (half > n_bytes) half = n_bytes;
     if (!(chunk = osh_alloc(cx, (size_t)half * 2))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);

@@ -11,13 +11,13 @@ static void counts_and_aligns(void **state)
 {
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    static const size_t sizes[] = {0, 1, 7, 63, 64, 65, 4096, 100001};
+    static const size_t sizes[] = {0, 1, 7, 63, 127, 128, 4096, 100001};
     void *p[8];
     size_t sum = 0;
     for (size_t i = 0; i < 8; i++) {
         p[i] = osh_alloc(cx, sizes[i]);
         assert_non_null(p[i]);
-        assert_int_equal((uintptr_t)p[i] % 64, 0);
+        assert_int_equal((uintptr_t)p[i] % (sizes[i] < 128 ? _Alignof(max_align_t) : 64), 0);
         memset(p[i], 0xa5, sizes[i]);
         sum += sizes[i];
         assert_int_equal(osh_mem_live(cx), sum);
