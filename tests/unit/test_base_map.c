@@ -32,6 +32,33 @@ static void many_keys(void **state)
     osh_ctx_free(cx);
 }
 
+static void views(void **state)
+{
+    enum { N = 3000 };
+    static char keys[N][16];
+    osh_ctx *cx;
+    osh_map *m;
+    int64_t v;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, osh_map_new_views(cx, &m, 0));
+    for (int i = 0; i < N; i++) {
+        int n = snprintf(keys[i], sizeof keys[i], "k%d", i);
+        assert_ok(cx, osh_map_put(cx, m, keys[i], (size_t)n, i));
+    }
+    for (int i = 0; i < N; i++) {
+        char key[16];
+        int n = snprintf(key, sizeof key, "k%d", i);
+        assert_true(osh_map_get(m, key, (size_t)n, &v));
+        assert_int_equal(v, i);
+        assert_false(osh_map_get(m, key, (size_t)n + 1, &v)); // another length
+    }
+    keys[7][0] = 'x'; // not copied: the map sees it
+    assert_false(osh_map_get(m, "k7", 2, &v));
+    osh_map_free(cx, m);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 static void odd_keys(void **state)
 {
     /* one prefix of zeros each: only the length tells them apart */
@@ -117,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_keys),
+        cmocka_unit_test(views),
         cmocka_unit_test(odd_keys),
         cmocka_unit_test(random_lengths),
         cmocka_unit_test(torture_map),

@@ -369,6 +369,45 @@ static void test_lists(void **state)
 }
 
 /* Items, keys and what stays lie across the pieces that are read, at every distance. */
+static osh_status see_member(osh_ctx *cx, void *user, size_t i, size_t n, const char *key, const cJSON *o)
+{
+    osh_buf *b = user;
+    char *text = cJSON_PrintUnformatted(o);
+    assert_non_null(text);
+    osh_status rc = osh_buf_printf(cx, b, "%zu/%zu %s=%s;", i, n, key, text);
+    cJSON_free(text);
+    return !rc && !strcmp(key, "stop") ? osh_fail(cx, OSH_E_USAGE, "that is enough") : rc;
+}
+
+static void test_each_member(void **state)
+{
+    static const struct { const char *text, *seen, *fails; } cases[] = {
+        {"{}", "", NULL},
+        {" {\"a\" : 1 , \"\\u0062\":{\"x\":[1,{}]},\"a\":null} ", "0/3 a=1;1/3 b={\"x\":[1,{}]};2/3 a=null;", NULL},
+        {"{\"\":[]}", "0/1 =[];", NULL},
+        {"{\"a\":1,\"stop\":2,\"b\":3}", "0/3 a=1;1/3 stop=2;", "that is enough"},
+        {"{\"a\":1,\"b\":{\"x\":1,\"x\":2}}", "0/2 a=1;", "'x' occurs twice"},
+        {"{\"a\":1,\"b\":}", "", "what: "}, // nothing is handed over of a text that is none
+        {"{\"a\":1} x", "", "what: "},
+        {"[1]", "", "what: holds no JSON object"},
+        {"", "", "what: holds no JSON object"},
+    };
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        osh_buf b;
+        osh_buf_init(&b, 0);
+        osh_status rc = osh_json_members(cx, cases[i].text, strlen(cases[i].text), "what", see_member, &b);
+        assert_string_equal(b.data ? b.data : "", cases[i].seen);
+        assert_int_equal(rc != OSH_OK, cases[i].fails != NULL);
+        if (rc) assert_non_null(strstr(osh_error_text(cx), cases[i].fails));
+        osh_error_clear(cx);
+        osh_buf_deinit(cx, &b);
+    }
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 static void test_long_lists(void **state)
 {
     osh_ctx *cx = *state;
@@ -443,7 +482,7 @@ int main(void)
         T(test_accepts), T(test_refuses_bad_syntax), T(test_nesting), T(test_nul), T(test_nan), T(test_duplicate_keys),
         T(test_members), T(test_edit_replaces), T(test_edit_adds), T(test_edit_removes), T(test_edit_refuses),
         T(test_print_is_pythons), T(test_print_as_a_member), T(test_read), T(test_lists), T(test_long_lists),
-        T(test_torture),
+        T(test_each_member), T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
