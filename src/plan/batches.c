@@ -12,7 +12,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20 }; // samples a thread: more leave the caches; the widest value, at most
+/* Samples a thread, of which more leave the caches; of the widest value so much at most, or so much for each thread. */
+enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_plan *p, int64_t first)
 {
@@ -51,7 +52,7 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].producer < g->head && (int64_t)osh_value_bytes(g, v) > row)
             row = (int64_t)osh_value_bytes(g, v);
-    int64_t fit = BATCH_BYTES / (longest * row);
+    int64_t fit = (n * THREAD_BYTES > BATCH_BYTES ? n * THREAD_BYTES : BATCH_BYTES) / (longest * row);
     if (fit < most) most = fit;
     if (d->n < most) most = d->n;
     return most >= n ? most / n * n : 1;

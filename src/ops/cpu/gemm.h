@@ -8,6 +8,8 @@
 #include "ops/cpu/mat.h"
 #include "ops/kernel.h"
 
+enum { OSH_BLOCKS_EACH = 4 }; // of H for each thread, where it has so many: none waits long for the last ones
+
 /* Chunk c of a lower triangle of tiles (i, j), row by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {

@@ -14,7 +14,7 @@
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
-enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH }; // with AVX2: columns packed at a time; block of H
+enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH }; // AVX2: columns packed at a time; largest block of H
 
 typedef struct hessian_job {
     float *h;              // [I, I]
@@ -50,7 +50,7 @@ typedef struct packed_job {
     float *h;               // [I, I]
     const osh_tensor *x;
     const osh_tile *tiles;  // of this panel
-    int64_t n_tiles, first_row, n_rows, n_cols;
+    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H, of which ROWS is the height
     float *panels, *strips; // [n_cols in steps of 48, n_rows, 48], inside by token tile
 } packed_job;
 
@@ -96,23 +96,29 @@ static void add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col
     }
 }
 
+/* Of the rows up to end. */
+static int64_t blocks_beside(const packed_job *j, int64_t end)
+{
+    return osh_div_up(osh_min64(end, j->n_cols), j->wide);
+}
+
 /* Blocks of H, those of the last rows first. */
 static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const packed_job *j = user;
     int64_t r = osh_div_up(j->n_cols, ROWS) - 1, n;
     (void)cx, (void)worker;
-    for (; chunk >= (n = osh_div_up(osh_min64((r + 1) * ROWS, j->n_cols), COLS)); r--) chunk -= n;
-    int64_t end = osh_min64((r + 1) * ROWS, j->n_cols), last = osh_min64((chunk + 1) * COLS, end);
+    for (; chunk >= (n = blocks_beside(j, (r + 1) * ROWS)); r--) chunk -= n;
+    int64_t end = osh_min64((r + 1) * ROWS, j->n_cols), last = osh_min64((chunk + 1) * j->wide, end);
     for (int64_t t = 0; t < j->n_tiles; t++)
-        for (int64_t col = chunk * COLS; col < last; col += OSH_TILE_COLS) add_panel(j, r * ROWS, end, col, t);
+        for (int64_t col = chunk * j->wide; col < last; col += OSH_TILE_COLS) add_panel(j, r * ROWS, end, col, t);
     return OSH_OK;
 }
 
-static int64_t n_blocks(int64_t n_cols)
+static int64_t n_blocks(const packed_job *j)
 {
     int64_t n = 0;
-    for (int64_t end = 0; end < n_cols; end += ROWS) n += osh_div_up(osh_min64(end + ROWS, n_cols), COLS);
+    for (int64_t end = 0; end < j->n_cols; end += ROWS) n += blocks_beside(j, end + ROWS);
     return n;
 }
 
@@ -132,10 +138,11 @@ static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_tile *ti
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
         int64_t row = tiles[first].row;
         packed_job j = {.h = a->out[0]->data, .x = x, .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
-                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n, .panels = packed,
-                        .strips = packed + room};
+                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n, .wide = COLS,
+                        .panels = packed, .strips = packed + room};
+        while (j.wide > BOTH && n_blocks(&j) < (int64_t)OSH_BLOCKS_EACH * osh_threads(cx)) j.wide /= 2;
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, BOTH), pack_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, n_blocks(n), product_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, n_blocks(&j), product_chunk, &j));
     }
 done:
     osh_free(cx, packed);

@@ -1,12 +1,11 @@
 /* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all threads, as the panels
- * of b and turned as the blocks of a; then blocks of H of 96 x 96, or 192 x 192 where there are many, add the sums of
- * one tile of tokens after the other. */
+ * of b and turned as the blocks of a; then blocks of H add the sums of one tile of tokens after the other. */
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
-enum { NARROW = 96, WIDE = 192, MANY = 1024, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
+enum { WIDE = 192, MANY = 1024, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
 
 typedef struct job {
@@ -82,6 +81,21 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 
 /* ---- a batch ---- */
 
+static int64_t blocks_of(int64_t n, int64_t side, bool square)
+{
+    int64_t blocks = osh_div_up(n, side);
+    return square ? blocks * blocks : blocks * (blocks + 1) / 2;
+}
+
+/* Of a block: wide ones come from the caches more often. */
+static int64_t side_of(int64_t n, bool square, int n_threads)
+{
+    static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 3};
+    int k = n < MANY;
+    while (k < 2 && blocks_of(n, sides[k], square) < (int64_t)OSH_BLOCKS_EACH * n_threads) k++;
+    return sides[k];
+}
+
 /* Tokens of padded tiles that are packed at a time. */
 static int64_t room_of(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
 static int64_t words_of(int64_t n_tokens, int64_t n) { return osh_pairs_panel(n_tokens) * osh_div_up(n, SIDE); }
@@ -98,8 +112,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
 {
     osh_status rc = OSH_OK;
     int64_t n = osh_width(x), room = room_of(osh_rows(x)), n_tiles = 0, end = 0;
-    job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = n < MANY ? NARROW : WIDE};
-    int64_t blocks = osh_div_up(n, j.side);
+    job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = side_of(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: [n_tiles]
     uint32_t *panels = NULL, *turned = NULL; // own: each as large as a value of as many tokens, whose pages serve again
@@ -118,7 +131,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS)); // 576 columns alone are 9 chunks
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pack_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, x0 ? blocks * blocks : blocks * (blocks + 1) / 2, product_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, blocks_of(n, j.side, x0), product_chunk, &j));
     }
 done:
     osh_free(cx, panels);
