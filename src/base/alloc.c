@@ -1,4 +1,4 @@
-/* alloc.c - counted memory, 64-byte aligned, with an injected failure for the torture tests.
+/* alloc.c - counted memory, 64-byte aligned from 128 bytes on, with an injected failure for the torture tests.
  *
  *   ... | 32 bytes | head 32 bytes: size, class . | n bytes of the caller ... |
  *   ^   ^ a cache line's start                    ^ what is returned

@@ -73,7 +73,7 @@ void osh_error_clear(osh_ctx *cx);
         }                                                                                          \
     } while (0)
 
-/* Memory: counted, 64-byte aligned, thread-safe; every failure is recorded with osh_fail. */
+/* Memory: counted, 64-byte aligned from 128 bytes on, thread-safe; every failure is recorded with osh_fail. */
 void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; overflow checked
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure

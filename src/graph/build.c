@@ -478,23 +478,22 @@ done:
     return rc;
 }
 
-static osh_status fit(osh_ctx *cx, void *list, int n, size_t size)
+/* A list that is as long as what is in it. */
+static void *fitted(osh_ctx *cx, osh_status *rc, void *list, int n, size_t size)
 {
-    void **p = list, *q = *p && n ? osh_realloc(cx, *p, (size_t)n * size) : *p;
-    if (n && !q) return OSH_E_NOMEM;
-    *p = q;
-    return OSH_OK;
+    if (*rc || !list || !n) return list;
+    void *fit = osh_realloc(cx, list, (size_t)n * size);
+    if (!fit) *rc = OSH_E_NOMEM;
+    return fit ? fit : list;
 }
 
-/* Its lists are as long as what is in them. */
 static osh_status fit_all(osh_ctx *cx, osh_graph *g)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(fit(cx, &g->modules, g->n_modules, sizeof *g->modules));
-    OSH_TRY(fit(cx, &g->values, g->n_values, sizeof *g->values));
-    OSH_TRY(fit(cx, &g->nodes, g->n_nodes, sizeof *g->nodes));
-    OSH_TRY(fit(cx, &g->weights, g->n_weights, sizeof *g->weights));
-done:
+    g->modules = fitted(cx, &rc, g->modules, g->n_modules, sizeof *g->modules);
+    g->values = fitted(cx, &rc, g->values, g->n_values, sizeof *g->values);
+    g->nodes = fitted(cx, &rc, g->nodes, g->n_nodes, sizeof *g->nodes);
+    g->weights = fitted(cx, &rc, g->weights, g->n_weights, sizeof *g->weights);
     return rc;
 }
 
