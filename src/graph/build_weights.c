@@ -94,6 +94,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     w += g->n_weights;
     *w = (osh_weight){.name = name,
                       .ndim = x->ndim,
+                      .dtype = t ? t->e->dtype : OSH_DTYPE_NONE,
                       .tensor = t ? t - b->ck->tensors : -1,
                       .by_rows = t && t->shard >= 0 && x->ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
                       .compressed = compressed};

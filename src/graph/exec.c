@@ -73,6 +73,12 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
 
 /* ---- one run ---- */
 
+typedef struct card_routes { // on a device: which rows go to each expert
+    int route;         // whose output says so
+    osh_tensor *lists; // own: I32 [E + E N]; NULL: they are not known
+    int32_t *n;        // own [E]
+} card_routes;
+
 typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
@@ -81,7 +87,8 @@ typedef struct job {
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // its nodes
-    osh_expert_rows routed; // own: rows of the expert at work
+    osh_expert_rows routed; // own: rows of the expert at work, on the host
+    card_routes card;       // own
     osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
 } job;
 
@@ -112,15 +119,19 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* On a device the finding is only noted: asking for it would wait. */
-static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k, const osh_tensor *x)
+/* Where a device notes what it finds in an output; NULL: nobody looks. */
+static int64_t *finding(const job *j, int node, int k)
+{
+    return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
+}
+
+/* On a device the finding is only noted: asking for it would wait. rows: NULL: all. */
+static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k, const osh_op_args *a)
 {
     const job *j = walk->user;
-    int64_t at = -1;
-    if (j->found) {
-        int64_t *here = (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k;
-        return osh_cuda_finite(cx, here, x, 0);
-    }
+    const osh_tensor *x = a->out[k];
+    int64_t at = -1, *here = finding(j, node, k);
+    if (here) return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows) : osh_cuda_finite(cx, here, x, 0);
     osh_status rc = osh_first_nonfinite(cx, &at, x);
     if (rc || at < 0) return rc;
     int64_t width = x->shape[1];
@@ -177,6 +188,95 @@ done:
     return rc;
 }
 
+/* Of an earlier run that kept it nothing is left. */
+static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
+{
+    osh_tensor **x = &j->b->values[v];
+    osh_tensor_free(cx, *x), *x = NULL;
+    return osh_tensor_new_on(cx, x, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->values[v].dtype, 2,
+                             (int64_t[]){rows, j->g->values[v].width});
+}
+
+static void drop_routes(osh_ctx *cx, card_routes *r)
+{
+    osh_tensor_free(cx, r->lists);
+    osh_free(cx, r->n);
+    *r = (card_routes){0};
+}
+
+static osh_status run_routes(osh_ctx *cx, osh_walk *w, int route)
+{
+    osh_status rc = OSH_OK;
+    job *j = w->user;
+    card_routes *r = &j->card;
+    drop_routes(cx, r);
+    if (route < 0) return OSH_OK;
+    const osh_tensor *weights = j->b->values[route];
+    if (!weights) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not live", j->g->values[route].name);
+    int64_t E = weights->shape[1], n = osh_cuda_routes_n(E, j->b->n_tokens);
+    r->route = route;
+    OSH_TRY(osh_tensor_new_on(cx, &r->lists, (osh_where){j->b->device, OSH_LIFE_SHORT}, OSH_I32, 1, &n));
+    OSH_NEW(cx, r->n, E);
+    OSH_TRY(osh_cuda_routes(cx, r->n, r->lists->data, weights));
+done:
+    return rc;
+}
+
+/* Those of an expert, by its combine. */
+static osh_op_rows rows_on_card(const job *j, int combine)
+{
+    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
+    int64_t E = j->g->values[j->card.route].width;
+    return (osh_op_rows){(const int32_t *)j->card.lists->data + E + expert * j->b->n_tokens, j->card.n[expert]};
+}
+
+/* The weights, rows and findings of an expert whose nodes begin at first. */
+static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int first)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *combine = &n[OSH_EXPERT_COMBINE];
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // up stands before gate
+    const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
+    const osh_tensor *w[3];
+    for (int k = 0; k < 3; k++) {
+        w[k] = j->w->w[of[k]->w[0]];
+        if (!w[k] || w[k]->dtype != j->g->dtype)
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s: weight %s is not loaded, or not in the dtype of the model",
+                     j->g->modules[of[k]->module].name, j->g->weights[of[k]->w[0]].name);
+    }
+    *e = (osh_cuda_expert){.gate = w[0], .up = w[1], .down = w[2],
+                           .rows = rows_on_card(j, first + OSH_EXPERT_COMBINE),
+                           .column = (int32_t)((const osh_moe_combine_attr *)combine->attr)->expert,
+                           .found = finding(j, first + OSH_EXPERT_GLU, 0)};
+done:
+    return rc;
+}
+
+static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    const job *j = w->user;
+    const osh_node *n = &j->g->nodes[first], *last = &j->g->nodes[end - 1];
+    int n_experts = (end - first) / OSH_EXPERT_NODES;
+    osh_cuda_expert *experts = NULL; // own
+    OSH_TRY(osh_check_interrupt(cx));
+    OSH_NEW(cx, experts, n_experts);
+    for (int e = 0; e < n_experts; e++) OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
+    OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
+    osh_cuda_mixture m = {.experts = experts, .n_experts = n_experts, .x = j->b->values[n->in[0]],
+                          .route = j->b->values[j->card.route], .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
+                          .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
+                          .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
+    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "what experts read is not live");
+    OSH_TRY(osh_cuda_mixture_run(cx, &m));
+    osh_op_args made = {.out = {m.out}};
+    if (j->check) OSH_TRY(check_finite(cx, w, end - 1, 0, &made));
+done:
+    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "running experts from %s on", j->g->modules[n->module].name);
+    osh_free(cx, experts);
+    return rc;
+}
+
 /* What a routed node made goes to its rows where others read it, or it stays. */
 static osh_status spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
@@ -222,15 +322,6 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     return OSH_OK;
 }
 
-/* Of an earlier run that kept it nothing is left. */
-static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
-{
-    osh_tensor **x = &j->b->values[v];
-    osh_tensor_free(cx, *x), *x = NULL;
-    return osh_tensor_new_on(cx, x, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->values[v].dtype, 2,
-                             (int64_t[]){rows, j->g->values[v].width});
-}
-
 static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 {
     osh_status rc = OSH_OK;
@@ -242,7 +333,9 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(gather(cx, j, node, &a, &rows));
-    bool routed = osh_walk_is_routed(walk, node);
+    bool on_card = j->b->device != NULL, of_expert = osh_walk_is_routed(walk, node), routed = of_expert && !on_card;
+    osh_op_rows wanted = of_expert && on_card ? rows_on_card(j, osh_routed_to(j->g, node)) : (osh_op_rows){0};
+    if (of_expert && on_card) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
@@ -257,7 +350,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
-        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, walk, node, k, a.out[k]));
+        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, walk, node, k, &a));
     for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, walk, n->out[k]));
 done:
     osh_picked_deinit(cx, &rows);
@@ -421,7 +514,8 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
 }
 
 static const osh_walk_acts run_acts = {.brought = run_brought, .told = run_told, .made = run_made, .node = run_node,
-                                       .lanes = run_lanes, .gone = run_gone};
+                                       .lanes = run_lanes, .gone = run_gone, .routes = run_routes,
+                                       .mixture = run_mixture};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
@@ -431,7 +525,6 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s, .on_device = b->device != NULL};
     walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
-    if (hooks && !b->device) walk.routed = hooks->routed;
     walk.by_sample = j.lanes && !hooks->linear_input && !b->device && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
     if (walk.by_sample) walk.seen = hooks->seen, walk.outer = j.lanes->outer;
 
@@ -442,6 +535,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     OSH_TRY(read_findings(cx, &j));
 done:
     osh_routed_deinit(cx, &j.routed);
+    drop_routes(cx, &j.card);
     osh_tensor_free(cx, j.found);
     return rc;
 }

@@ -87,7 +87,6 @@ typedef struct osh_exec_hooks {
      * routers' outputs and of seen [values] (NULL: none) alone. NULL: they do not. */
     osh_lanes *lanes;
     const bool *seen;
-    const bool *routed; // [n] nodes that run on the rows alone that go to their expert, on the host; NULL: none
 } osh_exec_hooks;
 
 /* Those nodes of [first, first + n) for which run[i - first] is true. */
@@ -97,6 +96,7 @@ typedef struct osh_exec_span {
     const bool *run;  // view; NULL: all
     const bool *keep; // view: [values] that stay; NULL: all
     osh_exec_values of; // no other value is brought, read or made, so none is looked at; {0, 0}: any of the graph's
+    const bool *routed; // view: [n] nodes that run on the rows alone that go to their expert; NULL: none
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
 /* Runs them. Afterwards exactly the values with keep[v] that exist are live. A non-finite output fails naming module
@@ -110,8 +110,8 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
 /* Whether nodes of a batch on the host run sample by sample, where the hooks let them: a thread takes a sample through
  * all of them, and none waits for the others between two. Of no influence on what comes out. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
-/* Such nodes: [node, end of them), of those that run; one alone runs on the whole batch. seen and routed as in the
- * hooks, run as in osh_exec_run, of [first, end). */
+/* Such nodes: [node, end of them), of those that run; one alone runs on the whole batch. seen as in the
+ * hooks, run and routed as in osh_exec_run, of [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;
@@ -128,7 +128,7 @@ typedef struct osh_exec_batch { // that a peak is of
     int n_threads;
     int64_t at_once;  // by sample: tokens of the n_threads longest samples; 0: never by sample
     int64_t longest;  // tokens of the longest sample
-    const bool *seen, *routed; // views, as in the hooks
+    const bool *seen;          // view, as in the hooks
     const osh_exec_marks *marks; // view; NULL: made for this peak
 } osh_exec_batch;
 typedef struct osh_exec_brought { // views of [values]

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "ops/cuda/cuda.h"
+
 enum { PAGE = 4096 }; // by which the blocks of samples may be larger than one of all
 
 typedef struct tally {
@@ -17,6 +19,8 @@ typedef struct tally {
     const osh_exec_batch *batch; // view; NULL: on a device
     osh_arena *arena; // own: on a device, where the blocks are placed as they will be
     size_t *at;       // own: [values] there
+    size_t routes;    // there, where there are any
+    bool has_routes;
     bool *here;       // view: [values] that are live
     bool *lane;       // view: [values] of a sample at work; none is set
     int n_here;
@@ -131,8 +135,32 @@ static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
     return rc;
 }
 
+static osh_status count_routes(osh_ctx *cx, osh_walk *w, int route)
+{
+    tally *t = w->user;
+    (void)cx;
+    if (t->has_routes) osh_arena_give(t->arena, t->routes);
+    t->has_routes = route >= 0;
+    if (route < 0) return OSH_OK;
+    size_t n = (size_t)osh_cuda_routes_n(t->g->values[route].width, t->n_tokens) * sizeof(int32_t);
+    osh_arena_take(t->arena, &t->routes, n, OSH_LIFE_SHORT);
+    touch(t, 0);
+    return OSH_OK;
+}
+
+static osh_status count_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    tally *t = w->user;
+    const osh_node *n = &t->g->nodes[first];
+    int64_t D = t->g->values[n->in[0]].width, F = t->g->values[n->out[0]].width;
+    osh_status rc = count_made(cx, w, t->g->nodes[end - 1].out[0]);
+    touch(t, osh_cuda_mixture_bytes(t->n_tokens, D, F, (end - first) / OSH_EXPERT_NODES));
+    return rc;
+}
+
 static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told, .made = count_made,
-                                         .node = count_node, .lanes = count_lanes, .gone = count_gone};
+                                         .node = count_node, .lanes = count_lanes, .gone = count_gone,
+                                         .routes = count_routes, .mixture = count_mixture};
 
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g)
 {
@@ -157,7 +185,7 @@ osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec
     osh_status rc = OSH_OK;
     osh_exec_marks made = {0}; // own
     tally t = {.g = s->g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .in = in, .batch = b};
-    osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .by_sample = b->at_once > 0, .routed = b->routed};
+    osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .by_sample = b->at_once > 0};
     osh_exec_values of = w.s.of = osh_exec_values_of(s);
     if (w.by_sample) w.seen = b->seen;
     size_t arrays = osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0);

@@ -61,7 +61,7 @@ int osh_next_set(const bool *set, int from, int n)
 
 bool osh_walk_is_routed(const osh_walk *w, int node)
 {
-    return w->routed && node >= w->s.first && node < w->s.first + w->s.n && w->routed[node - w->s.first];
+    return w->s.routed && node >= w->s.first && node < w->s.first + w->s.n && w->s.routed[node - w->s.first];
 }
 
 static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0]; }
@@ -94,7 +94,7 @@ static osh_status find_last(osh_ctx *cx, osh_walk *w)
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
         }
-    for (int i = first; w->routed && i < end; i++) { // and what tells an expert's rows
+    for (int i = first; w->s.routed && i < end; i++) { // and what tells an expert's rows
         int route = osh_walk_is_routed(w, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
         if (route >= 0 && i > *last_of(w, route)) *last_of(w, route) = i;
     }
@@ -123,17 +123,63 @@ done:
     return rc;
 }
 
+/* On a device: which rows go to each expert is found once for all of them, and known until the last has run. */
+static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
+{
+    int route = w->s.g->nodes[osh_routed_to(w->s.g, node)].in[2];
+    if (!w->on_device || w->route == route) return OSH_OK;
+    w->route = route;
+    return w->acts->routes(cx, w, route);
+}
+
+static osh_status close_routes(osh_ctx *cx, osh_walk *w, int done_node)
+{
+    if (w->route < 0 || *last_of(w, w->route) > done_node) return OSH_OK;
+    w->route = -1;
+    return w->acts->routes(cx, w, -1);
+}
+
 static osh_status walk_node(osh_ctx *cx, osh_walk *w, int node)
 {
-    osh_status rc = w->acts->node(cx, w, node);
-    return rc ? rc : finish_node(cx, w, node, !osh_walk_is_routed(w, node));
+    osh_status rc = OSH_OK;
+    bool routed = osh_walk_is_routed(w, node);
+    if (routed) OSH_TRY(open_routes(cx, w, node));
+    OSH_TRY(w->acts->node(cx, w, node));
+    OSH_TRY(finish_node(cx, w, node, !routed));
+    OSH_TRY(close_routes(cx, w, node));
+done:
+    return rc;
+}
+
+/* Where the mixture that begins at first ends: behind an expert, all of which runs, and nothing of which stays but the
+ * last one's sum. first: none begins there. */
+static int mixture_end(const osh_walk *w, int first)
+{
+    int end = osh_walk_is_routed(w, first) && w->on_device ? osh_mixture_end(w->s.g, first, w->s.first + w->s.n) : first;
+    int whole = first;
+    for (int i = first; i < end && osh_walk_runs(w, i); i++) {
+        if ((i - first) % OSH_EXPERT_NODES == OSH_EXPERT_COMBINE) whole = i + 1;
+        if (stays(w, w->s.g->nodes[i].out[0])) break;
+    }
+    return whole;
+}
+
+static osh_status walk_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(open_routes(cx, w, first));
+    OSH_TRY(w->acts->mixture(cx, w, first, end));
+    for (int i = first; i < end; i++) OSH_TRY(finish_node(cx, w, i, i == end - 1));
+    OSH_TRY(close_routes(cx, w, end - 1));
+done:
+    return rc;
 }
 
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user)
 {
     osh_status rc = OSH_OK;
     osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last, .lane = true};
-    lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer;
+    lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer, lane.s.routed = NULL;
     if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
     for (int i = first; i < end; i++)
         if (osh_walk_runs(&lane, i)) OSH_TRY(walk_node(cx, &lane, i));
@@ -165,10 +211,15 @@ done:
 static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
-    osh_exec_cut cut = {w->s.g, w->s.first, w->s.first + w->s.n, w->s.run, w->seen, w->routed};
+    osh_exec_cut cut = {w->s.g, w->s.first, w->s.first + w->s.n, w->s.run, w->seen, w->s.routed};
     for (int i = cut.first, end; i < cut.end; i = end) {
-        int n = 0, last = i;
+        int n = 0, last = i, mixture = mixture_end(w, i);
         end = w->by_sample ? osh_exec_together(&cut, i) : i + 1;
+        if (mixture > i) {
+            end = mixture;
+            OSH_TRY(walk_mixture(cx, w, i, end));
+            continue;
+        }
         for (int k = i; k < end; k++)
             if (osh_walk_runs(w, k)) n++, last = k;
         if (n > 1) OSH_TRY(walk_lanes(cx, w, i, end, last));
@@ -182,6 +233,7 @@ osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
     osh_exec_values of = w->s.of;
+    w->route = -1;
     OSH_TRY(find_last(cx, w));
     for (int v = w->acts->brought(w, of.v0); v < of.v1; v = w->acts->brought(w, v + 1)) {
         OSH_TRY(w->acts->told(cx, w, v));

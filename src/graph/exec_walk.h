@@ -15,6 +15,9 @@ typedef struct osh_walk_acts {
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // its outputs are made, it runs
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end); // samples run it: osh_walk_lane for each
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);       // nobody reads it from here on; it need not be there
+    /* On a device: the rows of each expert, by a router's output; what was there before goes. -1: nobody wants them. */
+    osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
+    osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end); // the sum behind its last expert is made
 } osh_walk_acts;
 
 struct osh_walk {
@@ -22,14 +25,15 @@ struct osh_walk {
     void *user;        // view: of the acts
     osh_exec_span s;   // `of` is given
     bool by_sample;    // nodes run sample by sample where they may
-    const bool *seen, *routed; // views, as in the hooks
+    const bool *seen;  // view, as in the hooks
     bool *outer;       // view [values]: by sample: made by nodes that run so, for who comes later; at first none
     bool tells;        // those who make values tell of them
     bool on_device;    // nothing lies in the place of an input
     bool lane;         // of one sample: what s.keep has is there for the whole batch
+    int route;         // on a device: whose rows are known; -1: nobody's
     int *last;         // own [values of these] the last node of this run that reads it; -1: none
 };
-/* acts, user, s, by_sample, seen, routed and outer are given. */
+/* acts, user, s, by_sample, seen and outer are given. */
 osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
 /* One sample's way through [first, end) of a walk; user: of its acts. */
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);

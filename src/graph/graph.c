@@ -71,12 +71,10 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 /* Of a product with a bias the other rows are not zeros. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
-    static const char *const by_rows[] = {"linear", "glu", "act", "slice", "routed_scale"};
     while (value >= 0 && g->values[value].producer >= 0) {
         const osh_node *n = &g->nodes[g->values[value].producer];
-        bool follows = false;
-        if (!strcmp(n->op->name, "routed_rows")) return true;
-        for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++) follows |= !strcmp(n->op->name, by_rows[i]);
+        bool follows = n->op->by_rows || osh_node_is(n, "routed_scale");
+        if (osh_node_is(n, "routed_rows")) return true;
         if (!follows || (n->op->n_weights > 1 && n->w[1] >= 0)) return false;
         value = n->in[0];
     }

@@ -32,6 +32,7 @@ typedef struct osh_value {
 typedef struct osh_weight {
     char *name; // own: tensor name; of a tied head: that of the embedding
     int ndim;
+    osh_dtype dtype; // that a load gives it; OSH_DTYPE_NONE: there is no tensor
     int64_t shape[2];
     int64_t tensor;  // index into the checkpoint's tensors; -1: none of this name (compressed)
     osh_dtype by_rows; // its stored dtype, where single rows can be read; OSH_DTYPE_NONE: it has none, or is made

@@ -109,7 +109,7 @@ osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh
     if (!w) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     g->weights = w;
     w += g->n_weights;
-    *w = (osh_weight){.ndim = e->ndim, .shape = {e->shape[0], e->shape[1]}, .tensor = tensor,
+    *w = (osh_weight){.ndim = e->ndim, .dtype = e->dtype, .shape = {e->shape[0], e->shape[1]}, .tensor = tensor,
                       .by_rows = OSH_DTYPE_NONE};
     if (!(w->name = osh_strdup(cx, e->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     *index = g->n_weights++;

@@ -73,6 +73,7 @@ osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const os
     if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is missing in %s", tensor, ck->dir);
     OSH_NEW(cx, w->part, 1);
     OSH_TRY(place(cx, w->part, t->e, &r, w->ndim, w->shape));
+    w->dtype = w->part->dtype;
     w->part->name = t->e->name; // view
     w->tensor = t - ck->tensors;
 done:

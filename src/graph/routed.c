@@ -1,19 +1,14 @@
 /* routed.c - see routed.h. Rows keep their order and stay with their sample: neither batches nor threads show. */
 #include "graph/routed.h"
 
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-/* Row r of what it makes comes from row r of what it reads. */
-static bool is_by_rows(const osh_node *n)
-{
-    return osh_node_is(n, "linear") || osh_node_is(n, "glu") || osh_node_is(n, "act") || osh_node_is(n, "slice");
-}
-
 int osh_routed_to(const osh_graph *g, int node)
 {
-    for (const osh_node *n = &g->nodes[node]; is_by_rows(n) && n->op->n_out == 1;) {
+    for (const osh_node *n = &g->nodes[node]; n->op->by_rows && n->op->n_out == 1;) {
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) break;
         const osh_node *reader = &g->nodes[v->first_use];
@@ -21,6 +16,47 @@ int osh_routed_to(const osh_graph *g, int node)
         n = reader;
     }
     return -1;
+}
+
+static bool is_product(const osh_graph *g, const osh_node *n) // as the device's kernel has them
+{
+    return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original && g->weights[n->w[0]].dtype == g->dtype;
+}
+
+/* Nodes [first, first + OSH_EXPERT_NODES) are an expert. */
+static bool is_expert(const osh_graph *g, int first)
+{
+    const osh_node *n = &g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *down = &n[OSH_EXPERT_DOWN];
+    const osh_node *combine = &n[OSH_EXPERT_COMBINE];
+    if (!is_product(g, n) || !is_product(g, &n[OSH_EXPERT_UP]) || !is_product(g, down)) return false;
+    if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original) return false;
+    bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
+    bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0]; // up stands before gate
+    return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
+           combine->in[1] == down->out[0] &&
+           osh_cuda_mixture_takes(g->dtype, g->values[n->in[0]].width, g->values[glu->out[0]].width);
+}
+
+static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b) // two experts
+{
+    const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
+    const osh_node *c = &a[OSH_EXPERT_COMBINE], *d = &b[OSH_EXPERT_COMBINE];
+    return a->in[0] == b->in[0] && c->in[2] == d->in[2] && !strcmp(x->act, y->act) && x->limit == y->limit &&
+           x->alpha == y->alpha && g->values[a->out[0]].width == g->values[b->out[0]].width &&
+           ((const osh_moe_combine_attr *)c->attr)->plain == ((const osh_moe_combine_attr *)d->attr)->plain;
+}
+
+int osh_mixture_end(const osh_graph *g, int first, int end)
+{
+    int at = first;
+    for (; at + OSH_EXPERT_NODES <= end && is_expert(g, at); at += OSH_EXPERT_NODES) {
+        const osh_node *n = &g->nodes[at];
+        int sum = n[OSH_EXPERT_COMBINE].in[0];
+        if (at == first) continue;
+        if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
+        if (g->values[sum].first_use != g->values[sum].last_use) break; // others read the sum so far
+    }
+    return at;
 }
 
 void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r)

@@ -1,4 +1,4 @@
-/* routed.h - an expert's work on the rows alone that the router sends to it.
+/* routed.h - an expert's work on the rows alone that the router sends to it, on the host, and what a device does at once.
  *
  *   route [N, E]    expert 5 has weights in rows 3 and 8
  *   gate, up, glu, down run on rows 3 and 8; what down makes goes back there, and moe_combine reads no other */
@@ -8,6 +8,12 @@
 
 /* The moe_combine that alone reads what the node makes, or what is made of it row by row; -1: there is none. */
 int osh_routed_to(const osh_graph *g, int node);
+
+/* A mixture, as a device runs it at once: for each expert, one behind the other, gate, up, glu, down and combine, which
+ * goes on with the sum of the one before. Behind its last node, at most end; first: none begins there. All of it follows
+ * from the graph. */
+enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE, OSH_EXPERT_NODES };
+int osh_mixture_end(const osh_graph *g, int first, int end);
 
 typedef struct osh_expert_rows { // of a batch and an expert
     int combine;      // node; the rows are for what goes there

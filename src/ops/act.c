@@ -65,6 +65,6 @@ const osh_op osh_op_act = {
     .name = "act", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .by_rows = true,
     .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_act_grad_cuda)},
 };

@@ -22,12 +22,19 @@ typedef struct osh_seqs {
     const int64_t *offsets; // [n + 1] tokens; view
 } osh_seqs;
 
+/* Rows of a batch, ascending, where its tensors lie. */
+typedef struct osh_op_rows {
+    const int32_t *at; // [n]; view
+    int64_t n;
+} osh_op_rows;
+
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations first, then weights; NULL where an optional one is absent
     osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; in place ops say so in their essay
     const void *attr;                    // of the op's attr type
     const osh_seqs *seqs;                // NULL: one sample
+    const osh_op_rows *rows;             // of an op with by_rows, on a device: no others are wanted; NULL: all
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
@@ -75,6 +82,7 @@ typedef struct osh_op {
     bool in_place_grad; // there din[0] may be dout[0], where it is fresh
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
     bool in_place;   // on the host out[0] may be in[0]
+    bool by_rows;    // row r of what it makes comes from row r of what it reads
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
     bool host_only;  // there is none for a card, and no plan puts it there
     bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr

@@ -82,5 +82,5 @@ const osh_op osh_op_slice = {
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on a CPU a copy: nothing to gain
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
-    .grad_scratch = osh_elementwise_scratch, .passes = true,
+    .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,
 };

@@ -223,6 +223,8 @@ static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
     const osh_graph *g = p->graph;
     size_t peak = 0, left = 0;
     int64_t out, taken, last = -1, now = s->values;
+    bool collects = st->observe || st->fold;
+    osh_exec_span span = {g, st->first, st->n, st->run, st->out, {0, 0}, collects ? NULL : st->routed};
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     rows_of(s, st, &out, &taken);
     for (int v = s->r->v0; v < s->r->v1; v++) now += st->out[v] ? osh_sim_list_rest(s, v) : 0;
@@ -232,9 +234,8 @@ static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = osh_sim_batch_tokens(s, b);
         if (n != last)
-            OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &(osh_exec_span){g, st->first, st->n, st->run, st->out},
-                                            &(osh_exec_brought){st->in, NULL,
-                                                                st->observe || st->fold ? s->hook : NULL}, n));
+            OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &span,
+                                            &(osh_exec_brought){st->in, NULL, collects ? s->hook : NULL}, n));
         last = n;
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
         OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
@@ -259,9 +260,10 @@ static osh_status count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const
         size_t now = 0, stays = 0;
         if (!b.n_tokens) continue;
         b.marks = &s->marks;
-        if (st->observe || st->fold) b.seen = s->p->seen;
-        else b.routed = st->routed;
-        osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1}};
+        bool collects = st->observe || st->fold;
+        if (collects) b.seen = s->p->seen;
+        osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
+                              collects ? NULL : st->routed};
         OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
         max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
         max_into(&n->left, (int64_t)stays);

@@ -185,7 +185,7 @@ static void want_live_out(walk *w, whose which)
 static void choose_routed(walk *w)
 {
     for (int i = 0; i < w->r.n_nodes; i++) {
-        int combine = w->run[i] && !w->p->on_device ? osh_routed_to(w->g, w->r.first + i) : -1;
+        int combine = w->run[i] ? osh_routed_to(w->g, w->r.first + i) : -1;
         w->routed[i] = combine >= 0 && runs(w, combine);
     }
 }

@@ -162,8 +162,7 @@ static osh_status run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
-    else hooks.routed = s->routed;
-    osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}};
+    osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
     if (!p->device) span.of = (osh_exec_values){begin, end};
     OSH_TRY(begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;

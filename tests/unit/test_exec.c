@@ -635,9 +635,9 @@ static void only_routed_rows_run(void **state)
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, n));
     keep[logits] = true;
     all = whole(&m, 0, m.t.n_samples);
-    osh_exec_hooks hooks = {.linear_input = count_rows, .user = rows, .routed = routed};
+    osh_exec_hooks hooks = {.linear_input = count_rows, .user = rows};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, n, NULL, keep}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, n, NULL, keep, {0, 0}, routed}, m.w, b, &hooks, true));
     for (int i = 0; i < n; i++) {
         if (strcmp(m.g->nodes[i].op->name, "linear") == 0 && routed[i]) ran += rows[i];
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
@@ -650,8 +650,8 @@ static void only_routed_rows_run(void **state)
     tiny_check(m.cx, osh_batch_new(m.cx, &pieces, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
     memset(keep, true, (size_t)m.g->n_values);
     for (int i = 0; i < n; i++) {
-        osh_exec_hooks one = {.routed = routed + i};
-        tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, i, 1, NULL, keep}, m.w, pieces, &one, true));
+        osh_exec_span one = {m.g, i, 1, NULL, keep, {0, 0}, routed + i};
+        tiny_check(m.cx, osh_exec_run(m.cx, &one, m.w, pieces, NULL, true));
     }
     assert_memory_equal(pieces->values[logits]->data, b->values[logits]->data, osh_tensor_bytes(b->values[logits]));
     osh_batch_free(m.cx, b), osh_batch_free(m.cx, all), osh_batch_free(m.cx, pieces);

@@ -157,6 +157,24 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
     return absent(cx);
 }
 
+osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route)
+{
+    (void)n, (void)lists, (void)route;
+    return absent(cx);
+}
+
+osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x, const osh_op_rows *rows)
+{
+    (void)first, (void)x, (void)rows;
+    return absent(cx);
+}
+
+osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m)
+{
+    (void)m;
+    return absent(cx);
+}
+
 osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n)
 {
     (void)minmax, (void)x, (void)row, (void)n;

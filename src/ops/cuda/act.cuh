@@ -7,6 +7,8 @@
 #define OSH_ACT_CUH
 #include "ops/cuda/kernel.cuh"
 
+#include <string.h>
+
 struct osh_cu_silu {
     __device__ float operator()(float x) const { return x / (1.0f + expf(-x)); }
     __device__ float slope(float x) const
@@ -33,4 +35,30 @@ struct osh_cu_gelu_tanh {
         return s + x * s * (1.0f - s) * 1.59576912160573071176f * (1.0f + 3 * 0.044715f * x * x);
     }
 };
+
+/* glu of gate x and up, f32 that is rounded to T; what comes out is to be. PAIR: it takes two. */
+template <class T, class F> struct osh_cu_glu_fn {
+    static constexpr bool PAIR = true;
+    F act;
+    __device__ float operator()(float x, float up) const { return osh_cu_round<T>(act(x)) * up; }
+};
+
+struct osh_cu_clamped_fn {
+    static constexpr bool PAIR = true;
+    float limit, alpha;
+    __device__ float operator()(float x, float up) const
+    {
+        float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit);
+        return (u + 1) * (g / (1 + expf(-alpha * g)));
+    }
+};
+
+/* call with the function of the attributes */
+template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
+{
+    if (at->limit > 0) return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});
+    if (!strcmp(at->act, "gelu")) return call(osh_cu_glu_fn<T, osh_cu_gelu>());
+    if (osh_act_is_tanh(at->act)) return call(osh_cu_glu_fn<T, osh_cu_gelu_tanh>());
+    return call(osh_cu_glu_fn<T, osh_cu_silu>());
+}
 #endif

@@ -107,6 +107,35 @@ uint64_t *osh_cuda_sums(const osh_device *d);
 /* The first of these tensors on a card with a stage that has an element which is not finite; n: none. Waits. */
 osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n);
 
+/* ---- experts on the rows that the router sends to them ---- */
+/* route [N, E]: lists, of the card, are the number of rows of each expert [E] and the rows, ascending [E, N]; n, of the
+ * host: those numbers. Waits. */
+osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
+static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N; } // elements of lists
+/* Op linear of a->rows alone; whether it can: bf16 or f16, no bias, widths of whole 16 bytes. */
+bool osh_cuda_linear_takes_rows(const osh_op_args *a);
+osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
+/* As osh_cuda_finite, of these rows of x. */
+osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x, const osh_op_rows *rows);
+typedef struct osh_cuda_expert { // views
+    const osh_tensor *gate, *up, *down; // weights [F, D], [F, D], [D, F] in the dtype of x
+    osh_op_rows rows;
+    int32_t column;  // of route
+    int64_t *found;  // of the card: the first element of [N, F] behind the activation that is not finite; NULL: none
+} osh_cuda_expert;
+typedef struct osh_cuda_mixture { // views
+    const osh_cuda_expert *experts; // in the order in which they join the sum
+    int n_experts;
+    const osh_tensor *x, *route, *sum; // [N, D], [N, E], [N, D]
+    osh_tensor *out;                   // [N, D]; may be sum
+    const osh_glu_attr *glu;
+    bool plain;                        // as osh_moe_combine_attr
+} osh_cuda_mixture;
+/* The bytes of ops linear, glu, linear and moe_combine of these rows, expert by expert. D and F are multiples of 8. */
+osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
+size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // of the arena, gross
+bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
+
 /* The column. Shapes, dtypes and rounding points as in the reference of each op. */
 osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may lie in host memory
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);

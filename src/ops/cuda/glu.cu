@@ -7,31 +7,34 @@
 #include "ops/cuda/zip.cuh"
 
 #include <assert.h>
-#include <string.h>
 
-template <class T, class F> struct osh_cu_glu_fn {
-    F act;
-    __device__ float operator()(float x, float up) const { return osh_cu_round<T>(act(x)) * up; }
-};
-
-struct osh_cu_clamped_fn {
-    float limit, alpha;
-    __device__ float operator()(float x, float up) const
-    {
-        float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit);
-        return (u + 1) * (g / (1 + expf(-alpha * g)));
-    }
-};
-
-template <class T> static osh_status glu(osh_ctx *cx, const osh_op_args *a)
+/* The rows that are wanted, D elements each. */
+template <class T, class F>
+static __global__ void glu_rows(T *out, const T *x, const T *y, const int32_t *rows, int64_t n, int64_t D, F f)
 {
-    const osh_glu_attr *at = static_cast<const osh_glu_attr *>(a->attr);
-    const char *act = at->act;
+    const int N = osh_cu_pack<T>::N;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * (D / N); i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t at = rows[i / (D / N)] * D + i % (D / N) * N;
+        osh_cu_pack<T> a = osh_cu_pack_load(x + at), b = osh_cu_pack_load(y + at);
+        for (int k = 0; k < N; k++) osh_cu_store(&a.v[k], f(osh_cu_load(a.v[k]), osh_cu_load(b.v[k])));
+        osh_cu_pack_store(out + at, a);
+    }
+}
 
-    if (at->limit > 0) return osh_cu_zip<T>(cx, a, osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});
-    if (!strcmp(act, "gelu")) return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_gelu>());
-    if (osh_act_is_tanh(act)) return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_gelu_tanh>());
-    return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_silu>());
+template <class T, class F> static osh_status glu(osh_ctx *cx, const osh_op_args *a, F f)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->in[1], *out = a->out[0];
+    int64_t D = osh_width(out);
+    if (!a->rows || !osh_cu_packed(x, D) || !osh_cu_packed(y, D) || !osh_cu_packed(out, D))
+        return osh_cu_zip<T>(cx, a, f);
+    if (!a->rows->n) return OSH_OK;
+    OSH_LAUNCH((glu_rows<T, F>), osh_cu_grid(out->device, a->rows->n * D / osh_cu_pack<T>::N, 256), 256, 0,
+               osh_cuda_stream(out->device), static_cast<T *>(out->data), static_cast<const T *>(x->data),
+               static_cast<const T *>(y->data), a->rows->at, a->rows->n, D, f);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
 }
 
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -39,6 +42,7 @@ osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
 
     assert(a->in[0]->dtype == a->in[1]->dtype && a->in[0]->dtype == a->out[0]->dtype);
-    OSH_CU_BY_DTYPE(a->out[0]->dtype, T, rc = glu<T>(cx, a));
+    const osh_glu_attr *at = static_cast<const osh_glu_attr *>(a->attr);
+    OSH_CU_BY_DTYPE(a->out[0]->dtype, T, rc = osh_cu_with_glu<T>(at, [&](auto f) { return glu<T>(cx, a, f); }));
     return rc;
 }

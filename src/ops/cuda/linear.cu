@@ -3,7 +3,8 @@
  *   w in another dtype than x    rows of W are cast to it first, a panel at a time
  *   b                            the sums of a panel stay f32; b is added to them before the one rounding
  *
- * A panel has at most 2^23 elements, whatever the arena has left. */
+ * A panel has at most 2^23 elements, whatever the arena has left. Where single rows are wanted they are routed.cu's, or
+ * all are made. */
 #include "ops/cuda/kernel.cuh"
 #include "ops/cuda/sizes.h"
 
@@ -55,7 +56,8 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     void *copy = NULL;  // own: [step, I] in the dtype of x, where that of w is another
     float *sums = NULL; // own: [panel, step]
 
-    if (!N) return OSH_OK;
+    if (!N || (a->rows && !a->rows->n)) return OSH_OK;
+    if (osh_cuda_linear_takes_rows(a)) return osh_cuda_linear_rows(cx, a);
     if (other && !(copy = osh_device_alloc(cx, d, (size_t)(step * I) * osh_dtype_bytes(x->dtype), OSH_LIFE_SHORT)))
         OSH_TRY(OSH_E_NOMEM);
     if (a->in[2]) {

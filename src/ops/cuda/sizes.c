@@ -49,6 +49,27 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
     return copy + (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
 }
 
+size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F, int n_experts)
+{
+    size_t n = (size_t)n_experts, rows = (size_t)N, bytes[OSH_MIXTURE_N_ARRAYS], sum = 0;
+    bytes[OSH_MIXTURE_F] = rows * (size_t)F * 2, bytes[OSH_MIXTURE_Y] = rows * (size_t)D * 2; // bf16 or f16
+    bytes[OSH_MIXTURE_PARTS] = 2 * n * OSH_MIXTURE_PART;
+    bytes[OSH_MIXTURE_TILES] = n * (size_t)osh_div_up(N, OSH_MIXTURE_TILE_ROWS) * 2 * sizeof(int32_t);
+    for (int i = 0; i < OSH_MIXTURE_N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
+    return sum;
+}
+
+size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts)
+{
+    size_t at[OSH_MIXTURE_N_ARRAYS];
+    return osh_arena_gross(osh_mixture_offsets(at, N, D, F, n_experts));
+}
+
+bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F)
+{
+    return (dt == OSH_BF16 || dt == OSH_F16) && D % 8 == 0 && F % 8 == 0;
+}
+
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half)
 {
     return (size_t)(n_seqs + 1) * sizeof(int64_t) + (size_t)(n_seqs + n_tables * half) * sizeof(float);

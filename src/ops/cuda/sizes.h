@@ -35,6 +35,11 @@ size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens
 /* Offsets, tables and frequencies of n_seqs samples with so many different lengths. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
+/* ---- mixture.cu: arrays of a call, in one block of the arena ---- */
+enum { OSH_MIXTURE_F, OSH_MIXTURE_Y, OSH_MIXTURE_PARTS, OSH_MIXTURE_TILES, OSH_MIXTURE_N_ARRAYS };
+enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 }; // bytes of a part at most; rows of a tile
+size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F, int n_experts);
+
 /* ---- gptq_solve.cu ---- */
 typedef struct osh_gptq_panel { // rows of one weight
     const void *w; // [n_rows, I] stored dtype

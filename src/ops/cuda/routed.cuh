@@ -1,0 +1,217 @@
+/* routed.cuh - products of an expert's rows with its weights, many experts in one launch: y = x W^T on mma m16n8k16.
+ *
+ *   rows of expert 5: 3, 8, 40    x[3], x[8], x[40]  ─►  tile of 128 rows x 128 columns  ─►  y[3], y[8], y[40], or
+ *                                                                                             y[first], [first + 1], ...
+ *
+ * A block of four warps makes a tile, each warp 64 x 64 of it: four matrices of x and four of W, by ldmatrix, serve 32
+ * mma. 32 elements of a row at a time come to shared memory by asynchronous copies, in a ring of four stages; rows of a
+ * stage are 16 bytes longer than that, so that the eight rows of a matrix lie in different banks. An element is the sum
+ * over its row of x from the first element to the last, 16 of them an instruction, whatever tile it lies in: it depends
+ * neither on the rows nor on the experts beside it.
+ *
+ * With an activation two weights share the tile, gate and up, 64 columns each; a warp has 32 of both, and the lane that
+ * has an element of gate has the same one of up: y = act(gate) up, with the roundings of op glu.
+ *
+ * bf16 and f16; rows of x and of y begin at multiples of 16 bytes. */
+#ifndef OSH_ROUTED_CUH
+#define OSH_ROUTED_CUH
+#include "ops/cuda/act.cuh"
+#include "ops/cuda/mma.cuh"
+
+enum { ROUTED_TILE = 128, ROUTED_STEP = 32, ROUTED_STAGES = 4, ROUTED_THREADS = 128, ROUTED_LD = ROUTED_STEP + 8 };
+enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in a stage
+enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements
+enum { ROUTED_WARP = 64 }; // rows and columns of a warp
+
+typedef struct routed_part { // an expert; views, of the card
+    const void *w[2];    // [O, I]; [1]: up, where there is an activation
+    const int32_t *rows; // [n]
+    int64_t first;       // of its rows, where those of all experts follow each other
+    int32_t n, column;   // rows; of the router's output
+    long long *found;    // of [N, O]: the first element that is not finite; NULL: not wanted
+} routed_part;
+
+typedef struct routed_tile { int32_t part, row; } routed_tile; // the expert; the first of its rows
+
+typedef struct routed_sizes {
+    int64_t I, O;
+    bool gather, scatter; // x, y have a row for each token; else rows that follow each other
+} routed_sizes;
+
+struct routed_plain { static constexpr bool PAIR = false; };
+
+/* Where a thread copies from: four rows of x, and of W, of the tile. */
+template <class T> struct routed_reader {
+    const T *x[4], *w[4];
+    bool x_there[4], w_there[4];
+};
+
+/* The column of W that column v of the tile is. */
+template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
+{
+    if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
+    return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32; // 32 of gate, 32 of up, 32 of gate ...
+}
+
+template <class T, bool PAIR>
+static __device__ __forceinline__ void routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0,
+                                                    const routed_sizes &z)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int v = (int)threadIdx.x / 4 + 32 * i, row = row0 + v;
+        int64_t column = routed_column<PAIR>(v);
+        r.x_there[i] = row < p.n, r.w_there[i] = column < z.O;
+        int64_t at = !r.x_there[i] ? 0 : z.gather ? p.rows[row] : p.first + row;
+        r.x[i] = x + at * z.I;
+        r.w[i] = static_cast<const T *>(p.w[PAIR ? i % 2 : 0]) + (r.w_there[i] ? column * z.I : 0);
+    }
+}
+
+/* Elements [k, k + ROUTED_STEP) of the rows, zeros where there are none. */
+template <class T>
+static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k, int64_t I)
+{
+    int col = (int)threadIdx.x % 4 * 8;
+    bool inside = k + col < I;
+    int64_t from = inside ? k + col : 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        T *to = stage + ((int)threadIdx.x / 4 + 32 * i) * ROUTED_LD + col;
+        osh_cu_async_copy(to, r.x[i] + from, inside && r.x_there[i]);
+        osh_cu_async_copy(to + ROUTED_SIDE, r.w[i] + from, inside && r.w_there[i]);
+    }
+}
+
+/* acc [64, 64] of the warp += its rows and columns of the stage. */
+template <class T>
+static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8], const T *stage)
+{
+    int warp = (int)threadIdx.x / 32, m = (int)threadIdx.x % 32 / 8, r = (int)threadIdx.x % 8;
+    const T *x = stage + (warp / 2 * ROUTED_WARP + m % 2 * 8 + r) * ROUTED_LD + m / 2 * 8;
+    const T *w = stage + ROUTED_SIDE + (warp % 2 * ROUTED_WARP + m / 2 * 8 + r) * ROUTED_LD + m % 2 * 8;
+#pragma unroll
+    for (int k = 0; k < ROUTED_STEP; k += 16) {
+        osh_cu_frag_a a[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) osh_cu_ldmatrix<false>(a[i].r, x + i * 16 * ROUTED_LD + k);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint32_t b[4];
+            osh_cu_ldmatrix<false>(b, w + j * 16 * ROUTED_LD + k);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                osh_cu_mma<T>(acc[i][2 * j], a[i], {{b[0], b[1]}});
+                osh_cu_mma<T>(acc[i][2 * j + 1], a[i], {{b[2], b[3]}});
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ bool routed_is_finite(float x)
+{
+    return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* Two elements that follow each other in a row. */
+template <class T>
+static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p, int64_t token_at)
+{
+    uint32_t two = osh_cu_two<T>(lo, hi);
+    *reinterpret_cast<uint32_t *>(y) = two;
+    if (!p.found) return;
+    T one[2];
+    one[0].bits = (uint16_t)two, one[1].bits = (uint16_t)(two >> 16);
+    if (!routed_is_finite(osh_cu_load(one[1]))) atomicMin(p.found, (long long)(token_at + 1));
+    if (!routed_is_finite(osh_cu_load(one[0]))) atomicMin(p.found, (long long)token_at);
+}
+
+template <class T, class ACT>
+static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (&acc)[4][8], const routed_part &p,
+                                                     int row0, const routed_sizes &z, ACT act)
+{
+    int warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const int N = ACT::PAIR ? 4 : 8;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = row0 + warp / 2 * ROUTED_WARP + i * 16 + half * 8 + g;
+            if (row >= p.n) continue;
+            int64_t token = p.rows[row], to = z.scatter ? token : p.first + row;
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                int64_t column = routed_column<ACT::PAIR>(warp % 2 * ROUTED_WARP + j * 8 + 2 * t);
+                if (column >= z.O) continue;
+                float lo = acc[i][j].v[2 * half], hi = acc[i][j].v[2 * half + 1];
+                if constexpr (ACT::PAIR) {
+                    const float *up = &acc[i][j + 4].v[2 * half];
+                    lo = act(osh_cu_round<T>(lo), osh_cu_round<T>(up[0]));
+                    hi = act(osh_cu_round<T>(hi), osh_cu_round<T>(up[1]));
+                }
+                routed_store<T>(y + to * z.O + column, lo, hi, p, token * z.O + column);
+            }
+        }
+}
+
+/* y = x W^T, or glu of two such. tiles NULL: those of the one part, a row of blocks each. */
+template <class T, class ACT>
+static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
+    routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles, routed_part one,
+                   routed_sizes z, ACT act)
+{
+    OSH_DYNAMIC_SHARED(T, shared);
+    int row0 = tiles ? tiles[blockIdx.y].row : (int)blockIdx.y * ROUTED_TILE;
+    routed_part p = tiles ? parts[tiles[blockIdx.y].part] : one;
+    routed_reader<T> r;
+    osh_cu_frag_c acc[4][8];
+
+    routed_begin<T, ACT::PAIR>(r, x, p, row0, z);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) acc[i][j] = {{0, 0, 0, 0}};
+    for (int s = 0; s < ROUTED_STAGES - 1; s++) {
+        routed_fetch<T>(shared + s * 2 * ROUTED_SIDE, r, s * ROUTED_STEP, z.I);
+        osh_cu_async_commit();
+    }
+    int stage = 0, next = ROUTED_STAGES - 1;
+    for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
+        osh_cu_async_wait<ROUTED_STAGES - 2>();
+        __syncthreads(); // this stage is there for all, and nobody reads the one that comes next
+        routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP, z.I);
+        osh_cu_async_commit();
+        routed_multiply<T>(acc, shared + stage * 2 * ROUTED_SIDE);
+        stage = stage + 1 == ROUTED_STAGES ? 0 : stage + 1, next = next + 1 == ROUTED_STAGES ? 0 : next + 1;
+    }
+    osh_cu_async_wait<0>(); // zeros that nobody reads
+    routed_finish<T, ACT>(y, acc, p, row0, z, act);
+}
+
+/* ---- host ---- */
+typedef struct routed_launch { // views, of the card but for z and one
+    void *y;
+    const void *x;
+    const routed_part *parts;
+    const routed_tile *tiles; // NULL: of `one`
+    routed_part one;
+    routed_sizes z;
+    int64_t n_tiles;
+} routed_launch;
+
+template <class T, class ACT>
+static osh_status routed_run(osh_ctx *cx, osh_device *d, const routed_launch &l, ACT act)
+{
+    osh_status rc = OSH_OK;
+    const int n_bytes = ROUTED_SHARED * (int)sizeof(T);
+    dim3 grid((unsigned)osh_div_up(l.z.O, ACT::PAIR ? ROUTED_TILE / 2 : ROUTED_TILE), (unsigned)l.n_tiles);
+
+    if (!l.n_tiles) return OSH_OK;
+    OSH_CUDA(cx, cudaFuncSetAttribute(routed_product<T, ACT>, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes));
+    OSH_LAUNCH((routed_product<T, ACT>), grid, ROUTED_THREADS, (size_t)n_bytes, osh_cuda_stream(d),
+               static_cast<T *>(l.y), static_cast<const T *>(l.x), l.parts, l.tiles, l.one, l.z, act);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+#endif
