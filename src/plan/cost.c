@@ -3,8 +3,8 @@
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for a sample of T tokens
  * (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
  * inverse). Per Linear: O I^2 for the solve, and for judging it. Experts see all
- * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
- * counted. */
+ * tokens for the sake of their statistics, and those that go to them when these are complete; where more is done it is
+ * not counted. */
 #include "plan/cost.h"
 #include "graph/picked.h"
 #include "ops/gptq_solve.h"
@@ -24,6 +24,8 @@ static const double elements_per_s = 0.5e9; // elementwise ops, each value once
 static const double bytes_per_s = 1e9;     // files
 static const double codes_per_s = 0.15e9;  // rounding and packing, each weight once
 static const double picked_per_s = 0.4e6;  // rows of a table, each a read by itself
+/* On a card: of a library's products, what the kernel of experts' rows does (ops/cuda/routed.cuh); an assumption. */
+static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
 {
@@ -80,6 +82,15 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         }
         n = reader;
     }
+}
+
+/* Of a step's node the share of tokens that it runs on; of a combine, those that its expert made. */
+static double step_share(const osh_graph *g, const osh_step *s, int i)
+{
+    const osh_node *n = &g->nodes[s->first + i];
+    int made_by = osh_node_is(n, "moe_combine") ? g->values[n->in[1]].producer - s->first : i;
+    bool routed = s->routed && made_by >= 0 && made_by < s->n && s->routed[made_by];
+    return routed ? routed_share(g, &g->nodes[s->first + made_by]) : 1;
 }
 
 static double weight_bytes(const osh_graph *g, int w)
@@ -250,7 +261,7 @@ static double step_work(const osh_plan *p, const osh_range *r, const osh_step *s
     for (int i = 0; i < s->n; i++)
         if (s->run[i])
             work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens) *
-                    (s->routed && s->routed[i] ? routed_share(p->graph, &p->graph->nodes[s->first + i]) : 1);
+                    (s->routed && s->routed[i] ? step_share(p->graph, s, i) : 1);
     return work;
 }
 
@@ -303,10 +314,11 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_plan *p, const
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         if (!s->run[i]) continue;
-        c->done[phase] += node_flops(g, &p->data, n, tokens);
+        double share = step_share(g, s, i), rows = tokens * share;
+        c->done[phase] += node_flops(g, &p->data, n, tokens) * (share < 1 ? share / routed_rate : 1);
         for (int k = 0; k < n->op->n_in; k++)
-            if (n->in[k] >= 0) c->moved[phase] += tokens * (double)osh_value_bytes(g, n->in[k]);
-        for (int k = 0; k < n->op->n_out; k++) c->moved[phase] += tokens * (double)osh_value_bytes(g, n->out[k]);
+            if (n->in[k] >= 0) c->moved[phase] += rows * (double)osh_value_bytes(g, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++) c->moved[phase] += rows * (double)osh_value_bytes(g, n->out[k]);
     }
     for (int v = r->v0; v < r->v1; v++)
         if (v != g->input_ids) c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
