@@ -156,7 +156,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
             OSH_TRY(osh_build_part(cx, b, &node->w[k], part, k,
-                             &(osh_weight){.ndim = want_ndim[k], .dtype = OSH_DTYPE_NONE, .shape = {want[k][0], want[k][1]}}));
+                             &(osh_weight){.ndim = want_ndim[k], .dtype = OSH_DTYPE_NONE,
+                                           .shape = {want[k][0], want[k][1]}}));
         else if (want_ndim[k])
             OSH_TRY(osh_build_weight(cx, b, &node->w[k],
                                      &(osh_wanted_weight){.module = module, .leaf = leaf_of(leaves, k), .tied = tied,

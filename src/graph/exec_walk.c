@@ -155,8 +155,8 @@ done:
  * last one's sum. first: none begins there. */
 static int mixture_end(const osh_walk *w, int first)
 {
-    int end = osh_walk_is_routed(w, first) && w->on_device ? osh_mixture_end(w->s.g, first, w->s.first + w->s.n) : first;
-    int whole = first;
+    int whole = first, end = first;
+    if (w->on_device && osh_walk_is_routed(w, first)) end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
     for (int i = first; i < end && osh_walk_runs(w, i); i++) {
         if ((i - first) % OSH_EXPERT_NODES == OSH_EXPERT_COMBINE) whole = i + 1;
         if (stays(w, w->s.g->nodes[i].out[0])) break;

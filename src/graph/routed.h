@@ -1,4 +1,5 @@
-/* routed.h - an expert's work on the rows alone that the router sends to it, on the host, and what a device does at once.
+/* routed.h - an expert's work on the rows alone that the router sends to it: on the host, and what a device does at
+ * once.
  *
  *   route [N, E]    expert 5 has weights in rows 3 and 8
  *   gate, up, glu, down run on rows 3 and 8; what down makes goes back there, and moe_combine reads no other */
@@ -10,8 +11,7 @@
 int osh_routed_to(const osh_graph *g, int node);
 
 /* A mixture, as a device runs it at once: for each expert, one behind the other, gate, up, glu, down and combine, which
- * goes on with the sum of the one before. Behind its last node, at most end; first: none begins there. All of it follows
- * from the graph. */
+ * goes on with the sum of the one before. Returns what follows its last node, at most end; first: none begins there. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE, OSH_EXPERT_NODES };
 int osh_mixture_end(const osh_graph *g, int first, int end);
 

@@ -10,11 +10,12 @@
 
 /* The rows that are wanted, D elements each. */
 template <class T, class F>
-static __global__ void glu_rows(T *out, const T *x, const T *y, const int32_t *rows, int64_t n, int64_t D, F f)
+static __global__ void glu_rows(T *out, const T *x, const T *y, osh_op_rows rows, int64_t D, F f)
 {
     const int N = osh_cu_pack<T>::N;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * (D / N); i += (int64_t)gridDim.x * blockDim.x) {
-        int64_t at = rows[i / (D / N)] * D + i % (D / N) * N;
+    int64_t n_packs = D / N, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows.n * n_packs; i += step) {
+        int64_t at = rows.at[i / n_packs] * D + i % n_packs * N;
         osh_cu_pack<T> a = osh_cu_pack_load(x + at), b = osh_cu_pack_load(y + at);
         for (int k = 0; k < N; k++) osh_cu_store(&a.v[k], f(osh_cu_load(a.v[k]), osh_cu_load(b.v[k])));
         osh_cu_pack_store(out + at, a);
@@ -31,7 +32,7 @@ template <class T, class F> static osh_status glu(osh_ctx *cx, const osh_op_args
     if (!a->rows->n) return OSH_OK;
     OSH_LAUNCH((glu_rows<T, F>), osh_cu_grid(out->device, a->rows->n * D / osh_cu_pack<T>::N, 256), 256, 0,
                osh_cuda_stream(out->device), static_cast<T *>(out->data), static_cast<const T *>(x->data),
-               static_cast<const T *>(y->data), a->rows->at, a->rows->n, D, f);
+               static_cast<const T *>(y->data), *a->rows, D, f);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
