@@ -246,6 +246,29 @@ static void test_tf32(void **)
     }
 }
 
+/* Of the algorithm of four that takes none alone there is no use: that of one is asked for instead. */
+static void check_like(void)
+{
+    const int64_t M = 4, N = 4, K = 9;
+    matrix a = matrix_new(OSH_F32, 4 * M * K, 1), b = matrix_new(OSH_F32, K * N, 2);
+    matrix c = matrix_new(OSH_F32, 4 * M * N, 3);
+    osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false};
+    osh_cuda_mat mc = {c.t->data, N, M * N, OSH_F32, false};
+    long asked = osh_play_calls("cublasLtMatmulAlgoGetHeuristic"), products = osh_play_calls("cublasLtMatmul");
+    std::vector<float> want;
+    for (int64_t n : {3, 4, 1, 2}) {
+        if (n == 1) osh_play_fail("cublasLtMatmulAlgoCheck", 1, 15);
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, n, 1, 0, 4}), OSH_OK);
+        std::vector<float> all = read(c.t);
+        if (n == 3) want.assign(all.begin(), all.begin() + M * N);
+        assert_true(std::equal(want.begin(), want.end(), all.begin()));
+    }
+    osh_play_fail(NULL, 0, 0);
+    assert_int_equal(osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - asked, 4 + 1);
+    assert_int_equal(osh_play_calls("cublasLtMatmul") - products, 4);
+    osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
+}
+
 /* Where pedantic F32 has no algorithm the default is asked for; where an algorithm takes no batch of another size its
  * products are asked for one by one: the same bytes. */
 static void test_second_choices(void **)
@@ -275,6 +298,7 @@ static void test_second_choices(void **)
     }
     assert_true(got[0] == got[1]);
     osh_play_fail(NULL, 0, 0);
+    check_like();
     osh_cuda_counters count;
     assert_int_equal(osh_cuda_count(f.cx, f.d, &count), OSH_OK);
     assert_int_equal(count.detours[OSH_DETOUR_F32], 1);

@@ -1,5 +1,6 @@
-/* test_hessian.cc - hessian_accum on a card whose tensor cores cut their sums off: channels with outliers stay solvable;
- * and on ragged batches: few shapes of products. */
+/* test_hessian.cc - hessian_accum on a card whose tensor cores cut their sums off: channels with outliers stay
+ * solvable; on ragged batches: few shapes of products; in one call and in several: the same bytes; in pieces: the whole
+ * triangle, and nothing above it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,27 +16,42 @@ extern "C" {
 #include "ops/cuda/runtime.h"
 #include "play/play.h"
 
-enum { SEED = 5 };
+enum { SEED = 5, ALL = 1 << 20 }; // ALL: tokens in one call
 
-/* H of x [n, I], the tokens of one batch. */
-static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x, int64_t I)
+/* Adds the tokens of x [n, I] to h, `step` of them in a call. */
+static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)
 {
-    int64_t n = (int64_t)x.size() / I, shapes[2][2] = {{n, I}, {I, I}};
+    int64_t I = h->shape[0], n = (int64_t)x.size() / I;
     std::vector<uint16_t> bits(x.size());
-    std::vector<float> out((size_t)(I * I));
-    osh_tensor *t = NULL, *h = NULL; // own
-    osh_op_args a = {};
 
     osh_from_f32(bits.data(), OSH_BF16, x.data(), (int64_t)x.size());
-    assert_int_equal(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, OSH_BF16, 2, shapes[0]), OSH_OK);
-    assert_int_equal(osh_tensor_new_on(cx, &h, osh_where{d, OSH_LIFE_LONG}, OSH_F32, 2, shapes[1]), OSH_OK);
-    assert_int_equal(osh_tensor_put(cx, t, 0, bits.data(), bits.size() * sizeof bits[0]), OSH_OK);
-    assert_int_equal(osh_tensor_zero(cx, h), OSH_OK);
-    a.in[0] = t, a.out[0] = h;
-    assert_int_equal(osh_hessian_accum_cuda(cx, &a), OSH_OK);
+    for (int64_t first = 0; first < n; first += step) {
+        int64_t shape[2] = {osh_min64(step, n - first), I};
+        osh_tensor *t = NULL; // own
+        osh_op_args a = {};
+        assert_int_equal(osh_tensor_new_on(cx, &t, osh_where{h->device, OSH_LIFE_LONG}, OSH_BF16, 2, shape), OSH_OK);
+        assert_int_equal(osh_tensor_put(cx, t, 0, &bits[(size_t)(first * I)], osh_tensor_bytes(t)), OSH_OK);
+        a.in[0] = t, a.out[0] = h;
+        size_t used = osh_arena_used(h->device->arena);
+        assert_int_equal(osh_hessian_accum_cuda(cx, &a), OSH_OK);
+        assert_int_equal(osh_arena_used(h->device->arena), used);
+        osh_tensor_free(cx, t);
+    }
+}
+
+/* H of x [n, I] on top of `old` everywhere. */
+static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x, int64_t I, int64_t step,
+                                  float old = 0)
+{
+    int64_t shape[2] = {I, I};
+    std::vector<float> out((size_t)(I * I), old);
+    osh_tensor *h = NULL; // own
+
+    assert_int_equal(osh_tensor_new_on(cx, &h, osh_where{d, OSH_LIFE_LONG}, OSH_F32, 2, shape), OSH_OK);
+    assert_int_equal(osh_tensor_put(cx, h, 0, out.data(), out.size() * sizeof(float)), OSH_OK);
+    add_tokens(cx, h, x, step);
     assert_int_equal(osh_tensor_get(cx, out.data(), h, 0, out.size() * sizeof(float)), OSH_OK);
     osh_tensor_free(cx, h);
-    osh_tensor_free(cx, t);
     return out;
 }
 
@@ -58,7 +74,7 @@ static void test_outliers(void **)
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
     for (int cut = 0; cut < 2; cut++) {
         osh_play_truncate(cut);
-        std::vector<float> h = hessian(cx, d, x, I);
+        std::vector<float> h = hessian(cx, d, x, I, ALL);
         double trace = 0;
         for (int64_t j = 0; j < I; j++) trace += h[(size_t)(j * I + j)];
         for (int64_t j = 0; j < I; j++) h[(size_t)(j * I + j)] += (float)(0.01 * trace / 14336);
@@ -85,7 +101,7 @@ static void test_cut(void **)
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
     x[0] = 4096;
     osh_play_truncate(true);
-    float sum = hessian(cx, d, x, I)[0];
+    float sum = hessian(cx, d, x, I, ALL)[0];
     osh_play_truncate(false);
     double exact = 16777216 + 4095 * (1 + 1. / 64 + 1. / 16384);
     assert_true(sum < exact * (1 - 1e-6) && sum > exact * (1 - 6e-5));
@@ -107,7 +123,7 @@ static void test_ragged(void **)
         int64_t n = 4096 + 1 + 50 * b;
         std::vector<float> x((size_t)(n * I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i % 5);
-        std::vector<float> h = hessian(cx, d, x, I);
+        std::vector<float> h = hessian(cx, d, x, I, ALL);
         for (int64_t j = 0; j < I; j++) { // sums of whole numbers: exact
             double sum = 0;
             for (int64_t i = 0; i < n; i++) sum += (double)x[(size_t)(i * I)] * x[(size_t)(i * I + j)];
@@ -120,9 +136,88 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
+/* A product and a launch for four chunks; whatever the calls, the parts are added in the order of the tokens. */
+static void test_order(void **)
+{
+    enum { CHUNK = 4096 };
+    osh_ctx *cx = NULL;
+    osh_device *d = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
+    for (int64_t big = 0; big < 7; big++) { // the large part: of 5 chunks, 256 tokens and the last 44
+        std::vector<float> x(5 * CHUNK + 300, 0.f);
+        float want = 1;
+        for (int64_t i = 0; i < 7; i++) {
+            float sum = i == big ? 16777216.f : 1.f;
+            x[(size_t)(i < 6 ? i * CHUNK + 77 : 5 * CHUNK + 280)] = sqrtf(sum);
+            want += sum; // f32: ones that come one by one are lost behind 2^24
+        }
+        long products = osh_play_calls("cublasLtMatmul"), launches = osh_play_launches();
+        assert_true(hessian(cx, d, x, 1, ALL, 1)[0] == want);
+        assert_int_equal(osh_play_calls("cublasLtMatmul") - products, 4);
+        assert_int_equal(osh_play_launches() - launches, 2);
+        assert_true(hessian(cx, d, x, 1, CHUNK, 1)[0] == want);
+        assert_true(hessian(cx, d, x, 1, 3 * CHUNK, 1)[0] == want);
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+/* Calls of whole chunks give the bytes of one call, where sums are rounded and where they are cut off. */
+static void test_calls(void **)
+{
+    enum { CHUNK = 4096 };
+    static const struct { int64_t I, n_chunks, rest; } cases[] = {{5, 6, 1000}, {1030, 2, 256}};
+    osh_ctx *cx = NULL;
+    osh_device *d = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_cuda_open(cx, &d, 0, 128 << 20), OSH_OK);
+    for (auto &c : cases)
+        for (int cut = 0; cut < (c.I < 100 ? 2 : 1); cut++) {
+            std::vector<float> x((size_t)((c.n_chunks * CHUNK + c.rest) * c.I));
+            for (size_t i = 0; i < x.size(); i++) x[i] = (float)osh_rng_sym(SEED, 7, i);
+            osh_play_truncate(cut);
+            std::vector<float> want = hessian(cx, d, x, c.I, ALL, 0.3f);
+            for (int64_t k = 1; k < c.n_chunks; k++)
+                if (hessian(cx, d, x, c.I, k * CHUNK, 0.3f) != want)
+                    fail_msg("I %ld, calls of %ld chunks", (long)c.I, (long)k);
+        }
+    osh_play_truncate(false);
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+/* Of several pieces, the last ones ragged: whole numbers are exact below the diagonal, and nothing is written above. */
+static void test_pieces(void **)
+{
+    static const struct { int64_t I, n; } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};
+    osh_ctx *cx = NULL;
+    osh_device *d = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_cuda_open(cx, &d, 0, 128 << 20), OSH_OK);
+    for (auto &c : cases) {
+        std::vector<float> x((size_t)(c.n * c.I));
+        for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;
+        std::vector<float> h = hessian(cx, d, x, c.I, ALL, 5);
+        for (int64_t i = 0; i < c.I; i++)
+            for (int64_t j = 0; j < c.I; j++) {
+                float sum = 5;
+                for (int64_t t = 0; j <= i && t < c.n; t++) sum += x[(size_t)(t * c.I + i)] * x[(size_t)(t * c.I + j)];
+                if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
+                if (c.n > 100) j += i % 5; // some of them
+            }
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_outliers), cmocka_unit_test(test_cut),
-                                       cmocka_unit_test(test_ragged)};
+                                       cmocka_unit_test(test_ragged), cmocka_unit_test(test_order),
+                                       cmocka_unit_test(test_calls), cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ enum { ANSWERS = 4 }; // algorithms that are looked at
     CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
 typedef struct shape { // what decides the algorithm of a product
-    int64_t m, n, k, n_batch, n_like, tf32;
+    int64_t m, n, k, n_batch, n_like, tf32; // n_like 0: of n_batch, and that is more than one
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
@@ -260,6 +260,7 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     const shape *s = &p->key;
     bool found = false, exact = s->a.dtype == OSH_F32 && !s->tf32;
 
+    p->lenient = false;
     OSH_TRY(how_new(cx, l, p, exact                   ? CUBLAS_COMPUTE_32F_PEDANTIC
                               : s->a.dtype == OSH_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                       : CUBLAS_COMPUTE_32F));
@@ -279,16 +280,34 @@ done:
     return rc;
 }
 
-/* The batch's own size, for the algorithm of another one. */
-static osh_status resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+/* A batch of n for the algorithm; *ok false: it takes none. */
+static osh_status try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n, bool *ok)
 {
     osh_status rc = OSH_OK;
     cublasLtMatmulHeuristicResult_t answer;
 
-    OSH_TRY(set_batch(cx, l, p, p->key.n_batch));
-    p->one_by_one = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo, &answer) !=
-                        CUBLAS_STATUS_SUCCESS || answer.workspaceSize > OSH_CUDA_WORKSPACE;
-    if (p->one_by_one) OSH_TRY(set_batch(cx, l, p, 1));
+    OSH_TRY(set_batch(cx, l, p, n));
+    *ok = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo, &answer) ==
+              CUBLAS_STATUS_SUCCESS && answer.workspaceSize <= OSH_CUDA_WORKSPACE;
+done:
+    return rc;
+}
+
+/* The batch's own size, for the algorithm of another one. Products one by one are what any algorithm here must take:
+ * where that of n_like does not, all sizes have that of one. */
+static osh_status resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+{
+    osh_status rc = OSH_OK;
+    const shape *s = &p->key;
+    bool ok = true;
+
+    if (s->n_like > 1) OSH_TRY(try_batch(cx, l, p, 1, &ok));
+    if (!ok) OSH_TRY(choose(cx, l, p)); // the layouts have a batch of one
+    if (s->n_batch == 1) goto done;
+    OSH_TRY(try_batch(cx, l, p, s->n_batch, &ok));
+    if (ok) goto done;
+    p->one_by_one = true;
+    OSH_TRY(set_batch(cx, l, p, 1));
 done:
     return rc;
 }
@@ -296,15 +315,18 @@ done:
 static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape *s)
 {
     osh_status rc = OSH_OK;
+    int64_t like;
+
     p->key = *s;
     OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, {s->m, s->n, s->c.ld}));
     OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype,
                        {s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n, s->b.ld}));
     OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype,
                        {s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k, s->a.ld}));
-    if (s->n_like > 1) OSH_TRY(set_batch(cx, l, p, s->n_like));
+    like = s->n_like ? s->n_like : s->n_batch;
+    if (like > 1) OSH_TRY(set_batch(cx, l, p, like));
     OSH_TRY(choose(cx, l, p));
-    if (s->n_batch != s->n_like) OSH_TRY(resize_batch(cx, l, p));
+    if (s->n_like) OSH_TRY(resize_batch(cx, l, p));
 done:
     if (rc) plan_deinit(l, p);
     return rc;
@@ -377,7 +399,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
     if (!x.m || !x.n || !x.n_batch) return OSH_OK;
     memset(&s, 0, sizeof s);
     s.m = x.m, s.n = x.n, s.k = x.k, s.n_batch = x.n_batch;
-    s.n_like = x.n_like ? x.n_like : x.n_batch, s.tf32 = x.tf32;
+    s.n_like = x.n_batch > 1 ? x.n_like : x.n_like ? x.n_like : 1, s.tf32 = x.tf32;
     s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c);
     s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a);
     s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b);

@@ -1,56 +1,132 @@
-/* hessian_accum.cu - H += X^T X, lower triangle: products of bf16 (f16, f32) columns with f32 sums, straight into H.
+/* hessian_accum.cu - H += X^T X, lower triangle: products of bf16 (f16, f32) columns with f32 sums into parts, which H
+ * takes one after the other.
  *
- *            columns of H
- *   rows   | a |            panel after panel of SIDE rows, each a product of the panel's columns of X with all up to
- *          | b   b |        the panel's end: SIDE = 2048 does (P + 1) / 2P of the work of the square (P panels; 0.57
- *          | c   c   c |    of it at I = 14,336), and a product of 2048 x 2048 fills a card of 132 multiprocessors.
+ *               columns of H                  tokens of a batch
+ *   1024 rows   | a |                         | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
+ *   1024 rows   | b   b |                     |    a batch of products    |  1  |       1        |
+ *   1024 rows   | c   c | d |                       H + part + part + part + part + part + part
  *
- * Squares on the diagonal are written whole: what is above the diagonal there is of no use to anyone (gptq_permute
- * writes it anew from below).
- *
- *   tokens of a batch   | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
+ * A piece (a, b, c, d) has up to ROWS rows and PIECE elements: 2048 columns, or more where it is the last rows and they
+ * are fewer. What is above the diagonal in it is multiplied, too, and left out when the parts are added.
  *
  * A tensor core cuts its sum off behind every few products: half a unit in the last place each, always towards zero,
  * up to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7 of the trace, so that two channels that
- * are nearly multiples of each other would make H indefinite. It adds up at most TOKENS tokens before H, in f32, takes
- * them: calls of whole multiples of TOKENS give the same bytes as one call. H is read and written for each such chunk,
- * 15 % of the product's time at 600 TFLOP/s and 4 TB/s. What a ragged batch leaves is cut into whole multiples of 256
- * tokens and filled up with zeros to 256, so that there are 16 shapes of products and not one for each batch. */
-#include "ops/cuda/runtime.h"
+ * are nearly multiples of each other would make H indefinite. A part is a sum of at most TOKENS tokens, and H takes the
+ * parts in the order of the tokens, in f32: calls of whole multiples of TOKENS give the same bytes as one call. What a
+ * ragged batch leaves is cut into whole multiples of 256 tokens and filled up with zeros to 256, so that a piece has 16
+ * shapes of products and not one for each batch.
+ *
+ * Pieces and algorithms follow from I alone. A batch on a card has 16,384 tokens (osh_batch_end_on_device), but for the
+ * last one: PARTS chunks are the rule, so the algorithm is that of a batch of PARTS however many there are.
+ *
+ * Why so: PARTS chunks of 1024 x 1024 are 128 tiles of 128 x 256, one wave on 132 multiprocessors, as a chunk of
+ * 2048 x 2048 is; smaller pieces leave out more of the square. Of 16,384 tokens, in waves / share of the square:
+ *
+ *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       here
+ *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
+ *    2,048           4 / 1.00                         8 / 0.75           12 / 0.63     3 / 0.75
+ *    4,096          12 / 0.75                        12 / 0.63           16 / 0.56    10 / 0.63
+ *    5,120          20 / 0.68                        20 / 0.60           24 / 0.56    15 / 0.60
+ *    8,192          40 / 0.63                        36 / 0.56           36 / 0.53    36 / 0.56
+ *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
+ *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
+ *
+ * (halved: the squares of 2048 x 2048 on the diagonal, those of one size as a batch, each chunk straight into H). H is
+ * read and written once for PARTS chunks; parts (32 MiB at most) fit into the L2 cache of a card that has 50 MB. */
+#include "ops/cuda/kernel.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { SIDE = 2048, TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN };
+enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIAN_ROWS, PARTS = OSH_HESSIAN_PARTS };
+enum { THREADS = 256 };
 
-/* H += of n rows of x [n, I] that lie together. */
-static osh_status add_rows(osh_ctx *cx, osh_tensor *h, char *x, osh_dtype dt, int64_t n)
+typedef struct piece { // of H
+    int64_t row, col, m, n;
+} piece;
+
+typedef struct job {
+    osh_device *d;
+    float *h, *parts; // [I, I]; up to PARTS times [m, n] of the piece at hand
+    int64_t I, most, used; // parts: that there is room for; that wait to be added
+    osh_dtype dt;
+} job;
+
+typedef struct tokens { // n_chunks times n rows of x that lie together
+    char *x; // [n_chunks, n, I]
+    int64_t n, n_chunks;
+} tokens;
+
+/* H += the parts, one after the other, where that is not above the diagonal: a block has THREADS columns of a row. */
+static __global__ void add_parts(float *h, const float *parts, int n_parts, int64_t I, piece p)
+{
+    int64_t r = blockIdx.y, c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (c >= p.n || p.col + c > p.row + r) return;
+    float *to = h + (p.row + r) * I + p.col + c, part[PARTS];
+#pragma unroll
+    for (int k = 0; k < PARTS; k++) part[k] = k < n_parts ? parts[(k * p.m + r) * p.n + c] : 0;
+    float sum = *to;
+#pragma unroll
+    for (int k = 0; k < PARTS; k++)
+        if (k < n_parts) sum = __fadd_rn(sum, part[k]);
+    *to = sum;
+}
+
+static osh_status flush_parts(osh_ctx *cx, job *j, const piece &p)
 {
     osh_status rc = OSH_OK;
-    int64_t I = h->shape[0];
-    size_t each = osh_dtype_bytes(dt);
-    for (int64_t row = 0; row < I; row += SIDE) {
-        int64_t m = osh_min64(SIDE, I - row);
-        osh_cuda_mat panel = {x + (size_t)row * each, I, 0, dt, true}, before = {x, I, 0, dt, false};
-        osh_cuda_mat to = {osh_elem(h, row * I), I, 0, OSH_F32, false};
-        OSH_TRY(osh_cuda_gemm(cx, h->device, {&to, &panel, &before, m, row + m, n, 1, 1, 1}));
+    if (!j->used) return OSH_OK;
+    OSH_LAUNCH(add_parts, dim3((unsigned)osh_div_up(p.n, THREADS), (unsigned)p.m), THREADS, 0, osh_cuda_stream(j->d),
+               j->h, j->parts, (int)j->used, j->I, p);
+    OSH_CUDA(cx, cudaGetLastError());
+    j->used = 0;
+done:
+    return rc;
+}
+
+/* The parts of the tokens, of one piece; they wait where there is room for more. */
+static osh_status multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
+{
+    osh_status rc = OSH_OK;
+    size_t each = osh_dtype_bytes(j->dt);
+    for (int64_t chunk = 0, k; chunk < t.n_chunks; chunk += k) {
+        k = osh_min64(t.n_chunks - chunk, j->most - j->used);
+        char *x = t.x + (size_t)(chunk * t.n * j->I) * each;
+        osh_cuda_mat left = {x + (size_t)p.row * each, j->I, t.n * j->I, j->dt, true};
+        osh_cuda_mat right = {x + (size_t)p.col * each, j->I, t.n * j->I, j->dt, false};
+        osh_cuda_mat to = {j->parts + j->used * p.m * p.n, p.n, p.m * p.n, OSH_F32, false};
+        OSH_TRY(osh_cuda_gemm(cx, j->d, {&to, &left, &right, p.m, p.n, t.n, k, 1, 0, t.n == TOKENS ? PARTS : 1}));
+        j->used += k;
+        if (j->used == j->most) OSH_TRY(flush_parts(cx, j, p));
     }
 done:
     return rc;
 }
 
-/* The last n < GRAIN rows. */
-static osh_status add_last(osh_ctx *cx, osh_tensor *h, const void *x, osh_dtype dt, int64_t n)
+/* All pieces, each of all tokens. */
+static osh_status add_pieces(osh_ctx *cx, job *j, const tokens *t, int n)
 {
     osh_status rc = OSH_OK;
-    osh_device *d = h->device;
-    size_t row = (size_t)h->shape[0] * osh_dtype_bytes(dt), used = (size_t)n * row, all = GRAIN * row;
-    char *filled = static_cast<char *>(osh_device_alloc(cx, d, all, OSH_LIFE_SHORT)); // own: [GRAIN, I]
-
-    if (!filled) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(d->type->copy(cx, d, filled, x, used));
-    OSH_TRY(d->type->fill(cx, d, filled + used, 0, all - used));
-    OSH_TRY(add_rows(cx, h, filled, dt, GRAIN));
+    for (int64_t row = 0, m; row < j->I; row += m) {
+        m = osh_min64(ROWS, j->I - row);
+        for (int64_t col = 0, step = osh_hessian_columns(m); col < row + m; col += step) {
+            piece p = {row, col, m, osh_min64(step, row + m - col)};
+            for (int i = 0; i < n; i++) OSH_TRY(multiply_piece(cx, j, p, t[i]));
+            OSH_TRY(flush_parts(cx, j, p));
+        }
+    }
 done:
-    osh_device_free(d, filled);
+    return rc;
+}
+
+/* The last n < GRAIN rows and zeros. */
+static osh_status fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x, int64_t n, size_t row)
+{
+    osh_status rc = OSH_OK;
+    size_t used = (size_t)n * row, all = GRAIN * row;
+    *out = static_cast<char *>(osh_device_alloc(cx, d, all, OSH_LIFE_SHORT));
+    if (!*out) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(d->type->copy(cx, d, *out, x, used));
+    OSH_TRY(d->type->fill(cx, d, *out + used, 0, all - used));
+done:
     return rc;
 }
 
@@ -58,14 +134,27 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
-    osh_tensor *h = a->out[0];
-    int64_t N = osh_rows(x), I = osh_width(x), whole = N / GRAIN * GRAIN;
+    osh_device *d = a->out[0]->device;
+    int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
+    job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype}; // own: parts
+    char *grain = NULL; // own: [GRAIN, I]
+    tokens t[3];
+    int n = 0;
 
-    for (int64_t token = 0, n; token < whole; token += n) {
-        n = osh_min64(TOKENS, whole - token);
-        OSH_TRY(add_rows(cx, h, static_cast<char *>(osh_elem(x, token * I)), x->dtype, n));
+    if (!N) goto done;
+    j.parts = static_cast<float *>(osh_device_alloc(cx, d, osh_hessian_parts_bytes(N, I), OSH_LIFE_SHORT));
+    if (!j.parts) OSH_TRY(OSH_E_NOMEM);
+    if (chunks) t[n++] = {static_cast<char *>(x->data), TOKENS, chunks};
+    if (whole > chunks * TOKENS)
+        t[n++] = {static_cast<char *>(osh_elem(x, chunks * TOKENS * I)), whole - chunks * TOKENS, 1};
+    if (whole < N) {
+        size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
+        OSH_TRY(fill_grain(cx, &grain, d, osh_elem(x, whole * I), N - whole, row));
+        t[n++] = {grain, GRAIN, 1};
     }
-    if (whole < N) OSH_TRY(add_last(cx, h, osh_elem(x, whole * I), x->dtype, N - whole));
+    OSH_TRY(add_pieces(cx, &j, t, n));
 done:
+    osh_device_free(d, grain);
+    osh_device_free(d, j.parts);
     return rc;
 }

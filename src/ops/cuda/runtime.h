@@ -17,9 +17,10 @@ int osh_cuda_multiprocessors(const osh_device *d);
 
 /* Products through cuBLASLt on row-major matrices: C [m, n] = alpha op(A) op(B) + beta C, batched with strides.
  * The algorithm is the first of cuBLASLt's list for the shape, without split sums and with a workspace of fixed size,
- * so that equal shapes give equal bytes on one card. Sums are f32. n_like: the algorithm is that of a batch of so many;
- * 0: of n_batch. A batch whose size depends on what happens to be at hand says 1. F32 is multiplied as F32, or, with
- * tf32, by tensor cores, which take no more than TF32 of it: 10 bits behind the point, the others may be cut off. */
+ * so that equal shapes give equal bytes on one card. Sums are f32. n_like: the algorithm is that of a batch of so many,
+ * or of one where that algorithm does not take one alone; 0: of n_batch. A batch whose size depends on what happens to
+ * be at hand says 1, or how many there are as a rule. F32 is multiplied as F32, or, with tf32, by tensor cores, which
+ * take no more than TF32 of it: 10 bits behind the point, the others may be cut off. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // elements from row to row

@@ -197,11 +197,31 @@ size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int6
     return osh_arena_gross((size_t)(osh_scan_blocks(n_tokens, at->heads) * at->head_dim * at->state) * sizeof(float));
 }
 
+int64_t osh_hessian_columns(int64_t m) { return OSH_HESSIAN_PIECE / m / 256 * 256; }
+
+int64_t osh_hessian_parts(int64_t n_tokens)
+{
+    int64_t chunks = n_tokens / OSH_HESSIAN_TOKENS;
+    return chunks < 1 ? 1 : osh_min64(chunks, OSH_HESSIAN_PARTS);
+}
+
+size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I)
+{
+    int64_t most = 0; // elements of a piece
+    for (int64_t row = 0, m, n; row < I; row += m) {
+        m = osh_min64(OSH_HESSIAN_ROWS, I - row);
+        n = osh_min64(osh_hessian_columns(m), row + m);
+        if (m * n > most) most = m * n;
+    }
+    return (size_t)(osh_hessian_parts(n_tokens) * most) * sizeof(float);
+}
+
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                       osh_dtype dt)
 {
-    (void)attr, (void)out_width, (void)n_tokens; // of the last tokens of any batch
-    return osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
+    (void)attr, (void)out_width;
+    return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) + // and of the last tokens of any batch
+           osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
 
 size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

@@ -13,6 +13,11 @@ size_t osh_triangle_room(int64_t n);
 
 enum { OSH_HESSIAN_TOKENS = 4096 }; // of one product, at most
 enum { OSH_HESSIAN_GRAIN = 256 };   // fewer are filled up with zeros
+/* Products of a batch, at most; rows of a piece of H and its elements, of hessian_accum alone. */
+enum { OSH_HESSIAN_PARTS = 4, OSH_HESSIAN_ROWS = 1024, OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048 };
+int64_t osh_hessian_columns(int64_t m); // of a piece of m rows, at most
+int64_t osh_hessian_parts(int64_t n_tokens); // that wait to be added to H, at most
+size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // of a slab
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width); // of n, in a panel
