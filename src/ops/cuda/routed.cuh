@@ -1,7 +1,7 @@
 /* routed.cuh - products of an expert's rows with its weights, many experts in one launch: y = x W^T on mma m16n8k16.
  *
- *   rows of expert 5: 3, 8, 40    x[3], x[8], x[40]  ─►  tile of 128 rows x 128 columns  ─►  y[3], y[8], y[40], or
- *                                                                              y[first], y[first + 1], y[first + 2]
+ *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40]  ->  a tile of 128 rows x 128 columns  ->  y[3], y[8], y[40]
+ *                                  or, where rows of all experts follow each other,  y[first], y[first + 1], ...
  *
  * A block of four warps makes a tile, each warp 64 x 64 of it: four matrices of x and four of W, by ldmatrix, serve 32
  * mma. 32 elements of a row at a time come to shared memory by asynchronous copies, in a ring of four stages; rows of a
