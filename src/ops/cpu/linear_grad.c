@@ -6,6 +6,7 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/pairs.h"
 #include "ops/cpu/pairs_ops.h"
+#include "ops/isa.h"
 #include "ops/kernel.h"
 #include "tensor/device.h"
 
