@@ -17,6 +17,7 @@ typedef struct side { // a model
     int64_t row;          // bytes that rest of a token, at most
     char **rest;          // own [batches]: blocks of the arena or of host memory
     bool *now;            // own [values]: what rests
+    bool rounds;          // inputs of Linears are
 } side;
 
 struct osh_eval_card {
@@ -58,19 +59,22 @@ static void count_width(const side *s, const osh_subgraph *part, const bool *run
     }
 }
 
-static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, const osh_subgraph *part,
-                                const bool *run, const bool *keep)
+static osh_exec_span span_of(const side *s, const osh_forward_part *p)
+{
+    const bool *routed = s->rounds ? NULL : p->routed; // inputs are rounded Linear by Linear
+    return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0}, routed};
+}
+
+static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, const osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     int64_t last = -1;
+    osh_exec_span span = span_of(s, part);
     for (int64_t b = 0; b < c->n_batches; b++) {
         size_t peak = 0, left = 0;
         if (tokens_of(c, b) == last) continue;
         last = tokens_of(c, b);
-        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &(osh_exec_span){s->f->graph, part->first, part->n_nodes,
-                                                                           run, keep},
-                                                                               &(osh_exec_brought){.in = s->now},
-                                                                                   last));
+        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &span, &(osh_exec_brought){.in = s->now}, last));
         max_into(&c->passing, (int64_t)peak);
     }
 done:
@@ -92,7 +96,7 @@ static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     int64_t row = 0;
     p->keep[g->input_ids] = false; // they are the data
     count_width(s, p->s, p->run, &k->width);
-    OSH_TRY(count_batches(cx, k->c, s, p->s, p->run, p->keep));
+    OSH_TRY(count_batches(cx, k->c, s, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? value_bytes(g, v) : 0;
     max_into(&s->row, row);
     memcpy(s->now, p->keep, (size_t)g->n_values * sizeof *p->keep);
@@ -107,10 +111,10 @@ static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
     counting k = {c, s, 0};
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
+    s->rounds = !c->o->no_activation_quantization && osh_forward_rounds_inputs(s->f);
     OSH_TRY(osh_forward_walk(cx, s->f, count_part, &k));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
-    if (osh_source_n_quantized(s->f->source) && !c->o->no_activation_quantization)
-        s->input = gross(c->batch_tokens * k.width);
+    if (s->rounds) s->input = gross(c->batch_tokens * k.width);
 done:
     return rc;
 }
@@ -346,18 +350,20 @@ done:
 }
 
 typedef struct visit { // of one subgraph of a side
+    osh_eval_card *c;         // view
     side *s;                  // view
-    const osh_subgraph *part; // view
+    osh_progress *pr;         // view
+    const osh_forward_part *part; // view
     osh_weights *w;           // own; the data are the card's
-    bool *run, *keep;         // view: [nodes], [values]
 } visit;
 
-static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, const visit *v, int64_t b)
+static osh_status run_batch(osh_ctx *cx, const visit *v, int64_t b)
 {
     osh_status rc = OSH_OK;
+    osh_eval_card *c = v->c;
     side *s = v->s;
     const osh_graph *g = s->f->graph;
-    const osh_subgraph *part = v->part;
+    osh_exec_span span = span_of(s, v->part);
     osh_batch *batch = NULL; // own
     rounding r = {.c = c, .s = s};
     osh_exec_hooks hooks = {.linear_input = round_input, .user = &r};
@@ -366,58 +372,42 @@ static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, const visit *v, int64
                              &(osh_batch_rows){c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first}));
     batch->first_sample = first;
     OSH_TRY(bring(cx, c, s, b, batch->values));
-    OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, part->first, part->n_nodes, v->run, v->keep}, v->w, batch,
-                         s->input ? &hooks : NULL, true));
-    OSH_TRY(leave(cx, c, s, b, batch->values, v->keep));
+    OSH_TRY(osh_exec_run(cx, &span, v->w, batch, s->rounds ? &hooks : NULL, true));
+    OSH_TRY(leave(cx, c, s, b, batch->values, v->part->keep));
 done:
     osh_batch_free(cx, batch);
     return rc;
 }
 
-/* The subgraph v->part of v->s. */
-static osh_status run_part(osh_ctx *cx, osh_eval_card *c, visit *v, osh_progress *pr)
+static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
+    visit *v = user;
+    osh_eval_card *c = v->c;
     side *s = v->s;
+    osh_progress *pr = v->pr;
     const osh_graph *g = s->f->graph;
-    const osh_subgraph *part = v->part;
-    osh_forward_choose(s->f, (int)(part - s->f->parts->parts), v->run, v->keep);
-    v->keep[g->input_ids] = false;
-    double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, v->run), all = (double)c->d->offsets[c->d->n];
+    osh_exec_span span = span_of(s, part);
+    double work = osh_cost_of_nodes(&span, c->d), all = (double)c->d->offsets[c->d->n];
     double start = osh_now(), seen = 0;
+    v->part = part, part->keep[g->input_ids] = false;
     OSH_TRY(osh_weights_new(cx, &v->w, g));
     v->w->rows = osh_source_checkpoint(s->f->source);
     OSH_TRY(osh_eval_weights_next(cx, c->weights, v->w));
-    pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
+    pr->step++, pr->name = part->s->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)tokens_of(c, b);
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(run_batch(cx, c, v, b));
+        OSH_TRY(run_batch(cx, v, b));
         seen += n;
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
         pr->tokens_per_s = seen / (osh_now() - start + 1e-9);
         osh_progress_show(cx, pr);
     }
     pr->finished = false;
-    memcpy(s->now, v->keep, (size_t)g->n_values * sizeof *v->keep);
+    memcpy(s->now, part->keep, (size_t)g->n_values * sizeof *part->keep);
 done:
     osh_weights_free(cx, v->w), v->w = NULL;
-    return rc;
-}
-
-static osh_status run_side(osh_ctx *cx, osh_eval_card *c, side *s, osh_progress *pr)
-{
-    osh_status rc = OSH_OK;
-    visit v = {.s = s};
-    OSH_NEW(cx, v.run, s->f->graph->n_nodes);
-    OSH_NEW(cx, v.keep, s->f->graph->n_values);
-    for (int i = 0; i < s->f->parts->n; i++) {
-        v.part = &s->f->parts->parts[i];
-        OSH_TRY(run_part(cx, c, &v, pr));
-    }
-done:
-    osh_free(cx, v.run);
-    osh_free(cx, v.keep);
     return rc;
 }
 
@@ -427,7 +417,8 @@ osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
     osh_cuda_counters counted;
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s", c->rest_on_card ? "on the card" :
             "in host memory", osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
-    for (int k = c->n_sides - 1; k >= 0; k--) OSH_TRY(run_side(cx, c, &c->side[k], pr));
+    for (int k = c->n_sides - 1; k >= 0; k--)
+        OSH_TRY(osh_forward_walk(cx, c->side[k].f, run_part, &(visit){.c = c, .s = &c->side[k], .pr = pr}));
     osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
     OSH_TRY(osh_cuda_count(cx, c->device, &counted));

@@ -1,6 +1,7 @@
 /* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input, and to
  * what it makes. */
 #include "eval/forward.h"
+#include "graph/routed.h"
 
 #include <string.h>
 
@@ -30,6 +31,19 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
     OSH_TRY(osh_q_fake_quant_act(cx, *copy, &s->inputs, scale, zero));
 done:
     return rc;
+}
+
+bool osh_forward_rounds_inputs(const osh_forward *f)
+{
+    const osh_tensor *scale, *zero;
+    bool any = false;
+    for (int i = 0; i < f->graph->n_nodes && !any; i++) {
+        const osh_node *n = &f->graph->nodes[i];
+        if (!osh_node_is(n, "linear")) continue;
+        const osh_q_scheme *s = osh_source_scheme(f->source, f->graph->modules[n->module].name, &scale, &zero);
+        any = s && s->inputs.present;
+    }
+    return any;
 }
 
 static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
@@ -149,21 +163,44 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
     osh_exec_needed(run, g, s->first, s->n_nodes, keep);
 }
 
+/* None where values stay that all tokens are wanted of, or what a Linear of theirs puts out is rounded for all. */
+void osh_forward_routed(const osh_forward *f, int index, const bool *run, bool *routed)
+{
+    const osh_graph *g = f->graph;
+    const osh_subgraph *s = &f->parts->parts[index];
+    bool all = f->stay != NULL;
+    const osh_tensor *scale, *zero;
+    osh_routed_choose(routed, g, s->first, s->n_nodes, run);
+    for (int i = 0; i < s->n_nodes && !all; i++) {
+        const osh_node *n = &g->nodes[s->first + i];
+        all = routed[i] && osh_source_outputs(f->source, g->modules[n->module].name, &scale, &zero);
+    }
+    if (all) memset(routed, 0, (size_t)s->n_nodes * sizeof *routed);
+}
+
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
 {
     osh_status rc = OSH_OK;
     osh_forward_part p = {0}; // its lists are own
     OSH_NEW(cx, p.run, f->graph->n_nodes);
     OSH_NEW(cx, p.keep, f->graph->n_values);
+    OSH_NEW(cx, p.routed, f->graph->n_nodes);
     for (; p.index < f->parts->n; p.index++) {
         p.s = &f->parts->parts[p.index];
         osh_forward_choose(f, p.index, p.run, p.keep);
+        osh_forward_routed(f, p.index, p.run, p.routed);
         OSH_TRY(visit(cx, user, &p));
     }
 done:
     osh_free(cx, p.run);
     osh_free(cx, p.keep);
+    osh_free(cx, p.routed);
     return rc;
+}
+
+static osh_exec_span span_of(const osh_forward *f, const osh_forward_part *p)
+{
+    return (osh_exec_span){f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0}, p->routed};
 }
 
 typedef struct priced { // a forward
@@ -176,7 +213,8 @@ static osh_status count_work(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     priced *w = user;
     (void)cx;
-    w->sum += osh_cost_of_nodes(w->f->graph, w->d, p->s->first, p->s->n_nodes, p->run);
+    osh_exec_span span = span_of(w->f, p);
+    w->sum += osh_cost_of_nodes(&span, w->d);
     return OSH_OK;
 }
 
@@ -205,7 +243,8 @@ static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     const osh_subgraph *s = p->s;
     osh_progress *pr = k->pr;
     osh_weights *w = NULL; // own
-    double work = osh_cost_of_nodes(g, k->d, s->first, s->n_nodes, p->run);
+    osh_exec_span span = span_of(f, p);
+    double work = osh_cost_of_nodes(&span, k->d);
     double tokens = (double)k->d->offsets[k->d->n];
     k->aq.first = s->first;
     OSH_TRY(osh_weights_new(cx, &w, g));
@@ -215,8 +254,7 @@ static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, p->run, p->keep}, w, f->batches[b],
-                             k->hooks, true));
+        OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
         seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
         pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
@@ -322,8 +360,8 @@ static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     int64_t now = c->before > after ? c->before : after;
     osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
     size_t passing = 0;
-    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &(osh_exec_span){g, s->first, s->n_nodes, p->run, p->keep},
-                          &(osh_exec_brought){.in = c->in}, &whole));
+    osh_exec_span span = span_of(c->f, p);
+    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
     now += (int64_t)passing;
     if (osh_source_n_quantized(c->f->source)) // inputs are rounded in a copy
         now += (int64_t)osh_mem_gross((size_t)(c->most * c->width) * osh_dtype_bytes(g->dtype));

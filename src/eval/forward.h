@@ -25,6 +25,7 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, c
  * rounded; what *copy was before is freed. */
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
                                    const osh_tensor *x);
+bool osh_forward_rounds_inputs(const osh_forward *f); // of any Linear
 /* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
@@ -32,10 +33,13 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n);
 /* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
+/* Of these, those that run on the rows alone that go to their expert (graph/routed.h). */
+void osh_forward_routed(const osh_forward *f, int index, const bool *run, bool *routed);
 typedef struct osh_forward_part { // of the way through the model, as osh_forward_choose says
     int index;
     const osh_subgraph *s;
     bool *run, *keep; // views
+    bool *routed;     // view [s->n_nodes]: nodes that run on their expert's rows
 } osh_forward_part;
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
 /* All subgraphs in their order: they are run so, and what that takes is counted so. */

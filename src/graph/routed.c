@@ -18,6 +18,14 @@ int osh_routed_to(const osh_graph *g, int node)
     return -1;
 }
 
+void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run)
+{
+    for (int i = 0; i < n; i++) {
+        int combine = run[i] ? osh_routed_to(g, first + i) - first : -1;
+        routed[i] = combine >= 0 && combine < n && run[combine];
+    }
+}
+
 static bool is_product(const osh_graph *g, const osh_node *n) // as the device's kernel has them
 {
     return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original && g->weights[n->w[0]].dtype == g->dtype;

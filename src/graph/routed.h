@@ -10,6 +10,9 @@
 /* The moe_combine that alone reads what the node makes, or what is made of it row by row; -1: there is none. */
 int osh_routed_to(const osh_graph *g, int node);
 
+/* Nodes of [first, first + n) that run, and of whose outputs a combine that runs, too, is the only end: routed [n]. */
+void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
+
 /* A mixture, as a device runs it at once: for each expert, one behind the other, gate, up, glu, down and combine, which
  * goes on with the sum of the one before. Returns what follows its last node, at most end; first: none begins there. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE, OSH_EXPERT_NODES };

@@ -84,13 +84,18 @@ static double routed_share(const osh_graph *g, const osh_node *n)
     }
 }
 
-/* Of a step's node the share of tokens that it runs on; of a combine, those that its expert made. */
-static double step_share(const osh_graph *g, const osh_step *s, int i)
+/* The share of tokens that node i of a span runs on; of a combine, those that its expert made. */
+static double node_share(const osh_exec_span *s, int i)
 {
-    const osh_node *n = &g->nodes[s->first + i];
-    int made_by = osh_node_is(n, "moe_combine") ? g->values[n->in[1]].producer - s->first : i;
+    const osh_node *n = &s->g->nodes[s->first + i];
+    int made_by = osh_node_is(n, "moe_combine") ? s->g->values[n->in[1]].producer - s->first : i;
     bool routed = s->routed && made_by >= 0 && made_by < s->n && s->routed[made_by];
-    return routed ? routed_share(g, &g->nodes[s->first + made_by]) : 1;
+    return routed ? routed_share(s->g, &s->g->nodes[s->first + made_by]) : 1;
+}
+
+static osh_exec_span span_of(const osh_plan *p, const osh_step *s)
+{
+    return (osh_exec_span){p->graph, s->first, s->n, s->run, NULL, {0, 0}, s->routed};
 }
 
 static double weight_bytes(const osh_graph *g, int w)
@@ -116,12 +121,18 @@ static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node
     return work;
 }
 
-double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run)
+/* As the host runs them: a combine goes through all tokens. */
+static double work_of(const osh_exec_span *s, const osh_dataset *d, int i)
 {
-    double work = 0, tokens = d->n ? (double)d->offsets[d->n] : 0;
-    for (int i = 0; i < n; i++)
-        if (run[i])
-            work += node_work(g, d, &g->nodes[first + i], tokens) + node_bytes(g, &g->nodes[first + i]) / bytes_per_s;
+    double tokens = d->n ? (double)d->offsets[d->n] : 0;
+    return node_work(s->g, d, &s->g->nodes[s->first + i], tokens) * (s->routed && s->routed[i] ? node_share(s, i) : 1);
+}
+
+double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d)
+{
+    double work = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i]) work += work_of(s, d, i) + node_bytes(s->g, &s->g->nodes[s->first + i]) / bytes_per_s;
     return work;
 }
 
@@ -256,12 +267,10 @@ static double step_flops(const osh_plan *p, const osh_range *r, const osh_step *
 
 static double step_work(const osh_plan *p, const osh_range *r, const osh_step *s, const fed *open)
 {
-    double tokens = (double)p->data.offsets[p->data.n];
     double work = feeds(s) ? stats_flops(p, r, open) / products_per_s : 0;
+    osh_exec_span span = span_of(p, s);
     for (int i = 0; i < s->n; i++)
-        if (s->run[i])
-            work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens) *
-                    (s->routed && s->routed[i] ? step_share(p->graph, s, i) : 1);
+        if (s->run[i]) work += work_of(&span, &p->data, i);
     return work;
 }
 
@@ -311,10 +320,11 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_plan *p, const
 {
     const osh_graph *g = p->graph;
     double tokens = (double)p->data.offsets[p->data.n];
+    osh_exec_span span = span_of(p, s);
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         if (!s->run[i]) continue;
-        double share = step_share(g, s, i), rows = tokens * share;
+        double share = node_share(&span, i), rows = tokens * share;
         c->done[phase] += node_flops(g, &p->data, n, tokens) * (share < 1 ? share / routed_rate : 1);
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] >= 0) c->moved[phase] += rows * (double)osh_value_bytes(g, n->in[k]);

@@ -40,7 +40,7 @@ typedef struct osh_visited { // a step of a visit; views
 } osh_visited;
 /* What part of its phase that is: 1 where the phase is one pass. cost: as osh_cost_new has it. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, const osh_visited *v);
-/* Work of one pass of a dataset through nodes [first, first + n) that run; and of its scores by the head. */
-double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run);
+/* Work of one pass of a dataset through a span's nodes that run; and of its scores by the head. */
+double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

@@ -184,10 +184,7 @@ static void want_live_out(walk *w, whose which)
 /* Of the way behind the solve: nothing but their combine reads what these nodes make, and it runs, too. */
 static void choose_routed(walk *w)
 {
-    for (int i = 0; i < w->r.n_nodes; i++) {
-        int combine = w->run[i] ? osh_routed_to(w->g, w->r.first + i) : -1;
-        w->routed[i] = combine >= 0 && runs(w, combine);
-    }
+    osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
 /* The step's part of them, whose rows the router's weights tell. */
