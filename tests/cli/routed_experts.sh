@@ -48,23 +48,24 @@ done
 device() { # of the plan's memory or of its smallest budgets
     sed -n "/\"$1\"/,/}/s/^ *\"device_bytes\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-same() { # output, how many subgraphs are solved so, flags
+same() { # output, how many subgraphs are solved so (a pattern), flags
     local want=$1 n=$2
     shift 2
     "$ONESHOT" plan --model model --recipe recipe.yaml --dataset model/calibration.jsonl "$@" --json >plan.json
-    [ "$(grep -c '"solved_apart": true' plan.json)" = "$n" ] || fail "not $n subgraphs solved apart: $*"
+    [[ "$(grep -c '"solved_apart": true' plan.json)" = $n ]] || fail "not $n subgraphs solved apart: $*"
     rm -rf again
     run again "$@"
     cmp $want/model.safetensors again/model.safetensors || fail "$* makes other bytes"
 }
 for flags in "" "${routed[*]}"; do
-    want=out scarce=0 # a solve is the most that a layer takes there
-    [ -n "$flags" ] || want=all scarce=2
+    want=out
+    [ -n "$flags" ] || want=all
     same $want 0 $flags --threads 1
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        same $want $scarce $flags --threads $threads --device-memory $(device smallest_budgets)
+        # what a layer takes most for, and so whether that leaves room, is another thing with other instruction sets
+        same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done
 

@@ -2,9 +2,11 @@
  * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds it behind the
  * quotient.
  *
- * Odd lengths around the tiles of 64 keys and 128 queries, heads of all four sizes of the kernel and between, groups,
- * windows, more samples than one launch takes. */
+ * Odd lengths around the tiles of 64 keys and 128 queries and the bands of 16, heads of all four sizes of the kernel
+ * and between, groups, windows, more samples than one launch takes, less shared memory. */
 #include "card.h"
+
+void osh_play_shared(size_t n_bytes) __attribute__((weak)); // tests/play/play.h: there where the card is played
 
 enum { KEYS = 64, MANY = 70 }; // of a tile; samples, more than a launch takes
 
@@ -33,6 +35,8 @@ static const shape shapes[] = {
     {{1, 1, 64, 65, 0}, {200}},
     {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
+    {{2, 1, 128, 20, 0}, {150, 33}},       // of two bands one may see nothing of a tile
+    {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
 
@@ -175,6 +179,36 @@ static void test_many_samples(void **state)
     osh_ctx_free(cx);
 }
 
+/* A multiprocessor with too little shared memory for two blocks of large heads has warps of one band, which give the
+ * same bytes. */
+static void test_less_shared_memory(void **state)
+{
+    (void)state;
+    static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10}; // compute capability 9.0; 8.0; 8.6 and 8.9
+    osh_ctx *cx = NULL;
+    if (!osh_play_shared) skip();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const shape *s = &shapes[i];
+        int64_t n = 0;
+        batch b;
+        if (s->at.head_dim <= 64) continue;
+        while (n < 5 && s->T[n]) n++;
+        batch_open(cx, &b, &s->at, s->T, n, s->amp, OSH_BF16);
+        for (int k = 0; k < 3; k++) {
+            osh_play_shared(shared[k]);
+            osh_device *d = card_open(cx, CARD_BYTES);
+            if (card_run(cx, d, osh_op_find("attention"), &b.a, 0)) fail_msg("%s", osh_error_text(cx));
+            if (!k) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
+            assert_memory_equal(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
+            osh_device_close(cx, d);
+        }
+        osh_play_shared(shared[0]);
+        batch_close(cx, &b);
+    }
+    osh_ctx_free(cx);
+}
+
 /* What is not finite in one sample stays there: keys behind a sample's end are never part of it. */
 static void test_neighbours(void **state)
 {
@@ -204,7 +238,8 @@ static void test_neighbours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition), cmocka_unit_test(test_many_samples), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_definition), cmocka_unit_test(test_many_samples),
+        cmocka_unit_test(test_less_shared_memory), cmocka_unit_test(test_neighbours),
     };
     printf("seed %d\n", SEED);
     return cmocka_run_group_tests(tests, NULL, NULL);

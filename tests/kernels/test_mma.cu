@@ -72,7 +72,7 @@ static __global__ void async_kernel(uint4 *out, const uint4 *in)
 
 template <class T> static __global__ void scalar_kernel(float *exps, uint32_t *twos, const float *x)
 {
-    int i = (int)threadIdx.x;
+    int i = osh_cu_thread();
     exps[i] = osh_cu_exp2(x[i]);
     twos[i] = osh_cu_two<T>(x[i], x[i] + 1);
 }

@@ -1,5 +1,5 @@
 /* knobs.c - the knobs of play.h from the environment, for scripts that run oneshot_play:
- * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES
+ * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES
  * fail=CALL:N:ERROR", any of them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@ static void set(const char *knob, const char *value)
     else if (!strcmp(knob, "truncate")) osh_play_truncate(atoi(value) != 0);
     else if (!strcmp(knob, "solver")) osh_play_solver_each[0] = osh_play_solver_each[1] = (size_t)atoll(value);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
+    else if (!strcmp(knob, "shared")) osh_play_shared((size_t)atoll(value));
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
         osh_play_fail(name, n, error);
     else fprintf(stderr, "OSH_PLAY: unknown knob %s=%s\n", knob, value), exit(3);

@@ -17,6 +17,8 @@ void osh_play_drain(int first);
 /* Host code that touches the card's memory crashes (default: true). */
 void osh_play_protect(bool on);
 void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
+/* Shared memory of a multiprocessor; a block may have 1 KiB less. Default 228 KiB, Hopper's. */
+void osh_play_shared(size_t n_bytes);
 /* The n-th call of `name` from now (1: the next) fails with this error, and from then on all of it where the card is
  * lost (error 719). NULL: no call does. "launch" counts kernels; what a stream does fails at the next call. */
 void osh_play_fail(const char *name, int n, int error);

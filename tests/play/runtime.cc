@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-enum { PAGE = 4096, NAN_BYTES = 16 << 20, MAX_SHARED = 227 << 10, SHARED_UNASKED = 48 << 10 };
+enum { PAGE = 4096, NAN_BYTES = 16 << 20, SHARED_UNASKED = 48 << 10, SHARED_TAKEN = 1 << 10 };
 typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
@@ -37,7 +37,7 @@ static std::vector<CUstream_st *> streams; // in the order in which they were op
 static std::map<const void *, int> dynamic_shared; // that a kernel may have, where it was asked for
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults; // name, calls to go, error
 static cudaError_t lost, last; // for good; of the last launch
-static size_t card_bytes = (size_t)1 << 30, n_events;
+static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
 static int nan_file = -1; // NAN_BYTES bytes of 0xff, for the process's life
@@ -47,6 +47,7 @@ static long n_launches;
 void osh_play_order(unsigned seed) { order_seed = seed; }
 void osh_play_lazy(bool on) { lazy = on; }
 void osh_play_memory(size_t n_bytes) { card_bytes = n_bytes; }
+void osh_play_shared(size_t n_bytes) { shared_bytes = n_bytes; }
 long osh_play_launches(void) { return n_launches; }
 
 static void open_card(bool open)
@@ -277,7 +278,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
     if (ordinal) return cudaErrorInvalidDevice;
     *p = cudaDeviceProp();
     snprintf(p->name, sizeof p->name, "played card");
-    p->totalGlobalMem = card_bytes, p->sharedMemPerBlockOptin = MAX_SHARED;
+    p->totalGlobalMem = card_bytes;
+    p->sharedMemPerMultiprocessor = shared_bytes, p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
     p->major = 9, p->minor = 0, p->multiProcessorCount = 4;
     return cudaSuccess;
 }
@@ -290,7 +292,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ord
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = MAX_SHARED; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)(shared_bytes - SHARED_TAKEN); break;
     default: return cudaErrorInvalidValue;
     }
     return cudaSuccess;
@@ -556,7 +558,7 @@ cudaError_t osh_play_function(const void *)
 cudaError_t osh_play_set_dynamic_shared(const void *entry, int n_bytes)
 {
     OSH_PLAY_CALL("cudaFuncSetAttribute");
-    if (n_bytes < 0 || n_bytes > MAX_SHARED) return last = cudaErrorInvalidValue;
+    if (n_bytes < 0 || (size_t)n_bytes > shared_bytes - SHARED_TAKEN) return last = cudaErrorInvalidValue;
     dynamic_shared[entry] = n_bytes;
     return cudaSuccess;
 }

@@ -1,8 +1,8 @@
 /* attention_fused.cuh - attention of bf16 and f16 in one kernel that writes no scores: FlashAttention-2 (Dao 2023,
  * algorithm 1) on mma m16n8k16, for heads of at most 128 elements, a multiple of 8.
  *
- * A block takes FUSED_QUERIES queries of one head of one sample, a warp 16 of them; it goes through the keys that they
- * see from first to last, FUSED_KEYS at a time, the next ones on their way into shared memory meanwhile. For a query:
+ * A block takes FUSED_QUERIES queries of one head of one sample, a warp bands of 16 of them; it goes through the keys
+ * that they see from first to last, FUSED_KEYS at a time. For a query:
  *
  *   s = q k^T                        f32, not rounded
  *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
@@ -12,8 +12,21 @@
  *   y = o (1 / l)                    rounded to the dtype
  *
  * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token, and one that a query sees nothing of
- * changes nothing of it: its result follows from its sample alone. A row of shared memory is 16 bytes longer than a
- * head, so that the eight rows of a matrix of ldmatrix lie in different banks. */
+ * changes nothing of it: its result follows from its sample alone, whatever the bands of a warp.
+ *
+ * Shared memory has the block's queries and a ring of three halves, keys or values of a tile each: while one is read
+ * the next two are on their way, and a barrier for each half says that it is there and that the one before is free.
+ *
+ *   half at hand    k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
+ *   asked for       k1   v1   k2   v2   k3      into the slot of the half before
+ *
+ * A row has no gap behind it: its pieces of 16 bytes are exchanged instead (fused_at), so that the eight rows of a
+ * matrix of ldmatrix lie in different banks. That, and halves instead of whole tiles, lets two blocks of heads of 128
+ * share a multiprocessor of 164 KiB: 80 KiB each.
+ *
+ * What an ldmatrix brings in 4 clocks of shared memory, 16 keys by 16 columns, is in four products of two bands, in two
+ * of one. So a warp has two bands where two blocks fit into a multiprocessor. Else (heads of more than 64 on compute
+ * capability 8.6 and 8.9, where a product takes 4 or 8 clocks) twice as many warps have one band each. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -21,7 +34,7 @@
 
 #include <math.h>
 
-enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_THREADS = 256, FUSED_SAMPLES = 64,
+enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
        FUSED_MAX_DIM = OSH_ATTENTION_FUSED_DIM };
 
 /* Samples of one launch. */
@@ -36,84 +49,122 @@ typedef struct fused_shape {
     float c;
 } fused_shape;
 
-/* What a warp has of its queries: lane 4g + t has those of index g and g + 8. */
-template <int DIM> struct fused_state {
-    osh_cu_frag_c o[DIM / 8];
-    float b[2], l[2];
+/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/cuda.md has what they come to. */
+template <int DIM, int BANDS> struct fused_plan {
+    static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
+    static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3; // of a multiprocessor; limits the registers
+    static constexpr bool KEEPS = BANDS == 1 || DIM <= 64; // queries in registers; else each tile reads them again
+    static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM; // elements: of a half; in front of them
+    static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
 
-template <int DIM> struct fused_room { // of shared memory, in elements: keys, then values, twice
-    static constexpr int STRIDE = DIM + 8, TILE = FUSED_KEYS * STRIDE, STAGE = 2 * TILE, ALL = 2 * STAGE;
+/* What a warp has of its queries: lane 4g + t has of a band those of index g and g + 8. */
+template <int DIM, int BANDS> struct fused_state {
+    osh_cu_frag_c o[BANDS][DIM / 8];
+    float b[BANDS][2], l[BANDS][2];
 };
 
-/* Asks for n keys and values (the rest of the tile: zeros) of rows `width` apart; columns behind head_dim are 0. */
-template <class T, int DIM>
-static __device__ __forceinline__ void fused_fetch(T *stage, const T *k, const T *v, int width, int head_dim, int n)
+/* Pieces of a row that change places among themselves; as many threads ask for neighbours of a row. */
+template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
+
+/* Element where piece `piece` of 16 bytes of row `row` begins. Rows of 256 and 128 bytes all begin in one bank: its
+ * place is piece ^ row % 8. Those of 192 and 64 begin in two by turns: it is piece ^ row / 2 % 4. */
+template <int DIM> static __device__ __forceinline__ int fused_at(int row, int piece)
 {
-    const int CHUNKS = DIM / 8;
-    for (int i = (int)threadIdx.x; i < FUSED_KEYS * CHUNKS; i += FUSED_THREADS) {
-        int key = i / CHUNKS, col = i % CHUNKS * 8;
-        bool there = key < n && col < head_dim;
-        int from = there ? key * width + col : 0;
-        T *to = stage + key * fused_room<DIM>::STRIDE + col;
-        osh_cu_async_copy(to, k + from, there);
-        osh_cu_async_copy(to + fused_room<DIM>::TILE, v + from, there);
-    }
-    osh_cu_async_commit();
+    const int LANES = fused_row<DIM>::LANES;
+    return row * DIM + (piece ^ (row / (8 / LANES) % LANES)) * 8;
 }
 
-/* The warp's queries as A: row of q, `n` rows are there. */
-template <class T, int DIM>
-static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[DIM / 16], const T *q, int width,
-                                                     int head_dim, int n)
+/* Where the lane begins of 16 rows and the columns [0, 16) behind element `from`, where a row begins: four matrices for
+ * ldmatrix, rows [0, 8), [8, 16), then both of the next 8 columns. fused_step: of columns [16 d, + 16). */
+template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int lane = osh_cu_thread() % 32;
+    return from + fused_at<DIM>(lane % 16, lane / 16);
+}
+
+template <int DIM> static __device__ __forceinline__ int fused_step(int lane, int d)
+{
+    const int LANES = fused_row<DIM>::LANES;
+    return (lane ^ 2 * d % LANES * 8) + 2 * d / LANES * LANES * 8;
+}
+
+/* Asks for ROWS rows `width` apart of which n are there (the rest: zeros); columns behind head_dim are 0. */
+template <class T, int DIM, int THREADS, int ROWS>
+static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim, int n)
+{
+    const int LANES = fused_row<DIM>::LANES, STEP = THREADS / LANES;
+    int thread = osh_cu_thread(), row = thread / LANES, col = thread % LANES * 8, at = row * width + col;
+    int at_to = fused_at<DIM>(row, thread % LANES);
+#pragma unroll 1 // addresses of all rows would take the registers of the products
+    for (int i = 0; i < ROWS; i += STEP, at += STEP * width, at_to += STEP * DIM)
 #pragma unroll
-    for (int d = 0; d < DIM / 16; d++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int row = g + i % 2 * 8, col = d * 16 + i / 2 * 8 + 2 * t;
-            bool there = row < n && col < head_dim;
-            a[d].r[i] = there ? *reinterpret_cast<const uint32_t *>(q + row * width + col) : 0;
+        for (int j = 0; j < DIM; j += LANES * 8) {
+            bool there = row + i < n && col + j < head_dim;
+            osh_cu_async_copy(to + at_to + j, from + (there ? at + j : 0), there);
         }
 }
 
-/* s [16, FUSED_KEYS] = q k^T */
-template <class T, int DIM>
-static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[FUSED_KEYS / 8],
-                                                    const osh_cu_frag_a (&q)[DIM / 16], const T *keys)
+/* Where it begins of the warp's queries. */
+template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
-    const int STRIDE = fused_room<DIM>::STRIDE;
-    int m = (int)threadIdx.x % 32 / 8, r = (int)threadIdx.x % 8;
-    const T *at = keys + (m / 2 * 8 + r) * STRIDE + m % 2 * 8; // b[0], b[1] of 8 keys, then of the next 8
+    return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
+}
+
+/* Columns [16 d, + 16) of the warp's queries as A. */
+template <class T, int DIM, int BANDS>
+static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared, int q, int d)
+{
 #pragma unroll
-    for (int j = 0; j < FUSED_KEYS / 8; j++) s[j] = {{0, 0, 0, 0}};
+    for (int band = 0; band < BANDS; band++)
+        osh_cu_ldmatrix<false>(a[band].r, shared + fused_step<DIM>(q, d) + band * 16 * DIM);
+}
+
+/* s [BANDS, 16, FUSED_KEYS] = q k^T. q, keys: where the lane begins; kept: the queries, where they are kept. */
+template <class T, int DIM, int BANDS, int KEPT>
+static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FUSED_KEYS / 8],
+                                                    const osh_cu_frag_a (&kept)[KEPT][BANDS], const T *shared, int q,
+                                                    int keys)
+{
 #pragma unroll
-    for (int d = 0; d < DIM / 16; d++)
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int j = 0; j < FUSED_KEYS / 8; j++) s[band][j] = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int d = 0; d < DIM / 16; d++) {
+        osh_cu_frag_a a[BANDS];
+        if (!fused_plan<DIM, BANDS>::KEEPS) fused_queries<T, DIM>(a, shared, q, d);
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 16; j++) {
-            uint32_t b[4];
-            osh_cu_ldmatrix<false>(b, at + j * 16 * STRIDE + d * 16);
-            osh_cu_mma<T>(s[2 * j], q[d], {{b[0], b[1]}});
-            osh_cu_mma<T>(s[2 * j + 1], q[d], {{b[2], b[3]}});
+            uint32_t b[4]; // b[0], b[2] of 8 keys, b[1], b[3] of the next 8
+            osh_cu_ldmatrix<false>(b, shared + fused_step<DIM>(keys, d) + j * 16 * DIM);
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                const osh_cu_frag_a &x = fused_plan<DIM, BANDS>::KEEPS ? kept[d % KEPT][band] : a[band];
+                osh_cu_mma<T>(s[band][2 * j], x, {{b[0], b[2]}});
+                osh_cu_mma<T>(s[band][2 * j + 1], x, {{b[1], b[3]}});
+            }
         }
+    }
 }
 
-/* -inf where a query does not see a key. key, query: of the tile's and of the lane's first. */
+/* -inf where a query of a band does not see a key. key, query: the tile's and the band's first. */
 static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key, int query, int window)
 {
+    int lane = osh_cu_thread() % 32, ahead = query + lane / 4 - (key + lane % 4 * 2);
 #pragma unroll
     for (int j = 0; j < FUSED_KEYS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int behind = query + i / 2 * 8 - (key + j * 8 + (int)threadIdx.x % 4 * 2 + i % 2);
+            int behind = ahead + i / 2 * 8 - (j * 8 + i % 2);
             if (behind < 0 || (window && behind >= window)) s[j].v[i] = -INFINITY;
         }
 }
 
-/* s becomes p; b, l and o go on to it. */
-template <int DIM>
-static __device__ __forceinline__ void fused_softmax(fused_state<DIM> &w, osh_cu_frag_c (&s)[FUSED_KEYS / 8], float c)
+/* s of a band becomes p, which P is as A; b, l and o go on to it. */
+template <class T, int DIM, int BANDS>
+static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KEYS / 16], fused_state<DIM, BANDS> &w,
+                                                     int band, osh_cu_frag_c (&s)[FUSED_KEYS / 8], float c)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -122,121 +173,167 @@ static __device__ __forceinline__ void fused_softmax(fused_state<DIM> &w, osh_cu
         for (int j = 0; j < FUSED_KEYS / 8; j++) max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // the four lanes of the query
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-        float b = fmaxf(w.b[half], __fmul_rn(max, c));
+        float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
         float from = b == -INFINITY ? 0 : b; // nothing is seen yet
-        float shrink = osh_cu_exp2(w.b[half] - from);
-        w.b[half] = b;
+        float shrink = osh_cu_exp2(w.b[band][half] - from);
+        w.b[band][half] = b;
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++)
                 sum += s[j].v[i] = osh_cu_exp2(__fmaf_rn(s[j].v[i], c, -from));
-        w.l[half] = __fmaf_rn(w.l[half], shrink, sum);
+        w.l[band][half] = __fmaf_rn(w.l[band][half], shrink, sum);
 #pragma unroll
         for (int d = 0; d < DIM / 8; d++)
 #pragma unroll
-            for (int i = 2 * half; i < 2 * half + 2; i++) w.o[d].v[i] = __fmul_rn(w.o[d].v[i], shrink);
+            for (int i = 2 * half; i < 2 * half + 2; i++)
+                w.o[band][d].v[i] = __fmul_rn(w.o[band][d].v[i], shrink);
+    }
+#pragma unroll
+    for (int j = 0; j < FUSED_KEYS / 16; j++) {
+        const float *x = s[2 * j].v, *y = s[2 * j + 1].v;
+        P[j] = {{osh_cu_two<T>(x[0], x[1]), osh_cu_two<T>(x[2], x[3]), osh_cu_two<T>(y[0], y[1]),
+                 osh_cu_two<T>(y[2], y[3])}};
     }
 }
 
-/* o [16, DIM] += P v */
-template <class T, int DIM>
-static __device__ __forceinline__ void fused_values(fused_state<DIM> &w, const osh_cu_frag_c (&p)[FUSED_KEYS / 8],
-                                                    const T *values)
+/* o [BANDS, 16, DIM] += P v */
+template <class T, int DIM, int BANDS>
+static __device__ __forceinline__ void fused_values(fused_state<DIM, BANDS> &w,
+                                                    const osh_cu_frag_a (&P)[BANDS][FUSED_KEYS / 16], const T *shared,
+                                                    int values)
 {
-    const int STRIDE = fused_room<DIM>::STRIDE;
-    int m = (int)threadIdx.x % 32 / 8, r = (int)threadIdx.x % 8;
-    const T *at = values + (m % 2 * 8 + r) * STRIDE + m / 2 * 8; // b[0], b[1] of 8 columns, then of the next 8
 #pragma unroll
-    for (int j = 0; j < FUSED_KEYS / 16; j++) {
-        const float *x = p[2 * j].v, *y = p[2 * j + 1].v;
-        osh_cu_frag_a a = {{osh_cu_two<T>(x[0], x[1]), osh_cu_two<T>(x[2], x[3]), osh_cu_two<T>(y[0], y[1]),
-                            osh_cu_two<T>(y[2], y[3])}};
+    for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            uint32_t b[4];
-            osh_cu_ldmatrix<true>(b, at + j * 16 * STRIDE + d * 16);
-            osh_cu_mma<T>(w.o[2 * d], a, {{b[0], b[1]}});
-            osh_cu_mma<T>(w.o[2 * d + 1], a, {{b[2], b[3]}});
+            uint32_t b[4]; // b[0], b[1] of 8 columns, then of the next 8
+            osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                osh_cu_mma<T>(w.o[band][2 * d], P[band][j], {{b[0], b[1]}});
+                osh_cu_mma<T>(w.o[band][2 * d + 1], P[band][j], {{b[2], b[3]}});
+            }
         }
-    }
 }
 
 /* The first n rows of o / l go to y. */
-template <class T, int DIM>
-static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM> &w, int width, int head_dim, int n)
+template <class T, int DIM, int BANDS>
+static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width, int head_dim, int n)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float l = w.l[half];
+    for (int i = 0; i < 2 * BANDS; i++) {
+        int band = i / 2, half = i % 2, row = 16 * band + 8 * half + g;
+        float l = w.l[band][half];
         l += __shfl_xor_sync(0xffffffffu, l, 1);
         l += __shfl_xor_sync(0xffffffffu, l, 2);
         float by = __fdiv_rn(1, l);
 #pragma unroll
         for (int d = 0; d < DIM / 8; d++) {
-            const float *o = &w.o[d].v[2 * half];
-            if (g + 8 * half >= n || d * 8 >= head_dim) continue;
-            *reinterpret_cast<uint32_t *>(y + (g + 8 * half) * width + d * 8 + 2 * t) =
+            const float *o = &w.o[band][d].v[2 * half];
+            if (row >= n || d * 8 >= head_dim) continue;
+            *reinterpret_cast<uint32_t *>(y + row * width + d * 8 + 2 * t) =
                 osh_cu_two<T>(__fmul_rn(o[0], by), __fmul_rn(o[1], by));
         }
     }
 }
 
-template <class T, int DIM>
-static __global__ void __launch_bounds__(FUSED_THREADS, DIM > 64 ? 1 : 2)
-    fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
+/* Where a block works. */
+typedef struct fused_place {
+    int block, end;     // of the sample: first query; behind the last one, and behind the last key that one sees
+    int q_width, width; // of a row of queries, of keys
+    int64_t q, k;       // elements in front of the first query's head, of the sample's first key's
+} fused_place;
+
+static __device__ __forceinline__ fused_place fused_find(const fused_shape &p, const fused_samples &of)
 {
-    OSH_DYNAMIC_SHARED(T, shared);
     int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles, tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
     int sample = 0; // its last tile comes first: it has the most keys
     while (tile >= of.tile[sample + 1]) sample++;
-    int length = of.T[sample], block = (tile - of.tile[sample]) * FUSED_QUERIES;
-    int first = block + (int)threadIdx.x / 32 * 16, last = first + 15, lane = (int)threadIdx.x % 32; // of the warp
-    int q_width = p.n_heads * p.head_dim, width = q_width / p.group;
-    int64_t at_q = (of.row[sample] + first) * q_width + head * p.head_dim;
-    int64_t at_k = of.row[sample] * width + head / p.group * p.head_dim;
+    fused_place at;
+    at.block = (tile - of.tile[sample]) * FUSED_QUERIES, at.end = min(of.T[sample], at.block + FUSED_QUERIES);
+    at.q_width = p.n_heads * p.head_dim, at.width = at.q_width / p.group;
+    at.q = (of.row[sample] + at.block) * at.q_width + head * p.head_dim;
+    at.k = of.row[sample] * at.width + head / p.group * p.head_dim;
+    return at;
+}
 
-    osh_cu_frag_a a[DIM / 16];
-    fused_queries<T, DIM>(a, q + at_q, q_width, p.head_dim, length - first);
-    fused_state<DIM> w;
+template <class T, int DIM, int BANDS>
+static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS, fused_plan<DIM, BANDS>::BLOCKS)
+    fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
+{
+    typedef fused_plan<DIM, BANDS> plan;
+    const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS; // rows of a warp
+    OSH_DYNAMIC_SHARED(T, shared);
+    const fused_place at = fused_find(p, of);
+    int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1; // the warp's queries
+    int key = p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
+    int keys = plan::RING, values = keys + plan::HALF; // the halves at hand
+    int64_t at_k = at.k + (int64_t)key * at.width;
+
+    fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim, at.end - at.block);
+    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, k + at_k, at.width, p.head_dim, at.end - key);
+    osh_cu_async_commit();
+    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + values, v + at_k, at.width, p.head_dim, at.end - key);
+    osh_cu_async_commit();
+    fused_state<DIM, BANDS> w;
 #pragma unroll
-    for (int d = 0; d < DIM / 8; d++) w.o[d] = {{0, 0, 0, 0}};
-    w.b[0] = w.b[1] = -INFINITY, w.l[0] = w.l[1] = 0;
-
-    int key = p.window && block >= p.window ? (block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int end = min(length, block + FUSED_QUERIES), stage = 0;
-    at_k += (int64_t)key * width;
-    fused_fetch<T, DIM>(shared, k + at_k, v + at_k, width, p.head_dim, length - key);
-    for (; key < end; key += FUSED_KEYS, stage ^= 1) {
-        int next = key + FUSED_KEYS;
-        osh_cu_async_wait<0>();
-        __syncthreads(); // this stage is there for all, and nobody reads the other one
-        at_k += FUSED_KEYS * width;
-        if (next < end)
-            fused_fetch<T, DIM>(shared + (stage ^ 1) * fused_room<DIM>::STAGE, k + at_k, v + at_k, width, p.head_dim,
-                                length - next);
-        if (first >= length || key > last || (p.window && first - (next - 1) >= p.window)) continue; // sees nothing
-        const T *tile_k = shared + stage * fused_room<DIM>::STAGE;
-        osh_cu_frag_c s[FUSED_KEYS / 8];
-        fused_scores<T, DIM>(s, a, tile_k);
-        if (next - 1 > first || (p.window && last - key >= p.window)) fused_mask(s, key, first + lane / 4, p.window);
-        fused_softmax<DIM>(w, s, p.c);
-        fused_values<T, DIM>(w, s, tile_k + fused_room<DIM>::TILE);
+    for (int band = 0; band < BANDS; band++) {
+#pragma unroll
+        for (int d = 0; d < DIM / 8; d++) w.o[band][d] = {{0, 0, 0, 0}};
+        w.b[band][0] = w.b[band][1] = -INFINITY, w.l[band][0] = w.l[band][1] = 0;
     }
-    if (first < length) fused_store<T, DIM>(y + at_q, w, q_width, p.head_dim, length - first);
+    osh_cu_frag_a kept[KEPT][BANDS];
+    if (plan::KEEPS) {
+        osh_cu_async_wait<1>();
+        __syncthreads();
+#pragma unroll
+        for (int d = 0; d < KEPT; d++) fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
+    }
+    for (; key < at.end; key += FUSED_KEYS) {
+        int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values; // the third half's place
+        bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
+        osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
+        at_k += FUSED_KEYS * at.width;
+        osh_cu_async_wait<1>();
+        __syncthreads(); // the keys are there for all, and nobody reads the values before
+        if (next < at.end)
+            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim, at.end - next);
+        osh_cu_async_commit();
+        if (sees) {
+            osh_cu_frag_c s[BANDS][FUSED_KEYS / 8];
+            fused_scores<T, DIM, BANDS, KEPT>(s, kept, shared, fused_mine<DIM, BANDS>(), fused_lane<DIM>(keys));
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                if (next - 1 > first || (p.window && last - key >= p.window))
+                    fused_mask(s[band], key, first + 16 * band, p.window);
+                fused_softmax<T, DIM, BANDS>(P[band], w, band, s[band], p.c);
+            }
+        }
+        osh_cu_async_wait<1>();
+        __syncthreads(); // the values are there for all, and nobody reads the keys
+        if (next < at.end)
+            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim, at.end - next);
+        osh_cu_async_commit();
+        if (sees) fused_values<T, DIM, BANDS>(w, P, shared, fused_lane<DIM>(values));
+        values = keys, keys = spare;
+    }
+    if (first < at.end)
+        fused_store<T, DIM>(y + at.q + (first - at.block) * at.q_width, w, at.q_width, p.head_dim, at.end - first);
 }
 
 /* ---- host ---- */
-template <class T, int DIM>
+template <class T, int DIM, int BANDS>
 static osh_status fused_launch(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
 {
     osh_status rc = OSH_OK;
-    int n_bytes = fused_room<DIM>::ALL * (int)sizeof(T);
+    typedef fused_plan<DIM, BANDS> plan;
 
-    OSH_CUDA(cx, cudaFuncSetAttribute(fused_kernel<T, DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes));
-    OSH_LAUNCH((fused_kernel<T, DIM>), (unsigned)(of.tile[of.n] * p.n_heads), FUSED_THREADS, (size_t)n_bytes,
-               osh_cuda_stream(a->out[0]->device), static_cast<T *>(a->out[0]->data),
+    OSH_CUDA(cx, cudaFuncSetAttribute(fused_kernel<T, DIM, BANDS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      plan::BYTES));
+    OSH_LAUNCH((fused_kernel<T, DIM, BANDS>), (unsigned)(of.tile[of.n] * p.n_heads), plan::THREADS,
+               (size_t)plan::BYTES, osh_cuda_stream(a->out[0]->device), static_cast<T *>(a->out[0]->data),
                static_cast<const T *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data),
                static_cast<const T *>(a->in[2]->data), p, of);
     OSH_CUDA(cx, cudaGetLastError());
@@ -244,13 +341,22 @@ done:
     return rc;
 }
 
+/* Two bands a warp where two such blocks fit into a multiprocessor, each with 1 KiB of the driver's. */
+template <class T, int DIM>
+static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
+{
+    if (2 * (fused_plan<DIM, 2>::BYTES + 1024) <= osh_cuda_shared_bytes(a->out[0]->device))
+        return fused_launch<T, DIM, 2>(cx, a, p, of);
+    return fused_launch<T, DIM, 1>(cx, a, p, of);
+}
+
 template <class T>
 static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
 {
-    if (p.head_dim <= 32) return fused_launch<T, 32>(cx, a, p, of);
-    if (p.head_dim <= 64) return fused_launch<T, 64>(cx, a, p, of);
-    if (p.head_dim <= 96) return fused_launch<T, 96>(cx, a, p, of);
-    return fused_launch<T, FUSED_MAX_DIM>(cx, a, p, of);
+    if (p.head_dim <= 32) return fused_launch<T, 32, 2>(cx, a, p, of);
+    if (p.head_dim <= 64) return fused_launch<T, 64, 2>(cx, a, p, of);
+    if (p.head_dim <= 96) return fused_bands<T, 96>(cx, a, p, of);
+    return fused_bands<T, FUSED_MAX_DIM>(cx, a, p, of);
 }
 
 /* All samples, FUSED_SAMPLES of them in a launch. */

@@ -33,6 +33,7 @@ cudaStream_t osh_cuda_stream(const osh_device *d)
 }
 
 int osh_cuda_multiprocessors(const osh_device *d) { return osh_card_of(d)->n_multiprocessors; }
+int osh_cuda_shared_bytes(const osh_device *d) { return osh_card_of(d)->shared_bytes; }
 
 /* Dense TFLOP/s of F32 and TF32: A100 20 and 156, H100 67 and 495; of cards for work places 36 and 36, 91 and 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)

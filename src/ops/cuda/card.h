@@ -68,6 +68,7 @@ typedef struct osh_cuda_blas osh_cuda_blas; // blas.cu
 
 typedef struct osh_card {
     int ordinal, n_multiprocessors, major, minor; // compute capability
+    int shared_bytes;                             // shared memory of a multiprocessor
     char bus_id[32];
     cudaStream_t compute, copy;        // own
     cudaEvent_t asked, copied;         // own: the end of each when the other one was told to wait for it

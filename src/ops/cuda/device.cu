@@ -70,6 +70,7 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
     }
     OSH_CUDA(cx, cudaDeviceGetPCIBusId(c->bus_id, (int)sizeof c->bus_id, c->ordinal));
     c->n_multiprocessors = p.multiProcessorCount, c->major = p.major, c->minor = p.minor;
+    c->shared_bytes = (int)p.sharedMemPerMultiprocessor;
     OSH_CUDA(cx, cudaRuntimeGetVersion(&version));
     OSH_TRY(osh_cuda_blas_open(cx, &c->blas, &libraries, c->compute));
     d->text = osh_sprintf(cx, "%s, compute capability %d.%d, CUDA %d.%d, %s", p.name, p.major, p.minor, version / 1000,

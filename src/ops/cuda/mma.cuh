@@ -78,6 +78,9 @@ static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 static inline void osh_cu_async_commit(void) { osh_play_async_commit(); }
 template <int LEFT> static inline void osh_cu_async_wait(void) { osh_play_async_wait(LEFT); }
 
+/* threadIdx.x, asked for again by each call: what follows from it takes no register in between. */
+static inline int osh_cu_thread(void) { return (int)threadIdx.x; }
+
 /* 2^x, 0 below 2^-126; within 2 units in the last place. */
 static inline float osh_cu_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
@@ -130,6 +133,13 @@ static __device__ __forceinline__ void osh_cu_async_commit(void)
 template <int LEFT> static __device__ __forceinline__ void osh_cu_async_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+static __device__ __forceinline__ int osh_cu_thread(void)
+{
+    int i;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
 }
 
 static __device__ __forceinline__ float osh_cu_exp2(float x)

@@ -14,6 +14,7 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
 
 cudaStream_t osh_cuda_stream(const osh_device *d); // of all work but put_ahead
 int osh_cuda_multiprocessors(const osh_device *d);
+int osh_cuda_shared_bytes(const osh_device *d); // of a multiprocessor
 
 /* Products through cuBLASLt on row-major matrices: C [m, n] = alpha op(A) op(B) + beta C, batched with strides.
  * The algorithm is the first of cuBLASLt's list for the shape, without split sums and with a workspace of fixed size,

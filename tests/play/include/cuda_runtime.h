@@ -207,7 +207,7 @@ enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming =
        cudaHostRegisterDefault = 0 };
 struct cudaDeviceProp { // a part of it
     char name[256];
-    size_t totalGlobalMem, sharedMemPerBlockOptin;
+    size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;
 };
 struct cudaFuncAttributes { int numRegs, binaryVersion; };
