@@ -1,6 +1,6 @@
-/* gptq_groups.c - groups of one shape that a device solves in one call: their Hessians are ordered and factored together
- * and their weights are panels of the same tiles. What an expert's down has of its own is I = 768 columns, too few for a
- * card. One that has no factor at the first damping goes the way of a group by itself (gptq_ladder.c). */
+/* gptq_groups.c - groups of one shape that a device solves in one call: their Hessians are ordered and factored
+ * together, and their weights are panels of the same tiles. An expert's down has a Hessian of 768 columns, too few for
+ * a card by itself. One that has no factor at the first damping goes the way of a group by itself (gptq_ladder.c). */
 #include "modifiers/gptq.h"
 #include "ops/cuda/cuda.h"
 

@@ -215,10 +215,11 @@ static int count_alike(const osh_sim *s, const osh_range *r, const bool *values,
 
 /* Of a card, once for all that are alike, when the first of them is solved: a run that goes on from an earlier one has
  * others of them in one call, and no more. */
-static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values, const group *g, int first,
+static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values, const group *g,
                           const solving *x)
 {
     const osh_plan *p = s->p;
+    int first = g->call.which[0];
     const osh_linear *lead = &p->linears[first];
     const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
     if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return; // not for the smallest budget
@@ -293,7 +294,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
         solving bytes = {work, pack, others ? h : 0, room};
         note_packing(s, &g, n, lead, &bytes);
-        if (s->card) window_gather(s, &w, r, values, &g, i, &bytes);
+        if (s->card) window_gather(s, &w, r, values, &g, &bytes);
         else window_add(s, &w, &g, i, pack);
         if (others) continue;
         *osh_sim_hook(s, lead->input) = 0;

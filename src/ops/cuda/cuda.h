@@ -232,7 +232,7 @@ typedef struct osh_gptq_hessians {
 } osh_gptq_hessians;
 osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
 size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room); // of the arena; more than `room`: the least
-osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x); // [n, I], to the host
+osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x); // host: [n, I]
 size_t osh_gptq_diags_cuda_bytes(int64_t I, int n);
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host

@@ -1,5 +1,5 @@
-/* factors.cu - what gptq_factor.cu does, of many small Hessians of one width at a time: A = L L^T, X = L^-1, where A is H
- * in solving order, flipped, and U is X turned by 180 degrees.
+/* factors.cu - what gptq_factor.cu does, of many small Hessians of one width at a time: A = L L^T, X = L^-1, where A is
+ * H in solving order, flipped, and U is X turned by 180 degrees.
  *
  * H is read and left alone; the work is done in room beside it, [n, n] of each matrix with zeros above the diagonal,
  * blocks of SIDE columns:
@@ -10,8 +10,8 @@
  *                     then row by row           X_i   = - D_i (L_i X)        two products, of all columns on the left
  *
  * All launches and products are of all matrices at once, a product's algorithm is that of one matrix and a sum is never
- * cut: U depends on its H and the card alone. Of 768 columns these are 59 launches, however many matrices there are, and
- * n^3 operations instead of 2/3 n^3, since a product takes the square of X.
+ * cut: U depends on its H and the card alone. Of 768 columns these are 59 launches, however many matrices there are,
+ * and n^3 operations instead of 2/3 n^3, since a product takes the square of X.
  *
  * Nothing is written to an H before its X is known to be finite. One that has none keeps H as it was. */
 #include "ops/cuda/kernel.cuh"

@@ -20,11 +20,11 @@
  * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
  * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
  *
- * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own, and so
- * are those of several inputs of one width and as many rows each: the downs of experts. A panel is P rows of one weight,
- * the last one of a weight has fewer; a table says whose they are, and which U is theirs. P follows from I alone, and
- * the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the other rows nor
- * on the number of panels in a tile, which is what the arena has room for. */
+ * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own, and
+ * so are those of several inputs of one width and as many rows each: the downs of experts. A panel is P rows of one
+ * weight, the last one of a weight has fewer; a table says whose they are, and which U is theirs. P follows from I
+ * alone, and the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the
+ * other rows nor on the number of panels in a tile, which is what the arena has room for. */
 #include "ops/cuda/gptq_tile.cuh"
 
 #include <assert.h>
@@ -54,13 +54,13 @@ typedef struct row_values { // of WIDE columns of a row, in registers
 
 /* Before the chain of quantizations begins, so that none of its columns waits for memory: behind each column's stores
  * the compiler could not move the next one's loads. */
-__device__ static void load_values(row_values *x, const float *w, const float *scale, const float *zero,
-                                   const int32_t *col, int wide, int64_t P)
+__device__ static void load_values(row_values *x, const row_columns &r, const float *scale, const float *zero,
+                                   const int32_t *col, int wide)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
-        int64_t at = j < wide ? col[j] * P : 0;
-        x->v[j] = j < wide ? w[j * P] : 0;
+        int64_t at = j < wide ? col[j] * r.P : 0;
+        x->v[j] = j < wide ? r.w[j * r.P] : 0;
         x->scale[j] = j < wide ? scale[at] : 1;
         x->zero[j] = j < wide && zero ? zero[at] : 0;
     }
@@ -109,7 +109,8 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
         int wide = at_most(t.n - j0, WIDE);
         row_values x;
         float *v = x.v;
-        load_values(&x, w + (t.first + j0) * P, scale, zero, p.col + t.first + j0, mine ? wide : 0, P);
+        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n, P};
+        load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
         load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = at_most(j0 - k0, DEEP);
@@ -124,7 +125,6 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
             }
         }
         __syncthreads(); // the corner is there
-        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n, P};
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
         __syncthreads(); // corner and strip were read
     }

@@ -125,7 +125,8 @@ template <class S, class T> static __global__ void decode_rows(tile t)
     }
 }
 
-/* Packed rows of all panels, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of its words. */
+/* Packed rows of all panels, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of
+ * its words. */
 static __global__ void pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];

@@ -306,8 +306,8 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
             size_t kept = 3 * osh_job_result_bytes(groups->jobs); // of those that are there while the third is damped
-            print_message("     four inputs: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, room, host_took,
-                          said);
+            print_message("     four inputs: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, room,
+                          host_took, said);
             strict(took <= room, took <= room + (32 << 20), "groups take what the plan says at most",
                    "A library got more of the arena than the plan counts.");
             assert_true(one_room <= room && host_took * 10 >= said * 7);
