@@ -19,8 +19,6 @@
 #include "ops/cuda/cuda.h"
 #include "quant/observer.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef osh_gptq gptq;
@@ -115,163 +113,6 @@ static unsigned freedom(const osh_modifier *m)
     unsigned scales = free || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
     unsigned zeros = free || g->n_refine ? OSH_FREE_ZEROS : 0;
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
-}
-
-enum { STEPS = 4 };
-struct osh_gptq_ladder { // of dampings
-    double share[STEPS];       // of the mean diagonal; of a damping above 0, in units of it
-    const char *says[STEPS];   // of a module that took this step
-    const char *gave_up;
-};
-
-static const osh_gptq_ladder from_damping = {
-    {1, 10, 100, 1000},
-    {NULL, "damping times 10", "damping times 100", "damping times 1000"},
-    "Hessian not positive definite at 1000 times the damping: rounded to nearest",
-};
-static const osh_gptq_ladder from_zero = {
-    {0, 0.01, 0.1, 1},
-    {NULL, "damping 0.01 in place of 0", "damping 0.1 in place of 0", "damping 1 in place of 0"},
-    "Hessian not positive definite at a damping of 1: rounded to nearest",
-};
-
-static void factor_deinit(osh_ctx *cx, factor *f)
-{
-    osh_free(cx, f->perm);
-    osh_free(cx, f->dead);
-    osh_free(cx, f->diag);
-    osh_tensor_free(cx, f->h);
-    osh_free(cx, f->cost);
-    *f = (factor){0};
-}
-
-static int by_falling_diag(const void *a, const void *b)
-{
-    const osh_gptq_ranked *x = a, *y = b;
-    if (x->d != y->d) return x->d > y->d ? -1 : 1;
-    return x->i < y->i ? -1 : x->i > y->i;
-}
-
-/* diag [I] of H by column. */
-static osh_status order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
-{
-    osh_status rc = OSH_OK;
-    int64_t I = f->I;
-    osh_gptq_ranked *r = NULL; // own
-    OSH_NEW(cx, f->perm, I);
-    OSH_NEW(cx, f->dead, I);
-    OSH_NEW(cx, r, I);
-    for (int64_t i = 0; i < I; i++) {
-        r[i] = (osh_gptq_ranked){diag[i], (int32_t)i};
-        f->dead[i] = diag[i] == 0;
-    }
-    if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
-    for (int64_t i = 0; i < I; i++) f->perm[i] = r[i].i;
-done:
-    osh_free(cx, r);
-    return rc;
-}
-
-/* ---- what is done to H, wherever it lies ---- */
-
-static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
-{
-    int64_t I = h->shape[0];
-    if (h->device) return osh_gptq_diag_cuda(cx, diag, h);
-    for (int64_t i = 0; i < I; i++) diag[i] = ((const float *)h->data)[i * (I + 1)];
-    return OSH_OK;
-}
-
-static osh_status write_diag(osh_ctx *cx, osh_tensor *h, const float *diag)
-{
-    int64_t I = h->shape[0];
-    if (h->device) return osh_gptq_set_diag_cuda(cx, h, diag);
-    for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * (I + 1)] = diag[i];
-    return OSH_OK;
-}
-
-static osh_status permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
-{
-    return h->device ? osh_gptq_permute_cuda(cx, h, perm) : osh_gptq_permute(cx, h->data, h->shape[0], perm);
-}
-
-static osh_status restore(osh_ctx *cx, osh_tensor *h, const float *diag)
-{
-    return h->device ? osh_gptq_restore_cuda(cx, h, diag) : osh_gptq_restore(cx, h->data, h->shape[0], diag);
-}
-
-/* damped = diag H + damp; false: beyond f32, of which a factorization would make zeros. */
-static bool damp_diag(float *damped, const factor *f, float damp)
-{
-    bool finite = true;
-    for (int64_t i = 0; i < f->I; i++) {
-        damped[i] = f->diag[i] + damp;
-        finite &= isfinite(damped[i]) != 0;
-    }
-    return finite;
-}
-
-/* What the search for scales and the steps behind the column loop want of H, damped as it was factored. */
-static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
-{
-    osh_status rc = OSH_OK;
-    int64_t I = f->I;
-    float *diag = NULL; // own: [I]
-    osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
-    u.device = f->device;
-    if (!f->h && g->scale_search != SEARCH_LDL) goto done;
-    OSH_NEW(cx, diag, I);
-    for (int64_t i = 0; i < I; i++) diag[f->perm[i]] = damped[i];
-    if (f->h) OSH_TRY(write_diag(cx, f->h, diag));
-    if (g->scale_search != SEARCH_LDL) goto done;
-    OSH_NEW(cx, f->cost, I);
-    OSH_TRY(read_diag(cx, diag, &u));
-    for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (diag[i] * diag[i]);
-done:
-    osh_free(cx, diag);
-    return rc;
-}
-
-/* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
- * fails the upper one has what the next step of the ladder needs. */
-static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actorder, const gptq *g, float dead)
-{
-    osh_status rc = OSH_OK;
-    int64_t I = f->I;
-    double mean = 0;
-    float *damped = NULL; // own: the diagonal: of H by column, then with the damping
-    osh_op_args a = {.out = {h}};
-
-    OSH_NEW(cx, damped, I);
-    OSH_TRY(read_diag(cx, damped, h));
-    OSH_TRY(order_columns(cx, f, damped, actorder));
-    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : damped[i];
-    mean /= (double)I;
-    if (g->n_refine) OSH_TRY(osh_gptq_keep_hessian(cx, f, h));
-    OSH_NEW(cx, f->diag, I);
-    for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : damped[f->perm[i]];
-    OSH_TRY(permute(cx, h, f->perm));
-    f->ladder = g->dampening_frac > 0 ? &from_damping : &from_zero;
-    for (f->n_damped = 0; f->n_damped < STEPS; f->n_damped++) {
-        float damp = (float)(mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) * f->ladder->share[f->n_damped]);
-        if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
-        if (!damp_diag(damped, f, damp)) {
-            f->overflow = f->n_damped == 0;
-            break;
-        }
-        OSH_TRY(write_diag(cx, h, damped));
-        rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
-        if (!rc) {
-            f->u = h->data;
-            OSH_TRY(keep_factored(cx, f, g, damped));
-        }
-        if (rc != OSH_E_NUMERIC) goto done;
-        rc = OSH_OK;
-        osh_error_clear(cx);
-    }
-done:
-    osh_free(cx, damped);
-    return rc;
 }
 
 /* Scale column of a weight column. */
@@ -469,33 +310,41 @@ static osh_status ordered_take(osh_ctx *cx, void *user, int64_t k)
     return ordered_has(o, k) ? osh_linear_job_done(cx, &o->jobs[k]) : OSH_OK;
 }
 
+osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts, int n)
+{
+    osh_status rc = OSH_OK;
+    solve *s = NULL;               // own
+    osh_gptq_solve_args *a = NULL; // own
+    OSH_NEW(cx, s, n);
+    OSH_NEW(cx, a, n);
+    for (int k = 0; k < n; k++) {
+        OSH_TRY(begin_job(cx, m, parts[k].f, parts[k].j, parts[k].j->pack));
+        OSH_TRY(prepare(cx, &a[k], &s[k], m->args, parts[k].f, parts[k].j));
+    }
+    OSH_TRY(osh_gptq_solve_cuda(cx, parts->f->device, a, n));
+    for (int k = 0; k < n; k++) conclude(parts[k].j, &s[k], parts[k].f), osh_target_free(cx, parts[k].j);
+    for (int k = 0; k < n; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
+    for (int k = 0; k < n; k++) OSH_TRY(osh_linear_job_done(cx, parts[k].j));
+done:
+    if (rc) osh_note(cx, n > 1 ? "solving %s and others with it" : "solving %s", parts->j->name);
+    for (int k = 0; s && k < n; k++) solve_deinit(cx, &s[k]);
+    osh_free(cx, s);
+    osh_free(cx, a);
+    return rc;
+}
+
 static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs,
                                     const osh_gptq_piece *p)
 {
     osh_status rc = OSH_OK;
-    int lead = p->lead, from = p->from, end = p->end;
-    solve *s = NULL;               // own
-    osh_gptq_solve_args *a = NULL; // own
-    int n_calls = 0, at = 0;
-    OSH_NEW(cx, s, end - from);
-    OSH_NEW(cx, a, end - from);
-    for (int k = from; k < end; k++) {
-        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
-        OSH_TRY(begin_job(cx, m, f, &jobs[k], jobs[k].pack));
-        OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
-        n_calls++;
-    }
-    OSH_TRY(osh_gptq_solve_cuda(cx, f->device, a, n_calls));
-    for (int k = from; k < end; k++)
-        if (osh_gptq_together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f), osh_target_free(cx, &jobs[k]);
-    for (int k = 0; k < end - from; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
-    for (int k = from; k < end; k++)
-        if (osh_gptq_together(&jobs[lead], &jobs[k])) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
+    osh_gptq_part *parts = NULL; // own
+    int n = 0;
+    OSH_NEW(cx, parts, p->end - p->from);
+    for (int k = p->from; k < p->end; k++)
+        if (osh_gptq_together(&jobs[p->lead], &jobs[k])) parts[n++] = (osh_gptq_part){f, &jobs[k]};
+    OSH_TRY(osh_gptq_solve_parts(cx, m, parts, n));
 done:
-    if (rc) osh_note(cx, n_calls > 1 ? "solving %s and others of its input" : "solving %s", jobs[lead].name);
-    for (int k = 0; s && k < end - from; k++) solve_deinit(cx, &s[k]);
-    osh_free(cx, s);
-    osh_free(cx, a);
+    osh_free(cx, parts);
     return rc;
 }
 
@@ -512,7 +361,7 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     const gptq *g = m->args;
     osh_tensor *h = s->h;
     factor f = {.I = h->shape[0], .device = h->device}; // own
-    OSH_TRY(make_factor(cx, &f, h, ordered, g, 0.5f * (float)s->n_samples));
+    OSH_TRY(osh_gptq_make_factor(cx, &f, h, ordered, g, 0.5f * (float)s->n_samples));
     if (f.u && s->shift) {
         OSH_TRY(osh_target_shift(cx, s->shift, f.u, f.perm));
         f.shift = s->shift;
@@ -535,7 +384,7 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
         }
     }
 done:
-    factor_deinit(cx, &f);
+    osh_gptq_factor_deinit(cx, &f);
     return rc;
 }
 
@@ -563,23 +412,10 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
-                          int64_t n_samples)
-{
-    osh_status rc = OSH_OK;
-    gptq g = *(const gptq *)m->args; // view of its strings
-    factor f = {.I = h->shape[0], .device = h->device}; // own
-    g.scale_search = SEARCH_LDL, g.n_refine = 0;
-    OSH_TRY(make_factor(cx, &f, h, osh_gptq_is_ordered(jobs), &g, 0.5f * (float)n_samples));
-    for (int64_t i = 0; f.u && i < f.I; i++) cost[i] = f.dead[i] ? 0 : f.cost[i];
-done:
-    factor_deinit(cx, &f);
-    return rc;
-}
-
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
     .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best,
     .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .apart = true,
+    .gathers = osh_gptq_gathers, .compress_groups = osh_gptq_compress_groups, .needs_groups = osh_gptq_needs_groups,
     .needs = osh_gptq_needs, .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
 };

@@ -21,7 +21,12 @@ typedef struct osh_gptq { // arguments of the modifier
     osh_tune_rule tune;
 } osh_gptq;
 
-typedef struct osh_gptq_ladder osh_gptq_ladder; // of dampings; gptq.c
+enum { OSH_GPTQ_STEPS = 4 };
+typedef struct osh_gptq_ladder { // of dampings; gptq_ladder.c
+    double share[OSH_GPTQ_STEPS];     // of the mean diagonal; of a damping above 0, in units of it
+    const char *says[OSH_GPTQ_STEPS]; // of a module that took this step
+    const char *gave_up;
+} osh_gptq_ladder;
 typedef struct osh_gptq_factor { // of one input and one ordering
     int64_t I;
     int32_t *perm; // own: solving order -> column
@@ -33,6 +38,7 @@ typedef struct osh_gptq_factor { // of one input and one ordering
     osh_tensor *h;  // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
     float *cost;    // own: [I] by column: 1 / U_jj^2; NULL: the search for scales does not want it
     const osh_gptq_ladder *ladder;
+    double mean;   // of the diagonal, dead columns set
     int n_damped;  // steps of the ladder above the first
     bool overflow; // the diagonal, damped once, is beyond f32
 } osh_gptq_factor;
@@ -46,6 +52,17 @@ typedef struct osh_gptq_job { // of one weight
 } osh_gptq_job;
 
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a row
+
+void osh_gptq_factor_deinit(osh_ctx *cx, osh_gptq_factor *f);
+/* Of f I is given: perm, dead, diag, mean and ladder, from diag [I] of H by column; dead: what that of a dead column
+ * becomes. */
+osh_status osh_gptq_order(osh_ctx *cx, osh_gptq_factor *f, const float *diag, bool ordered, const osh_gptq *g,
+                          float dead);
+/* damped [I] = f->diag + the damping of step n_damped; false: beyond f32, of which a factorization would make zeros. */
+bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
+/* All of f, in the place of h. */
+osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered, const osh_gptq *g,
+                                float dead);
 
 /* What a squared error in each column costs when GPTQ solves a weight with Hessian h, which is lost: cost [I], given
  * the diagonal of h, which it stays where h cannot be factored. */
@@ -65,10 +82,33 @@ int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
 typedef struct osh_gptq_piece { // those of jobs[from, end) that are solved with jobs[lead]
     int lead, from, end;
 } osh_gptq_piece;
+typedef struct osh_gptq_part { // a job of a call on a device
+    const osh_gptq_factor *f;  // view
+    osh_linear_job *j;         // view
+} osh_gptq_part;
+/* Jobs that osh_gptq_solve_cuda takes together; they are done when it returns. */
+osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts, int n);
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n); // jobs without and with one
 
-/* gptq_needs.c: `needs` of the modifier (modifier.h). */
+/* gptq_needs.c: `needs` and `needs_groups` of the modifier (modifier.h). */
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
+size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads, size_t *device);
+
+/* gptq_groups.c: the same of the modifier. */
+bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
+osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups, int n,
+                                    int64_t n_samples);
+typedef struct osh_gptq_gathered { // groups while their Hessians are factored
+    const osh_job_group *groups;   // view [n]
+    const osh_modifier *m;         // view
+    int n;
+    int64_t I, n_samples;
+    osh_gptq_factor *f;            // own [n]
+    float *diag;                   // own [n, I]: of each Hessian by column; then of those at hand, damped
+    int32_t *perm;                 // own [n, I]: of those at hand
+    float **h;                     // own [n]: views: of those at hand
+    int *which, *failed;           // own [n]: whose these are, and whether it has no factor
+} osh_gptq_gathered;
 
 /* ---- gptq_quality.c: better than GPTQ in the same format ---- */
 

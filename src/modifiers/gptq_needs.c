@@ -129,13 +129,19 @@ static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
            (has_target(g, j) ? osh_target_bytes(j, false) : 0);
 }
 
+static size_t needs_of_parts(size_t n)
+{
+    return osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args)) +
+           osh_mem_gross(n * sizeof(osh_gptq_part));
+}
+
 /* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p, int n_threads,
                             size_t *kept)
 {
     osh_gptq_group all = group_of(g, jobs, p);
     size_t n = (size_t)(p->end - p->from), finish = 0, results = 0, copy = 0;
-    size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
+    size_t run = needs_of_parts(n);
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
@@ -212,4 +218,48 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     }
     if (device) *device = needs_of_device(g, jobs, n, *device);
     return peak;
+}
+
+/* While they are ordered and factored, and of that what stays. */
+static size_t needs_of_gathered(int64_t I, size_t n)
+{
+    size_t list = osh_mem_gross(n * (size_t)I * 4);
+    return osh_mem_gross(n * sizeof(osh_gptq_factor)) + 2 * list + osh_mem_gross(n * sizeof(float *)) +
+           2 * osh_mem_gross(n * sizeof(int)) + n * needs_of_order(I);
+}
+
+static osh_gptq_group group_of_some(const gptq *g, const osh_job_group *like, int n)
+{
+    int64_t I = like->jobs->w->shape[1];
+    osh_gptq_group all = {.I = I, .block_size = g->block_size, .n_inputs = n};
+    for (int k = 0; k < n * like->n; k++) {
+        const osh_linear_job *j = &like->jobs[k % like->n];
+        osh_gptq_group_add(&all, j->w->shape[0], osh_gptq_scale_columns(&j->scheme->weights, I));
+    }
+    return all;
+}
+
+size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads, size_t *device)
+{
+    const gptq *g = m->args;
+    const osh_linear_job *jobs = like->jobs;
+    int64_t I = jobs->w->shape[1];
+    size_t results = 0, run = needs_of_parts((size_t)(n * like->n)), finish = 0, search = 0, every = (size_t)n;
+    size_t ranks = (size_t)n_threads * osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked));
+    for (int k = 0; k < like->n; k++) {
+        results += every * osh_job_result_bytes(&jobs[k]);
+        run += every * needs_of_job(g, &jobs[k], n_threads, true);
+        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+        search = larger(search, osh_job_search_bytes(&jobs[k]));
+    }
+    size_t room = *device, host = 0;
+    *device = osh_gptq_diags_cuda_bytes(I, n);
+    for (int i = 1; i <= n; i++) { // where some are done, or have no factor, tiles are others
+        osh_gptq_group all = group_of_some(g, like, i);
+        *device = larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
+        *device = larger(*device, osh_gptq_solve_cuda_bytes(&all, room));
+        host = larger(host, osh_gptq_solve_cuda_host_bytes(&all));
+    }
+    run += larger(search, host);
+    return needs_of_gathered(I, every) + larger(ranks, results + larger(run, finish));
 }

@@ -88,6 +88,15 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
 
 enum { SMALL = 1 << 23 }; // weights of a Linear
 
+bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (a[k].scheme != b[k].scheme || a[k].w->dtype != b[k].w->dtype || a[k].w->shape[0] != b[k].w->shape[0] ||
+            a[k].w->shape[1] != b[k].w->shape[1] || a[k].pack != b[k].pack || a[k].keep_w != b[k].keep_w)
+            return false;
+    return true;
+}
+
 bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads)
 {
     return n_threads > 1 && largest <= SMALL && all >= 2 * n_threads * largest;

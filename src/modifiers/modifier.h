@@ -76,6 +76,13 @@ struct osh_linear_job { // one Linear to be quantized
     void *user;                 // view: of done
 };
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
+/* The same shapes, dtypes and schemes, of all n in turn: a solve takes as much. */
+bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
+typedef struct osh_job_group { // of one input; views
+    osh_linear_job *jobs;      // [n]
+    int n;
+    osh_tensor *h;
+} osh_job_group;
 void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
 
 typedef struct osh_mapping { // of a transform: the targets of Linears, and of the layer whose output they read
@@ -155,6 +162,11 @@ struct osh_modifier_type {
      * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
+    /* On a device, groups of alike jobs in one call, each as compress would take it, byte for byte, and all their
+     * results at once; NULL: there is no such call. Whether a group may be among them: */
+    bool (*gathers)(const osh_modifier *m, const osh_linear_job *jobs, int n);
+    osh_status (*compress_groups)(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups, int n,
+                                  int64_t n_samples);
     const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: it has none
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m); // view: what comes behind all solves; NULL: nothing
     /* View: how codes learn from the output of a whole block; NULL: they do not. Of a job with name, scheme and w:
@@ -179,6 +191,8 @@ struct osh_modifier_type {
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
      * arena, gets what is taken of it; more than that: the least that will do. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
+    /* The same of compress_groups, of n groups like this one. */
+    size_t (*needs_groups)(const osh_modifier *m, const osh_job_group *like, int n, int n_threads, size_t *device);
 
     /* Of a transform, which has no schemes and none of wants, compress and what goes with them. */
     const osh_mapping *(*mappings)(const osh_modifier *m, size_t *n); // view; NULL: those that the model's graph shows
@@ -202,6 +216,8 @@ const osh_modifier_type *osh_modifier_at(size_t i);
 /* Scheme of a module under m: index, or -1 (no target matches, or ignored). */
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name, const char *cls);
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
+/* Groups that compress_groups gets at most: enough to fill a card, and few enough that their results do not pile up. */
+enum { OSH_GROUPS_AT_ONCE = 32 };
 /* nmse = |w - decode(codes)|^2 / |w|^2; with store, w and device_w become decode(codes). Row by row: no second weight
  * is held. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);

@@ -49,6 +49,13 @@ bool osh_call_is_apart(const osh_call *c, int first)
            c->p->recipe->modifiers[l->modifier].type->apart;
 }
 
+bool osh_call_gathers(const osh_call *c, int first)
+{
+    const osh_modifier *m = &c->p->recipe->modifiers[c->p->linears[first].modifier];
+    return c->on_card && !c->p->by_route && osh_call_is_apart(c, first) && m->type->gathers &&
+           m->type->gathers(m, c->jobs, c->n);
+}
+
 int64_t osh_call_weights(const osh_call *c)
 {
     int64_t sum = 0;

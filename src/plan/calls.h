@@ -20,6 +20,10 @@ size_t osh_call_bytes(int n_linears);                          // gross, of so m
 /* Whether it may be solved beside others, each call on a thread: nothing comes before its modifier, and its Hessian is
  * nobody else's. */
 bool osh_call_is_apart(const osh_call *c, int first);
+/* Whether a card may solve it in one call with others that are alike: of each there is then OSH_CALL_WAITING in host
+ * memory at most, beside osh_call_bytes. */
+bool osh_call_gathers(const osh_call *c, int first);
+enum { OSH_CALL_WAITING = 512 };
 int64_t osh_call_weights(const osh_call *c);
 /* By their weights: one does not keep all others waiting. An expert's down and its gate and up together are alike. */
 static inline bool osh_calls_alike(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }

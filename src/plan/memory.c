@@ -290,7 +290,7 @@ done:
     return rc;
 }
 
-/* Small Linears are solved beside each other where the room for their results is left. */
+/* Small Linears are solved beside each other, or on a card together, where the room for their results is left. */
 static void choose_apart(osh_memory *m, int i, const osh_budget *b)
 {
     osh_visit *v = &m->visits[i], all = *v;
@@ -369,9 +369,9 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
         int64_t more = m->visits[i + 1].first_load;
         m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
     }
-    for (int i = 0; i < m->n_visits; i++) choose_apart(m, i, b);
     if (p->on_device) OSH_TRY(choose_ways(cx, p, b));
     if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
+    for (int i = 0; i < m->n_visits; i++) choose_apart(m, i, b);
 done:
     return rc;
 }

@@ -93,7 +93,7 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
     bool segments;       // one group of Linears at a time
     bool prefetch;       // the first weights of the next visit are read meanwhile
     bool prefetch_device; // and copied to the device
-    bool apart;          // small Linears are solved beside each other, each on a thread
+    bool apart;          // small Linears are solved beside each other, each on a thread, or together on a card
     bool values_ahead;   // the next batch's values come to the device meanwhile, and those of the last one leave it
     int64_t round_bytes; // of Hessians in one observe pass; 0: all of them at once
     int n_rounds;        // observe passes

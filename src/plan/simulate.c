@@ -466,10 +466,11 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
         osh_range r = osh_range_at(p, i);
         m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds,
                                    .prefetch = old.prefetch, .prefetch_device = old.prefetch_device,
-                                   .values_ahead = old.values_ahead};
+                                   .values_ahead = old.values_ahead, .apart = old.apart};
         s.to = &m->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p, &r), s.began = false, s.index = i;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         drop_dead(&s, &r);
+        if (old.apart) max_into(&s.to->device_peak, s.to->apart_device), max_into(&s.to->host_peak, s.to->apart_host);
     }
     if (ever) memcpy(ever, s.ever, (size_t)p->graph->n_weights * sizeof *ever);
     if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));

@@ -132,6 +132,7 @@ static int64_t copied_bytes(const osh_sim *s, const osh_linear *l)
 
 typedef struct solving { // bytes of a call
     int64_t work, pack, copy; // all that it takes; to pack a result; of a copy of the Hessian
+    size_t room;              // of a card, where it may take it
 } solving;
 
 /* A job is packed while the factor is there: its own result, or on a card those of its call (more than all that a solve
@@ -155,21 +156,22 @@ static int first_of_block(const osh_plan *p, const osh_range *r) // where all of
     return -1;
 }
 
-/* Calls that are solved beside each other; bytes. */
+/* Calls that are solved beside each other, or on a card together; bytes. */
 typedef struct window {
+    int like; // on a card: the first Linear of those that were counted last; -1: none were
     int n;
     int64_t all, largest;                // weights of all, and of the largest
     int64_t stats;                       // live when the first one began
     int64_t results, run, most_run, pack; // of all; beside the results, and of the one that takes most; of one
 } window;
 
-/* To the visit's figures for solving so: `there` is live beside what the simulation has. */
-static void note_apart(osh_sim *s, int64_t work, int64_t there)
+/* To the visit's figures for solving so: bytes beside what the simulation has. */
+static void note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     osh_visit *to = s->to, most = *to;
     most.device_peak = most.apart_device, most.host_peak = most.apart_host;
     s->to = &most;
-    osh_sim_note(s, work + there, 0, s->values);
+    osh_sim_note(s, device, host, s->values);
     s->to = to;
     to->apart_device = most.device_peak, to->apart_host = most.host_peak;
 }
@@ -178,9 +180,58 @@ static void window_close(osh_sim *s, window *w)
 {
     int64_t run = w->most_run * s->n_threads < w->run ? w->most_run * s->n_threads : w->run;
     if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
-        note_apart(s, w->results + run + w->pack + (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)),
-                   w->stats - s->stats);
-    *w = (window){0};
+        note_apart(s, w->results + run + w->pack + (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)) +
+                   w->stats - s->stats, 0);
+    *w = (window){.like = -1};
+}
+
+static bool looks_like(const osh_linear *a, const osh_linear *b)
+{
+    return a->O == b->O && a->I == b->I && a->dtype == b->dtype && a->scheme == b->scheme && a->modifier == b->modifier;
+}
+
+static int readers_of(const osh_plan *p, const osh_range *r, int input)
+{
+    int n = 0;
+    for (int of = osh_first_reader(p, input); of >= 0 && of < r->l1; of = osh_next_reader(p, of))
+        n += of >= r->l0 && p->linears[of].wants;
+    return n;
+}
+
+/* Inputs of the range with as many Linears, of which one is like this one, as far as a card's call goes. */
+static int count_alike(const osh_sim *s, const osh_range *r, const bool *values, const osh_linear *lead)
+{
+    const osh_plan *p = s->p;
+    int n = 0, readers = readers_of(p, r, lead->input);
+    for (int i = r->l0; i < r->l1 && n < OSH_GROUPS_AT_ONCE; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!l->wants || !values[l->input] || !looks_like(l, lead)) continue;
+        int of = osh_first_reader(p, l->input); // of several Linears of one input it is the first like this one
+        while (of < r->l0 || (of < i && !looks_like(&p->linears[of], lead))) of = osh_next_reader(p, of);
+        n += of == i && readers_of(p, r, l->input) == readers;
+    }
+    return n;
+}
+
+/* Of a card, once for all that are alike, when the first of them is solved: a run that goes on from an earlier one has
+ * others of them in one call, and no more. */
+static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values, const group *g,
+                          const solving *x)
+{
+    const osh_plan *p = s->p;
+    int first = g->call.which[0];
+    const osh_linear *lead = &p->linears[first];
+    const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return; // not for the smallest budget
+    if (w->like >= 0 && looks_like(&p->linears[w->like], lead)) return;
+    int n = count_alike(s, r, values, lead);
+    w->like = first;
+    if (n < 2) return;
+    size_t on_card = x->room;
+    int64_t work = (int64_t)m->type->needs_groups(m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads,
+                                                  &on_card);
+    size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING + osh_mem_gross((size_t)lead->I * sizeof(float));
+    note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting); // with what weighs its channels
 }
 
 /* A call, found and not yet closed: with those before it, or by itself with its jobs beside each other. */
@@ -190,12 +241,12 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
     const osh_linear *lead = &p->linears[first];
     int n = g->call.n;
     if (lead->wants & OSH_STAT_BLOCK) window_close(s, w);
-    if (s->card || s->n_threads == 1 || (lead->wants & OSH_STAT_BLOCK)) return;
+    if (s->n_threads == 1 || (lead->wants & OSH_STAT_BLOCK)) return;
     g->call.jobs->apart = true;
     bool many = osh_jobs_at_once(g->call.jobs, n, s->n_threads) > 1;
     if (many) {
         int64_t copy = g->call.others ? copied_bytes(s, lead) : 0;
-        note_apart(s, osh_memory_compress_bytes(p, g->call.jobs, n, lead, s->n_threads, NULL) + pack, copy);
+        note_apart(s, osh_memory_compress_bytes(p, g->call.jobs, n, lead, s->n_threads, NULL) + pack + copy, 0);
     }
     g->call.jobs->apart = false;
     if (many || !osh_call_is_apart(&g->call, first)) {
@@ -221,7 +272,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     osh_sim *s = user;
     const osh_plan *p = s->p;
     group g; // own
-    window w = {0};
+    window w = {.like = -1};
     osh_sim_look(s);
     OSH_TRY(group_init(cx, &g, s, r));
     osh_sim_drop_copies(s);
@@ -234,15 +285,17 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         int n = g.call.n, others = g.call.others;
         int64_t h = copied_bytes(s, lead);
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
-        size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
+        size_t room = limit > there ? (size_t)(limit - there) : 0, on_card = room; // what is taken of it
         int64_t work = 0;
         if (!(lead->wants & OSH_STAT_BLOCK))
             work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
         if (s->card) osh_sim_note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
-        note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
-        window_add(s, &w, &g, i, pack);
+        solving bytes = {work, pack, others ? h : 0, room};
+        note_packing(s, &g, n, lead, &bytes);
+        if (s->card) window_gather(s, &w, r, values, &g, &bytes);
+        else window_add(s, &w, &g, i, pack);
         if (others) continue;
         *osh_sim_hook(s, lead->input) = 0;
         for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))

@@ -203,7 +203,7 @@ static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solvin
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = take, j->user = &g->to;
         j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
         j->n_tokens = p->data.offsets[p->data.n], j->peaks = peaks ? *(const double *)peaks->data : 0;
-        j->apart = s->apart;
+        j->apart = s->apart && !w->device;
     }
     g->to.jobs = g->call.jobs, g->to.which = which, g->x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
@@ -268,10 +268,13 @@ static void group_move(group *to, group *from)
     for (int k = 0; k < to->call.n; k++) to->call.jobs[k].user = &to->to;
 }
 
-typedef struct window { // groups that wait to be solved beside each other
+_Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts with this");
+
+typedef struct window { // groups that wait to be solved beside each other, or together on a card
     group *of;            // own: [most]
     int n, most;
     int64_t all, largest; // weights of all, and of the largest group
+    bool on_card;
 } window;
 
 static osh_status window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
@@ -291,11 +294,26 @@ done:
     return rc;
 }
 
+static osh_status window_gather(osh_ctx *cx, window *w)
+{
+    osh_status rc = OSH_OK;
+    osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views
+    const osh_plan *p = w->of->call.p;
+    const osh_modifier *m = &p->recipe->modifiers[p->linears[w->of->first].modifier];
+    for (int k = 0; k < w->n; k++) groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
+    OSH_TRY(m->type->compress_groups(cx, m, groups, w->n, p->data.n));
+    for (int k = 0; k < w->n; k++) group_close(cx, &w->of[k]);
+done:
+    w->n = 0;
+    return rc;
+}
+
 /* As plan/simulate_solve.c counts. */
 static osh_status window_solve(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
-    bool many = osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
+    bool many = !w->on_card && osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
+    if (w->on_card && w->n > 1) return window_gather(cx, w);
     for (int k = 0; k < w->n && !many; k++) OSH_TRY(group_solve(cx, &w->of[k]));
     if (many) {
         for (int k = 0; k < w->n; k++)
@@ -315,13 +333,28 @@ static bool window_has(const window *w, int linear)
     return false;
 }
 
+/* On a card: behind those that wait and are like it. */
+static osh_status window_join(osh_ctx *cx, window *w, group *g)
+{
+    osh_status rc = OSH_OK;
+    const osh_call *lead = &w->of->call;
+    if (w->n && (lead->n != g->call.n || !osh_jobs_are_alike(lead->jobs, g->call.jobs, lead->n))) {
+        OSH_TRY(window_solve(cx, w));
+        group_move(w->of, g);
+    }
+    if (++w->n == w->most) OSH_TRY(window_solve(cx, w));
+done:
+    return rc;
+}
+
 /* Linears that are solved with linears[first]; they may wait for those that come next. */
 static osh_status window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s, int first)
 {
     osh_status rc = OSH_OK;
     group *g = &w->of[w->n];
     OSH_TRY(group_init(cx, g, r, s, first));
-    bool many = osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) > 1; // by itself
+    if (w->most > 1 && osh_call_gathers(&g->call, first)) return window_join(cx, w, g);
+    bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) > 1; // by itself
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
@@ -344,7 +377,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const osh_plan *p = r->plan;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
-    window w = {.most = s->apart && osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx)) : 1};
+    window w = {.most = 1, .on_card = s->w->device};
+    if (s->apart) w.most = w.on_card ? OSH_GROUPS_AT_ONCE : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx)) : 1;
     OSH_NEW(cx, w.of, w.most);
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
     osh_span own = osh_linears_of(p, s->first, s->n);

@@ -143,23 +143,28 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out
     osh_tensor_free(cx, got);
 }
 
-/* gptq_solve on a card: jobs of one input with w and u there, in one call. */
-static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
+/* gptq_solve on a card: jobs with w and u there, in one call; of one input, or of several, each with a perm. */
+static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n, bool several)
 {
     enum { MOST = 8 };
     osh_gptq_solve_args on[MOST];
     carded cw[MOST], ct[MOST];
     double squares[MOST][2];
     const osh_gptq_solve_args *a = jobs;
-    osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)a->u);
-    carded cu = card_put(cx, d, &u);
+    carded cu[MOST];
+    int n_inputs = 0;
     osh_gptq_group g = {.I = a->I, .block_size = a->block_size};
     for (int k = 0; k < n; k++) {
+        if (!k || (several && jobs[k].perm != jobs[k - 1].perm)) {
+            osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)jobs[k].u);
+            cu[n_inputs++] = card_put(cx, d, &u);
+        }
         cw[k] = card_put(cx, d, jobs[k].w), on[k] = jobs[k];
-        on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu.t.data, on[k].squares = squares[k];
+        on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu[n_inputs - 1].t.data, on[k].squares = squares[k];
         if (jobs[k].target) ct[k] = card_put(cx, d, jobs[k].target), on[k].target = &ct[k].t;
         osh_gptq_group_add(&g, jobs[k].O, jobs[k].n_scale_cols);
     }
+    g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_cuda_bytes(&g, osh_arena_room(d->arena));
     osh_ctx *own = NULL; // its memory is what the call takes
@@ -179,8 +184,13 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
         else card_take(cx, NULL, &cw[k]);
         if (jobs[k].target) card_take(cx, NULL, &ct[k]);
     }
-    card_take(cx, NULL, &cu);
+    for (int k = 0; k < n_inputs; k++) card_take(cx, NULL, &cu[k]);
     return rc;
+}
+
+static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
+{
+    return solve_inputs_on(cx, d, jobs, n, false);
 }
 
 /* Against the reference: the same objective, and the same bytes where no product comes between. */
@@ -465,6 +475,79 @@ static void test_solve_together(void **state)
     osh_ctx_free(cx);
 }
 
+enum { N_INPUTS = 7 };
+
+/* Of input k: a factor, an order and dead columns of its own. */
+static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
+{
+    int64_t I = p->I, n = p->O * I;
+    solution_open(cx, s, p);
+    for (int64_t i = 0; i < n; i++) s->from[i] = osh_rng_sym(SEED, (uint64_t)(60 + k), (uint64_t)i);
+    osh_from_f32(s->start->data, p->stored, s->from, n);
+    for (int64_t i = 0; i < I * I; i++) s->u[i] *= 1 + 0.01f * (float)(k + i % (k + 2));
+    s->perm = osh_calloc(cx, (size_t)I, sizeof *s->perm), s->dead = osh_calloc(cx, (size_t)I, sizeof *s->dead);
+    for (int64_t i = 0; i < I; i++) s->perm[i] = (int32_t)((i * 7 + k) % I), s->dead[i] = i % 11 == k;
+    for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? s->perm[i] / p->group : 0;
+    s->a.perm = s->perm, s->a.dead = s->dead, s->a.packed = p->bits == 4, s->a.dq = s->a.packed ? NULL : s->w;
+}
+
+/* What a weight gets does not depend on those of other inputs, nor on how many panels there is room for. */
+static void inputs_case(osh_ctx *cx, const problem *p)
+{
+    solution alone[N_INPUTS], all[N_INPUTS];
+    osh_gptq_solve_args a[N_INPUTS];
+    osh_gptq_group g = {.I = p->I, .block_size = p->block, .n_inputs = N_INPUTS}, one = g;
+    int64_t n_cols = p->group ? (p->I + p->group - 1) / p->group : 1;
+    size_t n = (size_t)(p->O * p->I), u = osh_arena_gross((size_t)(p->I * p->I) * 4 + 2 * CARD_GUARD);
+    size_t others = N_INPUTS * (u + osh_arena_gross(n * osh_dtype_bytes(p->stored) + 2 * CARD_GUARD));
+    one.n_inputs = 1;
+    for (int k = 0; k < N_INPUTS; k++) osh_gptq_group_add(&g, p->O, n_cols);
+    osh_gptq_group_add(&one, p->O, n_cols);
+    size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int k = 0; k < N_INPUTS; k++) {
+        open_input(cx, &alone[k], p, k);
+        assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
+    }
+    osh_device_close(cx, d);
+    for (int room = 0; room < 4; room++) { // for all panels, some, fewer, one
+        size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
+        d = card_open(cx, others + given[room]);
+        card_order(room % card_orders());
+        for (int k = 0; k < N_INPUTS; k++) open_input(cx, &all[k], p, k), a[k] = all[k].a;
+        assert_int_equal(solve_inputs_on(cx, d, a, N_INPUTS, true), OSH_OK);
+        for (int k = 0; k < N_INPUTS; k++) {
+            size_t bytes = p->bits == 4 ? (size_t)(p->O * osh_pack_words(p->I, 4)) * 4 : n;
+            int64_t differ = 0;
+            for (size_t i = 0; i < bytes; i++) differ += alone[k].codes[i] != all[k].codes[i];
+            strict(!differ && !memcmp(alone[k].loss, all[k].loss, (size_t)p->O * sizeof(double)),
+                   differ <= (int64_t)bytes / 500, "weights of several inputs have the codes that each has alone",
+                   "The product of a batch follows from its size: codes depend on --device-memory and on resumes.");
+            solution_close(cx, &all[k]);
+        }
+        osh_device_close(cx, d);
+    }
+    for (int k = 0; k < N_INPUTS; k++) solution_close(cx, &alone[k]);
+}
+
+static void test_solve_inputs(void **state)
+{
+    (void)state;
+    static const problem cases[] = {
+        {200, 300, 128, 4, 100, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}, // four panels each
+        {130, 257, 64, 8, 0, .fp8 = true, .row_block = 130, .dq = OSH_BF16, .stored = OSH_BF16},
+        {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16}, // one panel each
+        {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // no product
+    };
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    osh_device_close(cx, d);
+    for (size_t k = 0; d && k < sizeof cases / sizeof *cases; k++) inputs_case(cx, &cases[k]);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 /* Weights half-way between two values, and beyond the last one: the only column, so nothing but the rounding counts. */
 static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
 {
@@ -510,6 +593,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_judged),
                                        cmocka_unit_test(test_nearest),
                                        cmocka_unit_test(test_solve_order),
-                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together)};
+                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together),
+                                       cmocka_unit_test(test_solve_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void test_factor(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
-    const int64_t sizes[] = {1, 2, 5, 7, 8, 127, 128, 129, 255, 256, 257, 576};
+    const int64_t sizes[] = {1, 2, 5, 7, 8, 64, 65, 127, 128, 129, 255, 256, 257, 576, OSH_FACTORS_MOST + 6};
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);
@@ -224,6 +224,131 @@ static void test_permute(void **state)
     osh_ctx_free(cx);
 }
 
+enum { TOGETHER = 5 };
+typedef struct several { // of the host, and what a card makes of them
+    int64_t I;
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: lower triangle; above it something else
+    float *diag;   // own [TOGETHER, I] in solving order, other than that of h
+    int32_t *perm; // own [TOGETHER, I]
+    int bad;       // which one is not positive definite
+} several;
+
+static void several_open(osh_ctx *cx, several *x, int64_t I, int bad)
+{
+    size_t bytes = (size_t)(I * I) * sizeof(float);
+    *x = (several){.I = I, .bad = bad, .diag = osh_alloc(cx, (size_t)(TOGETHER * I) * sizeof(float)),
+                   .perm = osh_alloc(cx, (size_t)(TOGETHER * I) * sizeof(int32_t))};
+    for (int k = 0; k < TOGETHER; k++) {
+        x->h[k] = osh_alloc(cx, bytes), x->was[k] = osh_alloc(cx, bytes);
+        make_hessian(x->was[k], I);
+        for (int64_t i = 0; i < I; i++) {
+            int64_t c = I % 5 ? (i * 5 + k) % I : i;
+            x->perm[k * I + i] = (int32_t)c;
+            x->diag[k * I + i] = x->was[k][c * (I + 1)] * (1 + 0.25f * (float)k);
+            for (int64_t j = i + 1; j < I; j++) x->was[k][i * I + j] = NAN;
+        }
+        if (k == bad) x->diag[k * I + I / 3] = -1;
+        memcpy(x->h[k], x->was[k], bytes);
+    }
+}
+
+static void several_close(osh_ctx *cx, several *x)
+{
+    for (int k = 0; k < TOGETHER; k++) osh_free(cx, x->h[k]), osh_free(cx, x->was[k]);
+    osh_free(cx, x->diag), osh_free(cx, x->perm);
+}
+
+/* n of them from the first on in one call; room 0: for all at a time, 1: for some, 2: for one. */
+static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
+{
+    size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX), least = osh_gptq_factors_cuda_bytes(x->I, n, 0);
+    size_t others = (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * CARD_GUARD);
+    size_t given = room == 0 ? most : room == 1 ? (most + least) / 2 : least;
+    osh_device *d = card_open(cx, others + given);
+    carded c[TOGETHER];
+    float *h[TOGETHER];
+    int failed[TOGETHER] = {7, 7, 7, 7, 7};
+    for (int k = 0; k < n; k++) {
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){x->I, x->I}, x->h[first + k]);
+        c[k] = card_put(cx, d, &t), h[k] = c[k].t.data;
+    }
+    osh_gptq_hessians all = {h, x->perm + first * x->I, x->diag + first * x->I, x->I, n};
+    assert_int_equal(osh_gptq_factors_cuda(cx, d, failed, &all), OSH_OK);
+    for (int k = 0; k < n; k++) {
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){x->I, x->I}, x->h[first + k]);
+        assert_int_equal(failed[k], first + k == x->bad);
+        card_take(cx, &t, &c[k]);
+    }
+    size_t said = osh_gptq_factors_cuda_bytes(x->I, n, given);
+    assert_true(said <= given && osh_arena_peak(d->arena) == OSH_CUDA_WORKSPACE + others + said);
+    osh_device_close(cx, d);
+}
+
+/* As gptq_factor of H in that order. */
+static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
+{
+    int64_t I = x->I;
+    size_t bytes = (size_t)(I * I) * sizeof(float);
+    float *h = osh_alloc(cx, bytes);
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+    memcpy(h, x->was[k], bytes);
+    permute(cx, d, &t, x->perm + k * I);
+    for (int64_t i = 0; i < I; i++) h[i * (I + 1)] = x->diag[k * I + i];
+    assert_int_equal(factor(cx, d, OSH_CUDA, &t), k == x->bad ? OSH_E_NUMERIC : OSH_OK);
+    assert_memory_equal(k == x->bad ? x->was[k] : h, x->h[k], bytes);
+    osh_free(cx, h);
+}
+
+/* A Hessian's factor depends neither on those that are factored with it nor on how many there is room for. One that has
+ * none stays as it was, and is none of the others' concern. */
+static void test_factors_together(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 7, 64, 65, 130, 193};
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
+        for (int room = 0; room < 4; room++) { // 3: one by one
+            several x;
+            several_open(cx, &x, sizes[i], (int)i % TOGETHER);
+            card_order(room % card_orders());
+            for (int k = 0; k < TOGETHER; k += room == 3 ? 1 : TOGETHER)
+                several_factor(cx, &x, k, room == 3 ? 1 : TOGETHER, room % 3);
+            for (int k = 0; k < TOGETHER; k++) check_alone(cx, d, &x, k);
+            several_close(cx, &x);
+        }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* A diagonal of each, in one copy. */
+static void test_diags(void **state)
+{
+    (void)state;
+    enum { I = 70 };
+    osh_ctx *cx = NULL;
+    several x;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    several_open(cx, &x, I, 0);
+    carded c[TOGETHER];
+    float *h[TOGETHER], diag[TOGETHER * I];
+    for (int k = 0; d && k < TOGETHER; k++) {
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, x.h[k]);
+        for (int i = 0; i < I; i++) x.h[k][i * (I + 1)] = (float)(k * I + i);
+        c[k] = card_put(cx, d, &t), h[k] = c[k].t.data;
+    }
+    osh_gptq_hessians all = {h, NULL, NULL, I, TOGETHER};
+    if (d) assert_int_equal(osh_gptq_diags_cuda(cx, d, diag, &all), OSH_OK);
+    for (int k = 0; d && k < TOGETHER * I; k++) assert_true(diag[k] == (float)k);
+    for (int k = 0; d && k < TOGETHER; k++) card_take(cx, NULL, &c[k]);
+    several_close(cx, &x);
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
 /* A matrix that is not positive definite keeps its upper triangle. */
 static void test_factor_keeps_upper(void **state)
 {
@@ -254,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses_late),
                                        cmocka_unit_test(test_factor_refuses),
-                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
+                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper),
+                                       cmocka_unit_test(test_factors_together), cmocka_unit_test(test_diags)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,5 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 # a card that has no byte more: nothing is taken beside the arena
 [ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a card of $least bytes"
-# a cuSOLVER that wants more than there is room for: it gets smaller triangles, whatever the budget
-wants="protect=0 solver=100"
-[ "$(OSH_PLAY="$wants memory=$least" run --device-memory $least)" = "$(OSH_PLAY=$wants run)" ] || fail "a cuSOLVER that wants more"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

@@ -28,11 +28,24 @@ plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p
 [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
 
 "$PLAY" plan "${job[@]}" --json >plan.json
+grep -q '"solved_apart": true' plan.json || fail "experts are solved one by one"
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 want=$(sha256sum <card/model.safetensors)
 for flags in "--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2"; do
+    if [ "$flags" = "--device-memory $least" ]; then # experts one by one, to the same bytes
+        "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
+    fi
     "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
     [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$flags changes the bytes"
+    rm -rf other
+done
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --progress none --output other >/dev/null
+rm -rf other
+for part in 5 8 11; do # killed, also between the results of experts that were solved together
+    if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
+    "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: it does not go on"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "killed at $part/12: other bytes"
     rm -rf other
 done
 OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --progress none --output other >/dev/null

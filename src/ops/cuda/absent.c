@@ -199,6 +199,18 @@ osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refin
     return absent(cx);
 }
 
+osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x)
+{
+    (void)d, (void)failed, (void)x;
+    return absent(cx);
+}
+
+osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x)
+{
+    (void)d, (void)diag, (void)x;
+    return absent(cx);
+}
+
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {
     (void)h, (void)perm;

@@ -227,14 +227,16 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
 /* Smallest and largest element of rows [row, row + n) of x [N, D]: minmax, two f32 of device memory, is widened. */
 osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
 
-/* ops/gptq_solve.h on the device: weights with one input in one call. I, u, perm, dead, block_size, dq_dtype and the
- * dtype of w are those of the first; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
+/* ops/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of each behind each
+ * other and with as many panels. I, block_size, dq_dtype and the dtype of w are those of the first, perm and dead those
+ * of the first with the same u; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
  * device; a->w (stored dtype), a->target, a->u and a->w_out lie there, the other members in host memory; codes,
  * loss and squares are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
 typedef struct osh_gptq_group { // of jobs, for what they take
     int64_t I, block_size; // given; the others begin with 0
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;
+    int64_t n_inputs; // of their jobs, all together; add makes 1 of 0
 } osh_gptq_group;
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols);
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room); // of the arena; more than `room`: the least
@@ -246,6 +248,21 @@ size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t r
 osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
 size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
+/* Factors of Hessians [I, I] of no more than OSH_FACTORS_MOST columns, in their place: U of gptq_factor; of H in the
+ * order of perm with diag, its lower triangle read. failed[k] 1: there is none, H is as it was. What U is does not
+ * depend on the others. Worked on are as many at a time as the arena has room for. Waits once. */
+enum { OSH_FACTORS_MOST = 1024 };
+typedef struct osh_gptq_hessians {
+    float *const *h;     // [n] of the device; the lists are the host's
+    const int32_t *perm; // [n, I] solving order -> column; NULL: as it is
+    const float *diag;   // [n, I] in solving order; NULL: as it is
+    int64_t I;
+    int n;
+} osh_gptq_hessians;
+osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
+size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room); // of the arena; more than `room`: the least
+osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x); // host: [n, I]
+size_t osh_gptq_diags_cuda_bytes(int64_t I, int n);
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host
 size_t osh_gptq_permute_cuda_bytes(int64_t I);

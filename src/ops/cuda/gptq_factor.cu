@@ -1,5 +1,5 @@
 /* gptq_factor.cu - flip-Cholesky in place: flip, the inverse of the Cholesky factor (triangle.cu), turn by 180
- * degrees (ops/gptq_factor.c).
+ * degrees (ops/gptq_factor.c). Hessians of few columns go to factors.cu.
  *
  * Above the diagonal nothing is written before the inverse is known to be finite: after a failure it is the
  * caller's. */
@@ -78,6 +78,12 @@ osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a)
     dim3 rows((unsigned)n, (unsigned)osh_div_up(n, TILE * STEP));
     bool ok = false;
 
+    if (n <= OSH_FACTORS_MOST) {
+        int failed = 0;
+        osh_gptq_hessians one = {&h, NULL, NULL, n, 1};
+        OSH_TRY(osh_gptq_factors_cuda(cx, d, &failed, &one));
+        return failed ? OSH_E_NUMERIC : OSH_OK;
+    }
     OSH_LAUNCH(flip_lower, dim3(side, side), dim3(TILE, STEP), 0, osh_cuda_stream(d), h, n);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_factor_inverse(cx, d, h, n, &ok));

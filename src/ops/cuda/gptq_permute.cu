@@ -17,6 +17,13 @@ static __global__ void gather_diag(float *diag, const float *h, const int32_t *p
     if (i < n) diag[i] = h[(perm ? perm[i] : i) * (n + 1)];
 }
 
+/* diag [matrices, n] of some. */
+static __global__ void gather_diags(float *diag, float *const *h, int64_t n)
+{
+    int64_t b = blockIdx.y, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n) diag[b * n + i] = h[b][i * (n + 1)];
+}
+
 static __global__ void scatter_diag(float *h, const float *diag, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -113,6 +120,22 @@ osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
     OSH_TRY(d->type->get(cx, d, diag, row, (size_t)n * sizeof *diag));
 done:
     osh_device_free(d, row);
+    return rc;
+}
+
+osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x)
+{
+    osh_status rc = OSH_OK;
+    size_t n = (size_t)x->n, lists = osh_arena_gross(n * sizeof *x->h), rows = n * (size_t)x->I * sizeof *diag;
+    char *base = static_cast<char *>(osh_device_alloc(cx, d, lists + rows, OSH_LIFE_SHORT)); // own
+    if (!base) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(d->type->put(cx, d, base, x->h, n * sizeof *x->h));
+    OSH_LAUNCH(gather_diags, dim3(lines(x->I), (unsigned)x->n), THREADS, 0, osh_cuda_stream(d),
+               reinterpret_cast<float *>(base + lists), reinterpret_cast<float **>(base), x->I);
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(d->type->get(cx, d, diag, base + lists, rows));
+done:
+    osh_device_free(d, base);
     return rc;
 }
 

@@ -20,11 +20,14 @@
  * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
  * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
  *
- * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own. A
- * panel is P rows of one weight, the last one of a weight has fewer; a table says whose they are. P follows from I
+ * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own, and
+ * so are those of several inputs of one width and as many rows each: the downs of experts. A panel is P rows of one
+ * weight, the last one of a weight has fewer; a table says whose they are, and which U is theirs. P follows from I
  * alone, and the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the
  * other rows nor on the number of panels in a tile, which is what the arena has room for. */
 #include "ops/cuda/gptq_tile.cuh"
+
+#include <assert.h>
 
 enum { WIDE = 32, DEEP = 128 }; // columns in registers; rows of U in shared memory
 
@@ -40,24 +43,41 @@ __device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int 
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // one row of the weight, from a column on; views, with a step of P but for col
+typedef struct row_columns { // one row of the weight, from a column on; views, with a step of P
     float *w, *err, *split;
-    const float *scale, *zero;
-    const int32_t *col;
     int64_t n, P;
 } row_columns;
 
-/* WIDE columns of the block in v: quantized in turn; the loss grows. u: their corner. */
+typedef struct row_values { // of WIDE columns of a row, in registers
+    float v[WIDE], scale[WIDE], zero[WIDE];
+} row_values;
+
+/* Before the chain of quantizations begins, so that none of its columns waits for memory: behind each column's stores
+ * the compiler could not move the next one's loads. */
+__device__ static void load_values(row_values *x, const row_columns &r, const float *scale, const float *zero,
+                                   const int32_t *col, int wide)
+{
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) {
+        int64_t at = j < wide ? col[j] * r.P : 0;
+        x->v[j] = j < wide ? r.w[j * r.P] : 0;
+        x->scale[j] = j < wide ? scale[at] : 1;
+        x->zero[j] = j < wide && zero ? zero[at] : 0;
+    }
+}
+
+/* WIDE columns of the block: quantized in turn; the loss grows. u: their corner. */
 template <class T>
-__device__ static void solve_columns(float *v, const row_columns &r, const float (*u)[WIDE], const osh_grid &grid,
+__device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE], const osh_grid &grid,
                                      int wide, double *loss)
 {
     int64_t P = r.P;
+    float *v = x->v;
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
         if (j < wide) {
-            float dq, s = r.scale[r.col[j] * P], z = r.zero ? r.zero[r.col[j] * P] : 0;
-            float q = quantize<T>(&dq, grid, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
+            float dq, q = quantize<T>(&dq, grid, v[j], x->scale[j], x->zero[j]);
+            float e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
             r.w[j * P] = (float)osh_cu_code(grid, q);
             r.err[j * P] = e;
             if (r.split) {
@@ -87,14 +107,15 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
 
     for (int64_t j0 = 0; j0 < t.n; j0 += WIDE) {
         int wide = at_most(t.n - j0, WIDE);
-        float v[WIDE];
-#pragma unroll
-        for (int j = 0; j < WIDE; j++) v[j] = mine && j < wide ? w[(t.first + j0 + j) * P] : 0;
-        load_u(corner, t.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
+        row_values x;
+        float *v = x.v;
+        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n, P};
+        load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
+        load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = at_most(j0 - k0, DEEP);
             if (k0) __syncthreads(); // the strip was read
-            load_u(strip, t.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
+            load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
             for (int k = 0; k < deep && mine; k++) {
@@ -104,20 +125,23 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
             }
         }
         __syncthreads(); // the corner is there
-        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, scale, zero,
-                         p.col + t.first + j0, t.n, P};
-        if (mine) solve_columns<T>(v, r, corner, p.grid, wide, &sum);
+        if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
         __syncthreads(); // corner and strip were read
     }
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* to [3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last column. */
+/* Where in the tile the panels of its k-th input begin. */
+__host__ __device__ static int64_t panels_before(const tile &t, int64_t k) { return k ? k * t.run - t.skip : 0; }
+
+/* to [inputs of the tile, 3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last column. */
 static __global__ void split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
+    const float *from = t.panels[panels_before(t, blockIdx.z)].u + (t.first + j) * t.I + rest;
     if (c >= ld) return;
-    float u = rest + c < t.I ? t.u[(t.first + j) * t.I + rest + c] : 0, hi = nearest_tf32(u);
+    float u = rest + c < t.I ? from[c] : 0, hi = nearest_tf32(u);
+    to += (int64_t)blockIdx.z * 3 * t.n * ld;
     to[j * ld + c] = to[(2 * t.n + j) * ld + c] = hi;
     to[(t.n + j) * ld + c] = nearest_tf32(__fsub_rn(u, hi));
 }
@@ -132,6 +156,7 @@ typedef struct solver {
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
     int *job_of;      // own: [g.n_panels] whose each is
+    int n_inputs;     // of put_job: so far
     double *figures;  // own: [3, rows of a tile] loss and squares
 } solver;
 
@@ -142,6 +167,25 @@ static osh_status put(osh_ctx *cx, const solver *s, void *to, const void *from, 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
+/* Where the columns of job k's input go; of one that has the input of the job before it, that one's list. */
+static osh_status put_place(osh_ctx *cx, solver *s, int k)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = &s->jobs[k];
+    int32_t *place = NULL; // own
+    if (k && a->u == s->jobs[k - 1].u) return OSH_OK;
+    assert(s->n_inputs < s->g.n_inputs);
+    OSH_NEW(cx, place, a->I);
+    for (int64_t i = 0; i < a->I; i++) {
+        int64_t c = a->perm ? a->perm[i] : i;
+        place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
+    }
+    OSH_TRY(put(cx, s, array<int32_t>(s, OSH_GPTQ_PLACE) + s->n_inputs++ * a->I, place, (size_t)a->I * sizeof *place));
+done:
+    osh_free(cx, place);
+    return rc;
+}
+
 /* Scales, zero points and column lists of job k; scales: of those before it. Its panels follow those before it. */
 static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
@@ -150,18 +194,22 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
     int64_t P = osh_gptq_panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
     float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales;
     float *zero = a->zero ? array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
-    int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I;
+    int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I, *place = array<int32_t>(s, OSH_GPTQ_PLACE);
     int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
     osh_grid grid = osh_grid_of(a->bits, a->fp8);
 
+    OSH_TRY(put_place(cx, s, k));
+    place += (s->n_inputs - 1) * a->I;
     OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
     OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
     if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
     for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
+        const panel *before = *n_panels ? &s->panels[*n_panels - 1] : NULL;
         const void *target = a->target ? osh_elem(a->target, row * a->I) : NULL;
         s->panels[*n_panels] = {osh_elem(a->w, row * a->I), static_cast<const float *>(target),
-                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, row,
-                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words, grid};
+                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, place, a->u, row,
+                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words,
+                                before ? before->words + before->n_rows * before->n_words : 0, grid};
         s->job_of[*n_panels] = k;
     }
     *scales += a->O * a->n_scale_cols;
@@ -172,20 +220,11 @@ done:
 static osh_status put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->jobs;
-    int32_t *place = static_cast<int32_t *>(osh_alloc(cx, (size_t)a->I * sizeof *place)); // own
     int64_t scales = 0, n_panels = 0;
 
-    if (!place) OSH_TRY(OSH_E_NOMEM);
-    for (int64_t i = 0; i < a->I; i++) {
-        int64_t c = a->perm ? a->perm[i] : i;
-        place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
-    }
-    OSH_TRY(put(cx, s, array<int32_t>(s, OSH_GPTQ_PLACE), place, (size_t)a->I * sizeof *place));
     for (int k = 0; k < s->n; k++) OSH_TRY(put_job(cx, s, k, &scales, &n_panels));
     OSH_TRY(put(cx, s, array<panel>(s, OSH_GPTQ_PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
 done:
-    osh_free(cx, place);
     return rc;
 }
 
@@ -203,21 +242,47 @@ done:
     return rc;
 }
 
-/* What a block of columns leaves to those behind it. */
+typedef struct panels { // of a tile, `step` apart, and the U of the first one's input; of the others, its stride apart
+    int64_t first, n, step;
+    const float *u;
+    int64_t u_ld, u_stride;
+} panels;
+
+/* What a block of columns leaves to those behind it, in some panels. */
+static osh_status multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
+{
+    int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
+    int64_t err = t.block * t.P * (t.split ? 3 : 1);
+    osh_cuda_mat c = {t.w + (x.first * t.I + rest) * t.P, t.P, x.step * t.I * t.P, OSH_F32, false};
+    osh_cuda_mat ut = {const_cast<float *>(x.u), x.u_ld, x.u_stride, OSH_F32, true};
+    osh_cuda_mat e = {(t.split ? t.split : t.err) + x.first * err, t.P, x.step * err, OSH_F32, false};
+    return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
+}
+
+/* The same in all n panels of the tile. A batch has panels of one input, or where a tile has more inputs than each has
+ * panels, a panel of each. */
 static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
-    int64_t rest = t.first + t.n, width = t.I - rest;
-    osh_cuda_mat c = {t.w + rest * t.P, t.P, t.I * t.P, OSH_F32, false};
-    osh_cuda_mat ut = {const_cast<float *>(t.u) + t.first * t.I + rest, t.I, 0, OSH_F32, true};
-    osh_cuda_mat e = {t.err, t.P, t.block * t.P, OSH_F32, false};
+    osh_status rc = OSH_OK;
+    int64_t rest = t.first + t.n, n_inputs = (t.skip + n - 1) / t.run + 1, ld = osh_gptq_split_ld(t.I - rest);
+    float *split = array<float>(s, OSH_GPTQ_SPLIT_U);
+    bool across = t.split && !t.skip && n == n_inputs * t.run && n_inputs > t.run;
 
-    if (!t.split) return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, t.n, n, -1, 1, 1});
-    ut.data = array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld = osh_gptq_split_ld(width);
-    e.data = t.split, e.stride *= 3;
-    OSH_LAUNCH(split_u, dim3((unsigned)osh_div_up(ut.ld, ROWS), (unsigned)t.n), ROWS, 0, osh_cuda_stream(s->d),
-               array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld, t);
-    osh_status rc = osh_cuda_check(cx, cudaGetLastError(), "split_u");
-    return rc ? rc : osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, 3 * t.n, n, -1, 1, 1, true});
+    if (t.split) {
+        dim3 grid((unsigned)osh_div_up(ld, ROWS), (unsigned)t.n, (unsigned)n_inputs);
+        OSH_LAUNCH(split_u, grid, ROWS, 0, osh_cuda_stream(s->d), split, ld, t);
+        OSH_CUDA(cx, cudaGetLastError());
+    }
+    for (int64_t k = 0; across && k < t.run; k++)
+        OSH_TRY(multiply(cx, s, t, {k, n_inputs, t.run, split, ld, 3 * t.n * ld}));
+    for (int64_t k = 0; !across && k < n_inputs; k++) {
+        int64_t first = panels_before(t, k), end = osh_min64(panels_before(t, k + 1), n);
+        const float *u = s->panels[t.panels - array<panel>(s, OSH_GPTQ_PANELS) + first].u + t.first * t.I + rest;
+        if (t.split) OSH_TRY(multiply(cx, s, t, {first, end - first, 1, split + k * 3 * t.n * ld, ld, 0}));
+        else OSH_TRY(multiply(cx, s, t, {first, end - first, 1, u, t.I, 0}));
+    }
+done:
+    return rc;
 }
 
 static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
@@ -238,9 +303,10 @@ static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t 
 {
     osh_status rc = OSH_OK;
     double *loss = s->figures, *squares = loss + n * t.P;
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w); // of all packed rows, one behind the other
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight; a packed one alone
+    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;
@@ -252,11 +318,10 @@ static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t 
                 if (a->squares) a->squares[1] += squares[(2 * k + 1) * t.P + r];
             }
             rows += p[run].n_rows;
-            if (a->packed && ++run) break;
         }
         size_t row_bytes = a->packed ? (size_t)p->n_words * sizeof(uint32_t) : (size_t)t.I;
         const void *from = t.codes + b * t.P * t.I;
-        if (a->packed) from = t.w + b * t.P * t.I;
+        if (a->packed) from = words + p->words - s->panels[first].words;
         OSH_TRY(s->d->type->get(cx, s->d, a->codes + (size_t)p->row * row_bytes, from, (size_t)rows * row_bytes));
     }
 done:
@@ -307,7 +372,11 @@ static osh_status solver_init(osh_ctx *cx, solver *s, int64_t *n_panels)
     osh_status rc = OSH_OK;
     const osh_gptq_solve_args *a = s->jobs;
     s->g.I = a->I, s->g.block_size = a->block_size;
-    for (int k = 0; k < s->n; k++) osh_gptq_group_add(&s->g, a[k].O, a[k].n_scale_cols);
+    for (int k = 0; k < s->n; k++) {
+        osh_gptq_group_add(&s->g, a[k].O, a[k].n_scale_cols);
+        if (k && a[k].u != a[k - 1].u) s->g.n_inputs++;
+    }
+    assert(s->g.n_panels % s->g.n_inputs == 0);
     *n_panels = osh_gptq_tile_panels(&s->g, osh_arena_room(s->d->arena));
     size_t bytes = osh_gptq_offsets(s->at, &s->g, *n_panels);
     s->base = static_cast<char *>(osh_device_alloc(cx, s->d, bytes, OSH_LIFE_SHORT));
@@ -327,15 +396,14 @@ static tile tile_of(const solver *s)
     const osh_gptq_solve_args *a = s->jobs;
     return {array<float>(s, OSH_GPTQ_W), array<float>(s, OSH_GPTQ_ERR), NULL, array<float>(s, OSH_GPTQ_SCALE),
             array<float>(s, OSH_GPTQ_ZERO), array<double>(s, OSH_GPTQ_LOSS), array<double>(s, OSH_GPTQ_SQUARES),
-            array<int8_t>(s, OSH_GPTQ_CODES), array<panel>(s, OSH_GPTQ_PANELS),
-            array<int32_t>(s, OSH_GPTQ_PLACE), a->u, a->I, osh_gptq_panel_rows(a->I), osh_min64(a->block_size, a->I),
-            s->g.n_scale_cols, 0, 0};
+            array<int8_t>(s, OSH_GPTQ_CODES), array<panel>(s, OSH_GPTQ_PANELS), a->I, osh_gptq_panel_rows(a->I),
+            osh_min64(a->block_size, a->I), s->g.n_scale_cols, s->g.n_panels / s->g.n_inputs, 0, 0, 0};
 }
 
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
 {
     osh_status rc = OSH_OK;
-    solver s = {jobs, n, d, {}, NULL, {}, NULL, NULL, NULL};
+    solver s = {jobs, n, d, {}, NULL, {}, NULL, NULL, 0, NULL};
     int64_t n_panels = 0;
     tile t;
 
@@ -343,6 +411,7 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
     t = tile_of(&s);
     for (int64_t first = 0; first < s.g.n_panels; first += n_panels, t.panels += n_panels) {
         int64_t here = osh_min64(n_panels, s.g.n_panels - first);
+        t.skip = first % t.run;
         OSH_TRY(open_tile(cx, &s, t, here));
         for (t.first = 0; t.first < t.I; t.first += t.n) {
             t.n = osh_min64(t.block, t.I - t.first);

@@ -21,10 +21,9 @@ typedef struct tile { // all arrays panel behind panel
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
     int8_t *codes;       // [P, I] file order
     const panel *panels;
-    const int32_t *place; // [I] where column c goes, ~place: and is zero there
-    const float *u;       // [I, I]
     int64_t I, P, block, n_cols;
-    int64_t first, n; // the block's columns
+    int64_t run, skip; // panels of an input; of the first one in the tile those that were in the tile before
+    int64_t first, n;  // the block's columns
 } tile;
 
 /* ---- codes ---- */
@@ -59,7 +58,7 @@ template <class S> static __global__ void load_tile(tile t)
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
         if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
-        int64_t i = t.place[c0 + y];
+        int64_t i = p.place[c0 + y];
         w[(i < 0 ? ~i : i) * t.P + row + tx] = i < 0 ? 0 : square[tx][y];
     }
 }
@@ -75,7 +74,7 @@ static __global__ void store_codes(tile t)
 
     for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
         if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
-        int64_t i = t.place[c0 + y];
+        int64_t i = p.place[c0 + y];
         square[y][tx] = w[(i < 0 ? ~i : i) * t.P + row + tx];
     }
     __syncthreads();
@@ -108,7 +107,7 @@ template <class S, class T> static __global__ void decode_rows(tile t)
     double err = 0, all = 0;
 
     for (int64_t c = threadIdx.x; c < t.I; c += ROWS) {
-        int64_t i = t.place[c], at = scales + p.col[i < 0 ? ~i : i];
+        int64_t i = p.place[c], at = scales + p.col[i < 0 ? ~i : i];
         float q = osh_cu_value_of_code(p.grid, codes[c]);
         float was = osh_cu_load(w[c]);
         S kept;
@@ -126,7 +125,8 @@ template <class S, class T> static __global__ void decode_rows(tile t)
     }
 }
 
-/* Packed rows, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of its words. */
+/* Packed rows of all panels, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of
+ * its words. */
 static __global__ void pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
@@ -141,6 +141,6 @@ static __global__ void pack_rows(tile t)
         int at = (int)(i * bits - 32 * k); // < 0: its low bits are the word's before
         word |= at < 0 ? code >> -at : code << at;
     }
-    reinterpret_cast<uint32_t *>(t.w + b * t.I * t.P)[row * p.n_words + k] = word;
+    reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;
 }
 #endif

@@ -260,7 +260,43 @@ size_t osh_cuda_triangle_bytes(int64_t n)
     return osh_arena_gross(osh_triangle_room(n)) + osh_arena_gross(sizeof(int));
 }
 
-size_t osh_gptq_factor_cuda_scratch(int64_t I) { return osh_cuda_triangle_bytes(I); }
+int64_t osh_factors_ld(int64_t I) { return (I + 3) / 4 * 4; }
+
+size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most)
+{
+    size_t bytes[OSH_FACTORS_N_ARRAYS], sum = 0, row = (size_t)osh_factors_ld(I) * sizeof(float), all = (size_t)n;
+    bytes[OSH_FACTORS_A] = (size_t)most * (size_t)I * row;
+    bytes[OSH_FACTORS_LEFT] = I > OSH_FACTORS_SIDE ? (size_t)most * OSH_FACTORS_SIDE * row : 0;
+    bytes[OSH_FACTORS_H] = all * sizeof(float *);
+    bytes[OSH_FACTORS_PERM] = bytes[OSH_FACTORS_DIAG] = all * (size_t)I * sizeof(float);
+    bytes[OSH_FACTORS_FAILED] = all * sizeof(int);
+    for (int i = 0; i < OSH_FACTORS_N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
+    return sum;
+}
+
+int osh_factors_at_once(int64_t I, int n, size_t room)
+{
+    size_t at[OSH_FACTORS_N_ARRAYS];
+    int most = n;
+    while (most > 1 && osh_factors_offsets(at, I, n, most) > room) most--;
+    return most;
+}
+
+size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room)
+{
+    size_t at[OSH_FACTORS_N_ARRAYS];
+    return osh_arena_gross(osh_factors_offsets(at, I, n, osh_factors_at_once(I, n, room)));
+}
+
+size_t osh_gptq_factor_cuda_scratch(int64_t I)
+{
+    return I <= OSH_FACTORS_MOST ? osh_gptq_factors_cuda_bytes(I, 1, 0) : osh_cuda_triangle_bytes(I);
+}
+
+size_t osh_gptq_diags_cuda_bytes(int64_t I, int n)
+{
+    return osh_arena_gross(osh_arena_gross((size_t)n * sizeof(float *)) + (size_t)n * (size_t)I * sizeof(float));
+}
 
 size_t osh_gptq_permute_cuda_bytes(int64_t I) { return 2 * osh_arena_gross((size_t)I * sizeof(float)); }
 
@@ -285,9 +321,17 @@ int64_t osh_gptq_split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
 {
     g->n_jobs++;
+    if (!g->n_inputs) g->n_inputs = 1;
     g->n_panels += osh_div_up(O, osh_gptq_panel_rows(g->I));
     g->n_scales += O * n_scale_cols;
     if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
+}
+
+/* Inputs whose panels a tile of so many has, at most: of the first and the last one perhaps some. */
+static int64_t tile_inputs(const osh_gptq_group *g, int64_t n_panels)
+{
+    if (g->n_inputs <= 1 || n_panels <= 1) return 1;
+    return osh_min64(g->n_inputs, (n_panels - 2) / (g->n_panels / g->n_inputs) + 2);
 }
 
 /* Where each array begins in one block of the arena, and the end, with so many panels in a tile. */
@@ -300,13 +344,14 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
     bool tf32 = osh_gptq_splits(0, block, g->I); // then also where the card is better at F32: a plan knows none
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
-    bytes[OSH_GPTQ_SPLIT_U] = tf32 ? (size_t)(3 * block * osh_gptq_split_ld(g->I - block)) * sizeof(float) : 0;
+    size_t split_u = tf32 ? (size_t)(3 * block * osh_gptq_split_ld(g->I - block)) * sizeof(float) : 0;
+    bytes[OSH_GPTQ_SPLIT_U] = split_u * (size_t)tile_inputs(g, n_panels);
     bytes[OSH_GPTQ_SCALE] = bytes[OSH_GPTQ_ZERO] = rows * (size_t)g->n_scale_cols * sizeof(float);
     bytes[OSH_GPTQ_LOSS] = rows * sizeof(double);
     bytes[OSH_GPTQ_SQUARES] = 2 * rows * sizeof(double);
     bytes[OSH_GPTQ_CODES] = rows * I;
     bytes[OSH_GPTQ_SCALE_GIVEN] = bytes[OSH_GPTQ_ZERO_GIVEN] = (size_t)g->n_scales * sizeof(float);
-    bytes[OSH_GPTQ_PLACE] = I * sizeof(int32_t);
+    bytes[OSH_GPTQ_PLACE] = (size_t)g->n_inputs * I * sizeof(int32_t);
     bytes[OSH_GPTQ_COL] = (size_t)g->n_jobs * I * sizeof(int32_t);
     bytes[OSH_GPTQ_PANELS] = (size_t)g->n_panels * sizeof(osh_gptq_panel);
     for (int i = 0; i < OSH_GPTQ_N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
@@ -325,8 +370,12 @@ static int64_t most_panels(const osh_gptq_group *g)
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
-    int64_t n = most_panels(g);
-    while (n > 1 && osh_gptq_offsets(at, g, n) > room) n--;
+    int64_t n = 1, most = most_panels(g); // n fits, or nothing does
+    while (n < most) {
+        int64_t half = (n + most + 1) / 2;
+        if (osh_gptq_offsets(at, g, half) <= room) n = half;
+        else most = half - 1;
+    }
     return n;
 }
 

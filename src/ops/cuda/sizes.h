@@ -11,6 +11,15 @@ extern "C" {
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 
+/* ---- factors.cu: Hessians of few columns, which cuSOLVER does not get ---- */
+enum { OSH_FACTORS_SIDE = 64 }; // columns of a block
+enum { OSH_FACTORS_A, OSH_FACTORS_LEFT, OSH_FACTORS_H, OSH_FACTORS_PERM, OSH_FACTORS_DIAG, OSH_FACTORS_FAILED,
+       OSH_FACTORS_N_ARRAYS };
+int64_t osh_factors_ld(int64_t I); // elements from row to row: whole words of 16 bytes
+int osh_factors_at_once(int64_t I, int n, size_t room); // of n, one at least
+/* Where each array begins in one block of the arena, and the end, with `most` of n matrices at work. */
+size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
+
 enum { OSH_HESSIAN_TOKENS = 4096 }; // of one product, at most
 enum { OSH_HESSIAN_GRAIN = 256 };   // fewer are filled up with zeros
 /* Products of a batch, at most; rows of a piece of H and its elements, of hessian_accum alone. */
@@ -52,8 +61,11 @@ typedef struct osh_gptq_panel { // rows of one weight
     void *out;     // like w: gets what the codes stand for; NULL: not wanted
     const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
+    const int32_t *place;      // [I] where column c goes, ~place: and is zero there
+    const float *u;            // [I, I]
     int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
     int64_t n_words; // of a packed row; 0: codes are wanted a byte each
+    int64_t words;   // of the packed rows of all panels before it
     osh_grid grid;
 } osh_gptq_panel;
 

@@ -270,6 +270,64 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
+/* Four inputs with a weight each in one call, the third of which has no factor before it is damped more, as each by
+ * itself: to the same bytes, within what `needs_groups` says. */
+static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
+                         int64_t samples)
+{
+    enum { N = 4, BAD = 2 };
+    osh_ctx *cx = NULL, *own = NULL; // own: its memory is what the call takes
+    osh_linear_job jobs[2][N] = {{{0}}};
+    osh_job_group groups[N];
+    carded cw[N], ch[N];
+    int64_t I = w->shape[1];
+    size_t bytes = (size_t)osh_tensor_numel(w);
+    osh_tensor *mine = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int together = 0; together < 2; together++) {
+        for (int k = 0; k < N; k++) {
+            assert_ok(cx, osh_tensor_new(cx, &mine, OSH_F32, 2, h->shape));
+            assert_ok(cx, osh_tensor_copy(cx, mine, h));
+            float *x = mine->data, most = 0;
+            for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
+            if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most; // no correlation is above 1
+            cw[k] = card_put(cx, d, w), ch[k] = card_put(cx, d, mine);
+            osh_tensor_free(cx, mine), mine = NULL;
+            jobs[together][k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w,
+                                                 .device_w = &cw[k].t};
+            groups[k] = (osh_job_group){&jobs[together][k], 1, &ch[k].t};
+        }
+        size_t used = osh_arena_used(d->arena), room = osh_arena_room(d->arena);
+        if (together) {
+            size_t said = m->type->needs_groups(m, groups, N, 1, &room);
+            size_t one_room = osh_arena_room(d->arena), one = m->type->needs(m, groups->jobs, 1, 1, &one_room);
+            assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
+            size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
+            size_t kept = 3 * osh_job_result_bytes(groups->jobs); // of those that are there while the third is damped
+            print_message("     four inputs: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, room,
+                          host_took, said);
+            strict(took <= room, took <= room + (32 << 20), "groups take what the plan says at most",
+                   "A library got more of the arena than the plan counts.");
+            assert_true(one_room <= room && host_took * 10 >= said * 7);
+            assert_true(host_took <= (said > one + kept ? said : one + kept));
+        }
+        for (int k = 0; k < N && !together; k++)
+            assert_ok(cx, m->type->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
+        for (int k = 0; k < N; k++) card_take(cx, NULL, &cw[k]), card_take(cx, NULL, &ch[k]);
+    }
+    for (int k = 0; k < N; k++) {
+        assert_memory_equal(jobs[0][k].codes, jobs[1][k].codes, bytes);
+        assert_true(jobs[0][k].objective == jobs[1][k].objective && jobs[0][k].nmse == jobs[1][k].nmse);
+        assert_true(jobs[0][k].fallback == jobs[1][k].fallback && (k != BAD || I == 1) == !jobs[0][k].fallback);
+        for (int i = 0; i < 2; i++) osh_linear_job_deinit(i ? own : cx, &jobs[i][k]);
+    }
+    osh_device_close(cx, d);
+    assert_true(!osh_mem_live(cx) && !osh_mem_live(own));
+    osh_ctx_free(cx), osh_ctx_free(own);
+}
+
 /* d NULL: on the CPU. */
 static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 {
@@ -285,6 +343,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
+    if (d && m->type->gathers(m, &job, 1)) check_groups(m, &m->schemes[0], used, h_used, c->samples);
     if (d) compress_on(cx, d, m, &job, h_used, c->samples);
     else assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
     assert_null(job.fallback);

@@ -1,0 +1,102 @@
+/* gptq_groups.c - groups of one shape that a device solves in one call: their Hessians are ordered and factored
+ * together, and their weights are panels of the same tiles. An expert's down has a Hessian of 768 columns, too few for
+ * a card by itself. One that has no factor at the first damping goes the way of a group by itself (gptq_ladder.c). */
+#include "modifiers/gptq.h"
+#include "ops/cuda/cuda.h"
+
+#include <string.h>
+
+typedef osh_gptq gptq;
+typedef osh_gptq_gathered gathered;
+
+bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n)
+{
+    const gptq *g = m->args;
+    for (int k = 0; k < n; k++)
+        if (!osh_gptq_together(jobs, &jobs[k])) return false;
+    return n && osh_gptq_is_plain(g) && !osh_gptq_is_original(g) && jobs->w->shape[1] <= OSH_FACTORS_MOST;
+}
+
+static void gathered_deinit(osh_ctx *cx, gathered *x)
+{
+    for (int k = 0; x->f && k < x->n; k++) osh_gptq_factor_deinit(cx, &x->f[k]);
+    osh_free(cx, x->f);
+    osh_free(cx, x->diag);
+    osh_free(cx, x->perm);
+    osh_free(cx, x->h);
+    osh_free(cx, x->which);
+    osh_free(cx, x->failed);
+}
+
+static osh_status gathered_init(osh_ctx *cx, gathered *x)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, x->f, x->n);
+    OSH_NEW(cx, x->diag, x->n * x->I);
+    OSH_NEW(cx, x->perm, x->n * x->I);
+    OSH_NEW(cx, x->h, x->n);
+    OSH_NEW(cx, x->which, x->n);
+    OSH_NEW(cx, x->failed, x->n);
+    for (int k = 0; k < x->n; k++) {
+        x->f[k].I = x->I, x->f[k].device = x->groups[k].h->device;
+        x->h[k] = x->groups[k].h->data;
+    }
+done:
+    return rc;
+}
+
+static osh_status order_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
+{
+    const gathered *x = user;
+    (void)worker;
+    return osh_gptq_order(cx, &x->f[k], x->diag + k * x->I, osh_gptq_is_ordered(x->groups[k].jobs), x->m->args,
+                          0.5f * (float)x->n_samples);
+}
+
+/* f[k].u of all that have a factor. */
+static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = x->groups->h->device;
+    osh_gptq_hessians all = {x->h, NULL, NULL, x->I, x->n};
+    OSH_TRY(osh_gptq_diags_cuda(cx, d, x->diag, &all));
+    OSH_TRY(osh_parallel_for(cx, x->n, order_chunk, (void *)(uintptr_t)x));
+    all = (osh_gptq_hessians){x->h, x->perm, x->diag, x->I, 0};
+    for (int k = 0; k < x->n; k++) {
+        if (!osh_gptq_damp(x->diag + all.n * x->I, &x->f[k], x->m->args)) continue;
+        memcpy(x->perm + all.n * x->I, x->f[k].perm, (size_t)x->I * sizeof *x->perm);
+        x->h[all.n] = x->groups[k].h->data, x->which[all.n++] = k;
+    }
+    if (all.n) OSH_TRY(osh_gptq_factors_cuda(cx, d, x->failed, &all));
+    for (int i = 0; i < all.n; i++)
+        if (!x->failed[i]) x->f[x->which[i]].u = x->h[i];
+done:
+    return rc;
+}
+
+osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups, int n,
+                                    int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    gathered x = {.groups = groups, .m = m, .n = n, .I = groups->h->shape[0], .n_samples = n_samples}; // own
+    osh_gptq_part *parts = NULL; // own
+    int n_parts = 0;
+    OSH_TRY(gathered_init(cx, &x));
+    OSH_NEW(cx, parts, n * groups->n);
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < groups[k].n; i++) {
+            osh_linear_job *j = &groups[k].jobs[i];
+            j->objective = j->nearest = -1, j->losses = (osh_losses){0};
+        }
+    OSH_TRY(factor_gathered(cx, &x));
+    for (int k = 0; k < n; k++)
+        for (int i = 0; x.f[k].u && i < groups[k].n; i++)
+            parts[n_parts++] = (osh_gptq_part){&x.f[k], &groups[k].jobs[i]};
+    if (n_parts) OSH_TRY(osh_gptq_solve_parts(cx, m, parts, n_parts));
+    for (int k = 0; k < n; k++)
+        if (!x.f[k].u) OSH_TRY(m->type->compress(cx, m, groups[k].jobs, groups[k].n, groups[k].h, n_samples));
+done:
+    osh_free(cx, parts);
+    gathered_deinit(cx, &x);
+    return rc;
+}

@@ -1,0 +1,180 @@
+/* gptq_ladder.c - the factor of one Hessian and one ordering: columns in their order, the damping, and what is tried
+ * where H cannot be factored (gptq.c). */
+#include "modifiers/gptq.h"
+#include "ops/cuda/cuda.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef osh_gptq gptq;
+typedef osh_gptq_factor factor;
+
+static const osh_gptq_ladder from_damping = {
+    {1, 10, 100, 1000},
+    {NULL, "damping times 10", "damping times 100", "damping times 1000"},
+    "Hessian not positive definite at 1000 times the damping: rounded to nearest",
+};
+static const osh_gptq_ladder from_zero = {
+    {0, 0.01, 0.1, 1},
+    {NULL, "damping 0.01 in place of 0", "damping 0.1 in place of 0", "damping 1 in place of 0"},
+    "Hessian not positive definite at a damping of 1: rounded to nearest",
+};
+
+void osh_gptq_factor_deinit(osh_ctx *cx, factor *f)
+{
+    osh_free(cx, f->perm);
+    osh_free(cx, f->dead);
+    osh_free(cx, f->diag);
+    osh_tensor_free(cx, f->h);
+    osh_free(cx, f->cost);
+    *f = (factor){0};
+}
+
+static int by_falling_diag(const void *a, const void *b)
+{
+    const osh_gptq_ranked *x = a, *y = b;
+    if (x->d != y->d) return x->d > y->d ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* diag [I] of H by column. */
+static osh_status order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    osh_gptq_ranked *r = NULL; // own
+    OSH_NEW(cx, f->perm, I);
+    OSH_NEW(cx, f->dead, I);
+    OSH_NEW(cx, r, I);
+    for (int64_t i = 0; i < I; i++) {
+        r[i] = (osh_gptq_ranked){diag[i], (int32_t)i};
+        f->dead[i] = diag[i] == 0;
+    }
+    if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
+    for (int64_t i = 0; i < I; i++) f->perm[i] = r[i].i;
+done:
+    osh_free(cx, r);
+    return rc;
+}
+
+/* ---- what is done to H, wherever it lies ---- */
+
+static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
+{
+    int64_t I = h->shape[0];
+    if (h->device) return osh_gptq_diag_cuda(cx, diag, h);
+    for (int64_t i = 0; i < I; i++) diag[i] = ((const float *)h->data)[i * (I + 1)];
+    return OSH_OK;
+}
+
+static osh_status write_diag(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    int64_t I = h->shape[0];
+    if (h->device) return osh_gptq_set_diag_cuda(cx, h, diag);
+    for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * (I + 1)] = diag[i];
+    return OSH_OK;
+}
+
+static osh_status permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
+{
+    return h->device ? osh_gptq_permute_cuda(cx, h, perm) : osh_gptq_permute(cx, h->data, h->shape[0], perm);
+}
+
+static osh_status restore(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    return h->device ? osh_gptq_restore_cuda(cx, h, diag) : osh_gptq_restore(cx, h->data, h->shape[0], diag);
+}
+
+bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
+{
+    float damp = (float)(f->mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) * f->ladder->share[f->n_damped]);
+    bool finite = true;
+    for (int64_t i = 0; i < f->I; i++) {
+        damped[i] = f->diag[i] + damp;
+        finite &= isfinite(damped[i]) != 0;
+    }
+    return finite;
+}
+
+/* What the search for scales and the steps behind the column loop want of H, damped as it was factored. */
+static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    float *diag = NULL; // own: [I]
+    osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
+    u.device = f->device;
+    if (!f->h && g->scale_search != SEARCH_LDL) goto done;
+    OSH_NEW(cx, diag, I);
+    for (int64_t i = 0; i < I; i++) diag[f->perm[i]] = damped[i];
+    if (f->h) OSH_TRY(write_diag(cx, f->h, diag));
+    if (g->scale_search != SEARCH_LDL) goto done;
+    OSH_NEW(cx, f->cost, I);
+    OSH_TRY(read_diag(cx, diag, &u));
+    for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (diag[i] * diag[i]);
+done:
+    osh_free(cx, diag);
+    return rc;
+}
+
+osh_status osh_gptq_order(osh_ctx *cx, factor *f, const float *diag, bool ordered, const gptq *g, float dead)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    OSH_TRY(order_columns(cx, f, diag, ordered));
+    for (int64_t i = 0; i < I; i++) f->mean += f->dead[i] ? dead : diag[i];
+    f->mean /= (double)I;
+    OSH_NEW(cx, f->diag, I);
+    for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : diag[f->perm[i]];
+    f->ladder = g->dampening_frac > 0 ? &from_damping : &from_zero;
+done:
+    return rc;
+}
+
+/* H in solving order fills the square, the factorization works on the lower triangle, and where it fails the upper one
+ * has what the next step of the ladder needs. */
+osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g, float dead)
+{
+    osh_status rc = OSH_OK;
+    float *damped = NULL; // own: the diagonal: of H by column, then with the damping
+    osh_op_args a = {.out = {h}};
+
+    OSH_NEW(cx, damped, f->I);
+    OSH_TRY(read_diag(cx, damped, h));
+    OSH_TRY(osh_gptq_order(cx, f, damped, ordered, g, dead));
+    if (g->n_refine) OSH_TRY(osh_gptq_keep_hessian(cx, f, h));
+    OSH_TRY(permute(cx, h, f->perm));
+    for (f->n_damped = 0; f->n_damped < OSH_GPTQ_STEPS; f->n_damped++) {
+        if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
+        if (!osh_gptq_damp(damped, f, g)) {
+            f->overflow = f->n_damped == 0;
+            break;
+        }
+        OSH_TRY(write_diag(cx, h, damped));
+        rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
+        if (!rc) {
+            f->u = h->data;
+            OSH_TRY(keep_factored(cx, f, g, damped));
+        }
+        if (rc != OSH_E_NUMERIC) goto done;
+        rc = OSH_OK;
+        osh_error_clear(cx);
+    }
+done:
+    osh_free(cx, damped);
+    return rc;
+}
+
+osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
+                          int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    gptq g = *(const gptq *)m->args; // view of its strings
+    factor f = {.I = h->shape[0], .device = h->device}; // own
+    g.scale_search = SEARCH_LDL, g.n_refine = 0;
+    OSH_TRY(osh_gptq_make_factor(cx, &f, h, osh_gptq_is_ordered(jobs), &g, 0.5f * (float)n_samples));
+    for (int64_t i = 0; f.u && i < f.I; i++) cost[i] = f.dead[i] ? 0 : f.cost[i];
+done:
+    osh_gptq_factor_deinit(cx, &f);
+    return rc;
+}
