@@ -17,7 +17,7 @@ static size_t needs_of_order(int64_t I) // what stays of a factor
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
     size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)), damped = osh_mem_gross((size_t)I * 4);
-    size_t work = device ? 0 : larger(osh_gptq_permute_bytes(I, n_threads), osh_gptq_factor_bytes(I));
+    size_t work = device ? 0 : larger(osh_gptq_permute_bytes(I, n_threads), osh_gptq_factor_bytes(I, n_threads));
     return damped + larger(ranks, work);
 }
 

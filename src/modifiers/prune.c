@@ -436,7 +436,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     if (device) *device = 0;
     if (n && kind_of(m) == PRUNE_SPARSEGPT) { // the factor, and which columns are dead
         int64_t I = jobs->w->shape[1];
-        peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I);
+        peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }
     for (int k = 0; k < n; k++) {
         int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];

@@ -40,7 +40,7 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row) { return row % osh_gp
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads); // scratch
-size_t osh_gptq_factor_bytes(int64_t I); // scratch of the op gptq_factor on the CPU
+size_t osh_gptq_factor_bytes(int64_t I, int n_threads); // scratch of the op gptq_factor on the CPU
 
 /* H [I, I], of which the lower triangle is given, becomes symmetric with rows and columns in the order of perm (NULL:
  * as it is), in place. gptq_factor works on the lower triangle and leaves the strictly upper one alone when it fails:

@@ -88,7 +88,7 @@ static void test_factor_threads(void **state)
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
         osh_op_args a = {.out = {&t}};
         assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
-        assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST), osh_gptq_factor_bytes(I));
+        assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST), osh_gptq_factor_bytes(I, osh_threads(cx)));
         osh_ctx_free(cx);
     }
     assert_memory_equal(u[0], u[1], sizeof u[0]);

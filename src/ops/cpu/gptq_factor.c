@@ -2,8 +2,8 @@
  * tiles of SIDE columns on all threads, so that their number changes no byte.
  *
  *   Cholesky, block column k          inverse, block row i
- *   | L       |   D -= C C^T          | X       |   B := A X      by slabs of rows: a row needs itself alone,
- *   | C D     |   D = L L^T           | A L     |                 its columns from the left
+ *   | L       |   D -= C C^T          | X       |   B := A X      by blocks of columns and slabs of rows, from a copy of
+ *   | C D     |   D = L L^T           | A L     |                 A; on one thread in place, columns from the left
  *   | A B     |   B -= A C^T                        B := -L^-1 B  by slabs of columns
  *                 B := B L^-T                       L := L^-1
  *
@@ -25,6 +25,7 @@ enum { SIDE = 256, SLAB = 128, ROWS = 16 }; // of a block; rows or columns of a 
 typedef struct factor_job {
     float *a; // [n, n]
     float *l; // own: [SIDE, SIDE] the diagonal block before it is inverted
+    float *row; // own: [SIDE, at] the block row that is multiplied; NULL: in its place
     int64_t n, at, wide; // the block: its first row and column, its rows
 } factor_job;
 
@@ -142,23 +143,63 @@ done:
     return rc;
 }
 
-/* Some rows of A X: column block j takes from itself and those to its right, which are still those of A. */
+/* Columns [j, j + SIDE) of some rows of A X, from those and the ones to their right, which are still those of A: in
+ * `from`, rows ld apart. All blocks but the last one are SIDE wide. */
+static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
+{
+    int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);
+    osh_blas()->strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
+                      elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
+    if (next >= f->at) return;
+    from.p += next;
+    osh_gemm_nn((osh_into){elem(f, row, j), f->n, true}, from, (osh_mat){elem(f, next, j), f->n},
+                (osh_mnk){rows, SIDE, f->at - next});
+}
+
+static osh_status copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const factor_job *f = user;
+
+    (void)cx, (void)worker;
+    for (int64_t i = chunk * ROWS; i < osh_min64(f->wide, (chunk + 1) * ROWS); i++)
+        memcpy(f->row + i * f->at, elem(f, f->at + i, 0), (size_t)f->at * sizeof *f->row);
+    return OSH_OK;
+}
+
+/* A block of columns, of a slab of rows: those with the longest sums first. */
 static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const factor_job *f = user;
+    int64_t slabs = osh_div_up(f->wide, SLAB), slab = chunk % slabs * SLAB;
+
+    (void)worker;
+    multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
+    return osh_check_interrupt(cx); // of 28,672 columns it takes seconds
+}
+
+/* A slab of rows in its place. */
+static osh_status slab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const factor_job *f = user;
-    int64_t row = f->at + chunk * SLAB, rows = osh_min64(SLAB, f->at + f->wide - row);
+    int64_t row = f->at + chunk * SLAB;
 
     (void)worker;
-    for (int64_t j = 0; j < f->at; j += SIDE) { // all blocks but the last one are SIDE wide
-        int64_t next = j + SIDE;
-        OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns this takes seconds
-        osh_blas()->strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
-                          elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
-        if (next < f->at)
-            osh_gemm_nn((osh_into){elem(f, row, j), f->n, true}, (osh_mat){elem(f, row, next), f->n},
-                        (osh_mat){elem(f, next, j), f->n}, (osh_mnk){rows, SIDE, f->at - next});
+    for (int64_t j = 0; j < f->at; j += SIDE) {
+        OSH_TRY(osh_check_interrupt(cx));
+        multiply_block(f, row, j, (osh_mat){elem(f, row, 0), f->n});
     }
+done:
+    return rc;
+}
+
+static osh_status multiply_row(osh_ctx *cx, factor_job *f)
+{
+    osh_status rc = OSH_OK;
+    int64_t slabs = osh_div_up(f->wide, SLAB);
+    if (!f->row || f->at == SIDE) return osh_parallel_for(cx, slabs, slab_chunk, f);
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(f->wide, ROWS), copy_chunk, f));
+    OSH_TRY(osh_parallel_for(cx, f->at / SIDE * slabs, product_chunk, f));
 done:
     return rc;
 }
@@ -176,6 +217,13 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
+/* Of the copy of a block row: where there is a second block to its left. */
+static size_t row_bytes(int64_t n, int n_threads)
+{
+    int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // the last block row's columns
+    return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
+}
+
 /* The first of several blocks is inverted by now. */
 static osh_status invert(osh_ctx *cx, factor_job *f)
 {
@@ -183,21 +231,25 @@ static osh_status invert(osh_ctx *cx, factor_job *f)
 
     if (f->n <= SIDE) return invert_diagonal(f, 0);
     if (!(f->l = osh_alloc(cx, (size_t)SIDE * SIDE * sizeof *f->l))) OSH_TRY(OSH_E_NOMEM);
+    size_t row = row_bytes(f->n, osh_threads(cx));
+    if (row && !(f->row = osh_alloc(cx, row))) OSH_TRY(OSH_E_NOMEM);
     for (f->at = SIDE; f->at < f->n; f->at += SIDE) {
         f->wide = osh_min64(SIDE, f->n - f->at);
         for (int64_t i = 0; i < f->wide; i++)
             memcpy(f->l + i * SIDE, elem(f, f->at + i, f->at), (size_t)(i + 1) * sizeof *f->l);
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(f->wide, SLAB), product_chunk, f));
+        OSH_TRY(multiply_row(cx, f));
         OSH_TRY(osh_parallel_for(cx, 1 + f->at / SLAB, solve_chunk, f));
     }
 done:
+    osh_free(cx, f->row);
     osh_free(cx, f->l);
     return rc;
 }
 
-size_t osh_gptq_factor_bytes(int64_t I)
+size_t osh_gptq_factor_bytes(int64_t I, int n_threads)
 {
-    return I > SIDE ? osh_mem_gross((size_t)SIDE * SIDE * sizeof(float)) : 0;
+    size_t row = row_bytes(I, n_threads);
+    return I > SIDE ? osh_mem_gross((size_t)SIDE * SIDE * sizeof(float)) + (row ? osh_mem_gross(row) : 0) : 0;
 }
 
 osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
