@@ -90,6 +90,7 @@ typedef struct job {
     osh_expert_rows routed; // own: rows of the expert at work, on the host
     card_routes card;       // own
     osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
+    bool again;        // the run is made again, to name the first of them
 } job;
 
 enum { NOTHING_FOUND = 0x7f }; // in each byte of an entry: behind every index
@@ -119,6 +120,21 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
+/* A node that runs reads the value, and what is not finite in it shows in what that node makes: one by one up to a
+ * value that is looked at. */
+static bool shows_later(const osh_walk *w, int v)
+{
+    const osh_graph *g = w->s.g;
+    int end = w->s.first + w->s.n;
+    for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue; // an expert may see other rows
+        for (int k = 0; k < n->op->n_in; k++)
+            if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0])) return true;
+    }
+    return false;
+}
+
 /* Where a device notes what it finds in an output; NULL: nobody looks. */
 static int64_t *finding(const job *j, int node, int k)
 {
@@ -131,6 +147,8 @@ static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int 
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
+    bool changed = j->hooks && j->hooks->linear_input; // what a Linear reads is another value
+    if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here) return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows) : osh_cuda_finite(cx, here, x, 0);
     osh_status rc = osh_first_nonfinite(cx, &at, x);
     if (rc || at < 0) return rc;
@@ -144,8 +162,9 @@ static osh_status begin_findings(osh_ctx *cx, job *j)
     osh_status rc = OSH_OK;
     osh_device *d = j->b->device;
     if (!d || !j->check || !j->n) goto done;
-    OSH_TRY(osh_tensor_new_on(cx, &j->found, (osh_where){d, OSH_LIFE_SHORT}, OSH_I64, 2,
-                              (int64_t[]){j->n, OSH_OP_MAX_OUT}));
+    if (!j->found)
+        OSH_TRY(osh_tensor_new_on(cx, &j->found, (osh_where){d, OSH_LIFE_SHORT}, OSH_I64, 2,
+                                  (int64_t[]){j->n, OSH_OP_MAX_OUT}));
     OSH_TRY(d->type->fill(cx, d, j->found->data, NOTHING_FOUND, osh_tensor_bytes(j->found)));
 done:
     return rc;
@@ -490,7 +509,7 @@ static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 {
     const job *j = w->user;
     const osh_exec_hooks *h = j->hooks;
-    return h && h->value ? h->value(cx, h->user, v, j->b->values[v], j->b) : OSH_OK;
+    return h && h->value && !j->again ? h->value(cx, h->user, v, j->b->values[v], j->b) : OSH_OK;
 }
 
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
@@ -513,9 +532,30 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
+/* On a device few values are looked at: where one is not finite, what was brought is there yet, and the run is made
+ * again with a look at every value. The message names the first that is not. */
+static osh_status run_over(osh_ctx *cx, osh_walk *w)
+{
+    osh_status rc = OSH_OK, first = read_findings(cx, w->user);
+    job *j = w->user;
+    if (first != OSH_E_NUMERIC || j->again) return first;
+    osh_walk again = {.acts = w->acts, .user = j, .s = w->s, .on_device = w->on_device};
+    for (int v = w->s.of.v0; v < w->s.of.v1; v++)
+        if (j->g->values[v].producer >= w->s.first) run_gone(cx, w, v);
+    char *text = osh_sprintf(cx, "%s", osh_error_text(cx)); // own
+    osh_error_clear(cx);
+    j->again = true;
+    OSH_TRY(begin_findings(cx, j));
+    OSH_TRY(osh_walk_run(cx, &again));
+    OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite"); // gone the second time
+done:
+    osh_free(cx, text);
+    return rc;
+}
+
 static const osh_walk_acts run_acts = {.brought = run_brought, .told = run_told, .made = run_made, .node = run_node,
                                        .lanes = run_lanes, .gone = run_gone, .routes = run_routes,
-                                       .mixture = run_mixture};
+                                       .mixture = run_mixture, .over = run_over};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
@@ -532,7 +572,6 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));
-    OSH_TRY(read_findings(cx, &j));
 done:
     osh_routed_deinit(cx, &j.routed);
     drop_routes(cx, &j.card);

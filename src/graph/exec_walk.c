@@ -102,9 +102,12 @@ done:
     return rc;
 }
 
+static bool is_brought(const osh_walk *w, int v) { return w->s.g->values[v].producer < w->s.first; }
+
 static void drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
 {
-    if (v >= 0 && *last_of(w, v) <= done_node && !stays(w, v)) w->acts->gone(cx, w, v);
+    if (v < 0 || *last_of(w, v) > done_node || stays(w, v) || (w->on_device && is_brought(w, v))) return;
+    w->acts->gone(cx, w, v);
 }
 
 /* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
@@ -241,6 +244,9 @@ osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
     }
     w->tells = true;
     OSH_TRY(walk_nodes(cx, w));
+    if (w->acts->over) OSH_TRY(w->acts->over(cx, w));
+    for (int v = of.v0; w->on_device && v < of.v1; v++)
+        if (is_brought(w, v) && !stays(w, v)) w->acts->gone(cx, w, v);
 done:
     osh_free(cx, w->last), w->last = NULL;
     return rc;

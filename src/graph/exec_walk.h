@@ -15,6 +15,7 @@ typedef struct osh_walk_acts {
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // its outputs are made, it runs
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end); // samples run it: osh_walk_lane for each
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);       // nobody reads it from here on; it need not be there
+    osh_status (*over)(osh_ctx *cx, osh_walk *w);            // all have run; NULL: nothing is done
     /* On a device: the rows of each expert, by a router's output; what was there before goes. -1: nobody wants them. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end); // the sum behind its last expert is made
@@ -28,7 +29,7 @@ struct osh_walk {
     const bool *seen;  // view, as in the hooks
     bool *outer;       // view [values]: by sample: made by nodes that run so, for who comes later; at first none
     bool tells;        // those who make values tell of them
-    bool on_device;    // nothing lies in the place of an input
+    bool on_device;    // nothing lies in the place of an input; what was brought stays until all have run
     bool lane;         // of one sample: what s.keep has is there for the whole batch
     int route;         // on a device: whose rows are known; -1: nobody's
     int *last;         // own [values of these] the last node of this run that reads it; -1: none

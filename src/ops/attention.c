@@ -201,7 +201,7 @@ done:
 }
 
 const osh_op osh_op_attention = {
-    .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1,
+    .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1, .spreads = 5,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,

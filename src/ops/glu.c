@@ -104,7 +104,7 @@ const osh_op osh_op_glu = {
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
-    .writes = true, .in_place_grad = true, .by_rows = true,
+    .writes = true, .in_place_grad = true, .by_rows = true, .spreads = 3,
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_glu_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch,
 };

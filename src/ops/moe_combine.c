@@ -108,4 +108,5 @@ const osh_op osh_op_moe_combine = {
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .masked = 1 << 1, .in_place = true,
+    .spreads = 1,
 };

@@ -16,6 +16,13 @@ static const osh_op *const ops[] = {
 size_t osh_op_count(void) { return sizeof ops / sizeof *ops; }
 const osh_op *osh_op_at(size_t i) { return i < osh_op_count() ? ops[i] : NULL; }
 
+bool osh_op_spreads(const osh_op *op, const void *attr, int k)
+{
+    if (!strcmp(op->name, "glu") && ((const osh_glu_attr *)attr)->limit > 0) return false; // the limit takes its place
+    if (op->attends && k == 0 && ((const osh_attention_attr *)attr)->softcap > 0) return false; // so does the cap
+    return op->spreads >> k & 1;
+}
+
 const osh_op *osh_op_find(const char *name)
 {
     for (size_t i = 0; i < osh_op_count(); i++)

@@ -83,6 +83,8 @@ typedef struct osh_op {
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
     bool in_place;   // on the host out[0] may be in[0]
     bool by_rows;    // row r of what it makes comes from row r of what it reads
+    /* bit k: on a card, where in[k] is not finite something in out[0] is not either (osh_op_spreads). */
+    unsigned spreads;
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
     bool host_only;  // there is none for a card, and no plan puts it there
     bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr
@@ -91,6 +93,7 @@ typedef struct osh_op {
     unsigned f32_in; // bit k: in[k] may be such a value
 } osh_op;
 
+bool osh_op_spreads(const osh_op *op, const void *attr, int k); // but for attributes that bound what comes in
 const osh_op *osh_op_find(const char *name); // NULL: unknown
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);

@@ -136,7 +136,7 @@ done:
 }
 
 const osh_op osh_op_rope = {
-    .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,

@@ -686,6 +686,61 @@ static void test_card(void **state)
     osh_ctx_free(cx);
 }
 
+static bool any_nonfinite(const osh_tensor *t)
+{
+    for (int64_t i = 0, n = osh_tensor_numel(t); i < n; i++)
+        if (!isfinite(value_at(t, i))) return true;
+    return false;
+}
+
+/* One element of in[k] is not finite: something of the output is not. */
+static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, int k)
+{
+    const osh_op *op = osh_op_find(c->op);
+    const float values[] = {INFINITY, -INFINITY, NAN};
+    for (int v = 0; v < 3; v++)
+        for (uint64_t try = 0; try < 3; try++) {
+            op_run r;
+            op_run_open(cx, &r, c, dt);
+            int64_t n = osh_tensor_numel(&r.in[k].t), at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
+            if (try == 2) at = v % 2 ? n - 1 : 0; // of the last token, and of the first
+            osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
+            if (card_run(cx, d, op, &r.a, op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
+                fail_msg("%s", osh_error_text(cx));
+            if (!any_nonfinite(&r.out.t))
+                fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op, (long long)c->n,
+                         (long long)c->out, osh_dtype_name(dt), (double)values[v], (long long)at, k);
+            op_run_close(cx, &r);
+        }
+}
+
+/* What osh_exec_run relies on where it does not look at a value: bits of `spreads` hold. */
+static void test_card_spreads(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
+    int n = 0;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    card_order(0);
+    for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
+        const osh_op *op = osh_op_find(cases[i].op);
+        if (cases[i].n > 40 || cases[i].n * cases[i].out > 8192) continue;
+        for (int k = 0; k < 3 * op->n_in; k++)
+            if (osh_op_spreads(op, cases[i].attr, k / 3)) check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
+    }
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // 8, 32, 128: the fused kernel's rooms
+        op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
+        for (int k = 0; k < 6; k++)
+            if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2)) check_spreads(cx, d, &c, dts[k % 2], k / 2), n++;
+    }
+    if (d) assert_true(n > 60);
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 /* An allocation of the host or of the card fails: OSH_E_NOMEM, and the arena has its blocks back. */
 static void test_card_torture(void **state)
 {
@@ -831,6 +886,7 @@ int main(void)
         cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
         cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_experts), cmocka_unit_test(test_card),
+        cmocka_unit_test(test_card_spreads),
         cmocka_unit_test(test_card_torture),
         cmocka_unit_test(test_card_ids), cmocka_unit_test(test_card_search),
     };

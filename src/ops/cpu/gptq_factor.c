@@ -2,8 +2,8 @@
  * tiles of SIDE columns on all threads, so that their number changes no byte.
  *
  *   Cholesky, block column k          inverse, block row i
- *   | L       |   D -= C C^T          | X       |   B := A X      by blocks of columns and slabs of rows, from a copy of
- *   | C D     |   D = L L^T           | A L     |                 A; on one thread in place, columns from the left
+ *   | L       |   D -= C C^T          | X       |   B := A X      by blocks of columns and slabs of rows, from a copy
+ *   | C D     |   D = L L^T           | A L     |                 of A; on one thread in place, columns from the left
  *   | A B     |   B -= A C^T                        B := -L^-1 B  by slabs of columns
  *                 B := B L^-T                       L := L^-1
  *

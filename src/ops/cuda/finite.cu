@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-static __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
-
 /* x [n] */
 template <class T>
 static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs, long long base)
@@ -19,10 +17,10 @@ static __global__ void finite_kernel(long long *first, const T *x, int64_t n, in
     for (int64_t i = me; i < n_packs && at < 0; i += step) {
         osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);
         for (int k = N - 1; k >= 0; k--)
-            if (!is_finite(osh_cu_load(p.v[k]))) at = i * N + k;
+            if (!osh_cu_is_finite(osh_cu_load(p.v[k]))) at = i * N + k;
     }
     for (int64_t i = n_packs * N + me; i < n && at < 0; i += step)
-        if (!is_finite(osh_cu_load(x[i]))) at = i;
+        if (!osh_cu_is_finite(osh_cu_load(x[i]))) at = i;
     if (at >= 0) atomicMin(first, base + (long long)at);
 }
 

@@ -52,6 +52,7 @@ __device__ inline void osh_cu_store(osh_f16_t *to, float f) { to->bits = osh_f16
 __device__ inline float osh_cu_load(osh_f16_t x) { return __half2float(__ushort_as_half(x.bits)); }
 __device__ inline void osh_cu_store(osh_f16_t *to, float f) { to->bits = __half_as_ushort(__float2half_rn(f)); }
 #endif
+__device__ inline bool osh_cu_is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 /* The value that a tensor of T keeps of f. */
 template <class T> __device__ inline float osh_cu_round(float f)
 {

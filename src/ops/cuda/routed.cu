@@ -68,7 +68,7 @@ static __global__ void finite_rows(long long *first, const T *x, const int32_t *
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * D; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at = rows[i / D] * D + i % D;
-        if (!routed_is_finite(osh_cu_load(x[at]))) atomicMin(first, (long long)at);
+        if (!osh_cu_is_finite(osh_cu_load(x[at]))) atomicMin(first, (long long)at);
     }
 }
 

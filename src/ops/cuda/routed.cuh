@@ -108,11 +108,6 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-static __device__ __forceinline__ bool routed_is_finite(float x)
-{
-    return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
-}
-
 /* Two elements that follow each other in a row. */
 template <class T>
 static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p, int64_t token_at)
@@ -122,8 +117,8 @@ static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, co
     if (!p.found) return;
     T one[2];
     one[0].bits = (uint16_t)two, one[1].bits = (uint16_t)(two >> 16);
-    if (!routed_is_finite(osh_cu_load(one[1]))) atomicMin(p.found, (long long)(token_at + 1));
-    if (!routed_is_finite(osh_cu_load(one[0]))) atomicMin(p.found, (long long)token_at);
+    if (!osh_cu_is_finite(osh_cu_load(one[1]))) atomicMin(p.found, (long long)(token_at + 1));
+    if (!osh_cu_is_finite(osh_cu_load(one[0]))) atomicMin(p.found, (long long)token_at);
 }
 
 template <class T, class ACT>
