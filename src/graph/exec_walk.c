@@ -137,7 +137,7 @@ static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 
 static osh_status close_routes(osh_ctx *cx, osh_walk *w, int done_node)
 {
-    if (w->route < 0 || *last_of(w, w->route) > done_node) return OSH_OK;
+    if (!w->on_device || w->route < 0 || *last_of(w, w->route) > done_node) return OSH_OK;
     w->route = -1;
     return w->acts->routes(cx, w, -1);
 }
