@@ -1,7 +1,7 @@
 # Mixture of experts on the played card against the same job on the host: errors that differ by rounding noise, except where
 # a token's experts were nearly even; the same bytes under every budget of the card; the arena's peak is what was planned.
 set -euo pipefail
-export OSH_PLAY=protect=0
+export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --threads 1)
