@@ -164,10 +164,9 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
 }
 
 /* None where values stay that all tokens are wanted of, or what a Linear of theirs puts out is rounded for all. */
-void osh_forward_routed(const osh_forward *f, int index, const bool *run, bool *routed)
+static void choose_routed(const osh_forward *f, const osh_subgraph *s, const bool *run, bool *routed)
 {
     const osh_graph *g = f->graph;
-    const osh_subgraph *s = &f->parts->parts[index];
     bool all = f->stay != NULL;
     const osh_tensor *scale, *zero;
     osh_routed_choose(routed, g, s->first, s->n_nodes, run);
@@ -188,7 +187,7 @@ osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit
     for (; p.index < f->parts->n; p.index++) {
         p.s = &f->parts->parts[p.index];
         osh_forward_choose(f, p.index, p.run, p.keep);
-        osh_forward_routed(f, p.index, p.run, p.routed);
+        choose_routed(f, p.s, p.run, p.routed);
         OSH_TRY(visit(cx, user, &p));
     }
 done:

@@ -33,13 +33,11 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n);
 /* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-/* Of these, those that run on the rows alone that go to their expert (graph/routed.h). */
-void osh_forward_routed(const osh_forward *f, int index, const bool *run, bool *routed);
 typedef struct osh_forward_part { // of the way through the model, as osh_forward_choose says
     int index;
     const osh_subgraph *s;
     bool *run, *keep; // views
-    bool *routed;     // view [s->n_nodes]: nodes that run on their expert's rows
+    bool *routed;     // view [s->n_nodes]: nodes that run on the rows alone that go to their expert (graph/routed.h)
 } osh_forward_part;
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
 /* All subgraphs in their order: they are run so, and what that takes is counted so. */

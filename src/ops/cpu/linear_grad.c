@@ -6,7 +6,6 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/pairs.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/isa.h"
 #include "ops/kernel.h"
 #include "tensor/device.h"
 
@@ -96,7 +95,6 @@ size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_
 {
     (void)attr;
     size_t wide = (size_t)((n_tokens + out_width) * in_width[0]) * sizeof(float);
-    bool pairs = osh_isa_used() >= OSH_ISA_AVX512_BF16; // where no set has them, nothing is kept for them
-    size_t rough = pairs ? osh_pairs_linear_grad_scratch(in_width[0], out_width, n_tokens, n_threads) : 0;
+    size_t rough = osh_pairs_used() ? osh_pairs_linear_grad_scratch(in_width[0], out_width, n_tokens, n_threads) : 0;
     return (wide > rough ? wide : rough) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }

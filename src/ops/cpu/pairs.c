@@ -20,7 +20,9 @@ typedef struct product {
     int64_t panel, steps; // words from one panel to the next; of 32 in k
 } product;
 
-bool osh_pairs_take(const osh_tensor *x) { return x->dtype == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512_BF16; }
+bool osh_pairs_used(void) { return osh_isa_used() >= OSH_ISA_AVX512_BF16; }
+
+bool osh_pairs_take(const osh_tensor *x) { return x->dtype == OSH_BF16 && osh_pairs_used(); }
 
 /* ---- without bf16 instructions: a reference of the same layout ---- */
 

@@ -14,8 +14,8 @@
 
 enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 }; // columns of a panel; k is padded to; rows of a
 
-/* BF16, and a CPU that multiplies pairs. */
-bool osh_pairs_take(const osh_tensor *x);
+bool osh_pairs_used(void); // the set that is used multiplies pairs
+bool osh_pairs_take(const osh_tensor *x); // BF16, and they are
 
 static inline int64_t osh_pairs_pad(int64_t k) { return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP; }
 /* Words of a panel, and of a packed block of 16 rows. */
