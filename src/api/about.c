@@ -20,7 +20,7 @@
 #include "graph/models.h"
 #include "modifiers/modifier.h"
 #include "ops/cuda/cuda.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "text/json.h"
 
 /* ---- version ---- */

@@ -17,7 +17,7 @@
 #include "quant/source.h"
 #include "report/report.h"
 #include "run/run.h"
-#include "text/lines.h"
+#include "data/lines.h"
 
 #ifndef OSH_VERSION
 #define OSH_VERSION "unknown"

@@ -6,7 +6,7 @@
 #include "base/profile.h"
 #include "eval/eval.h"
 #include "hub/hub.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "plan/options.h"
 #include "verify/verify_output.h"
 

@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "eval/forward.h"
 #include "graph/kind.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 
 enum { MOST_TOKENS = 128, MADE_UP = 64 };
 

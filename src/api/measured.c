@@ -11,7 +11,7 @@
 #include "eval/experts.h"
 #include "eval/owl.h"
 #include "modifiers/experts.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "output/emit.h"
 #include "plan/experts.h"
 #include "plan/identity.h"

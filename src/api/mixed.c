@@ -11,7 +11,7 @@
 #include "base/xxh3.h"
 #include "eval/effect.h"
 #include "eval/gradients.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "plan/identity.h"

@@ -12,7 +12,7 @@
 #include "eval/eval.h"
 #include "eval/eval_card.h"
 #include "eval/eval_memory.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "plan/cost.h"
 
 typedef struct scores {

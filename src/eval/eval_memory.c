@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "ops/isa.h"
+#include "math/isa.h"
 
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 }; // lists; of a thread that reads ahead its stack and heap
 

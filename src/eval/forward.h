@@ -5,7 +5,7 @@
 #include "graph/exec.h"
 #include "plan/online.h"
 #include "quant/source.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 typedef struct osh_forward {
     osh_source *source;  // own

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "hub/rows.h"
-#include "text/shape.h"
-#include "text/split.h"
+#include "data/shape.h"
+#include "data/split.h"
 
 typedef struct registered {
     const char *name, *id;

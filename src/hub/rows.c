@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "text/json.h"
-#include "text/split.h"
+#include "data/split.h"
 
 enum { PAGE_ROWS = 100, MAX_PAGE_BYTES = 256 << 20, MAX_NAMED = 12 };
 

@@ -14,8 +14,8 @@
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"
-#include "ops/ada.h"
-#include "text/dataset.h"
+#include "solver/ada.h"
+#include "data/dataset.h"
 
 typedef struct osh_block_weight { // one that learns
     int weight;                // of the graph

@@ -16,9 +16,9 @@
 #ifndef OSH_LEARN_TUNE_H
 #define OSH_LEARN_TUNE_H
 #include "graph/exec.h"
-#include "ops/tune.h"
+#include "solver/tune.h"
 #include "quant/arith.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 typedef struct osh_tune osh_tune;
 /* All views live as long as it: g of the original alone, ck its weights. */

@@ -5,9 +5,9 @@
  * what the loss is of all inputs together is in these, so no input is kept, a step sees all samples, and nothing is
  * drawn. Scales and zero points are those of rounding to nearest, but for the scales that AdaQuant learns. */
 #include "modifiers/modifier.h"
-#include "ops/ada.h"
-#include "ops/grid.h"
-#include "ops/gptq_solve.h"
+#include "solver/ada.h"
+#include "math/grid.h"
+#include "solver/gptq_solve.h"
 
 #include <stdlib.h>
 #include <string.h>

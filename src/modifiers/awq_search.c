@@ -13,8 +13,8 @@
  * Weights go by in bands of rows, each on one thread through the whole grid; sums of bands are added in their order. */
 #include "base/elementary.h"
 #include "modifiers/awq.h"
-#include "ops/cpu/blas.h"
-#include "ops/cpu/gemm.h"
+#include "math/blas.h"
+#include "math/gemm.h"
 #include "ops/kernel.h"
 #include "quant/observer.h"
 #include "tensor/fold.h"

@@ -2,9 +2,9 @@
 #ifndef OSH_MODIFIERS_GPTQ_H
 #define OSH_MODIFIERS_GPTQ_H
 #include "modifiers/modifier.h"
-#include "ops/gptq_refine.h"
-#include "ops/gptq_solve.h"
-#include "ops/tune.h"
+#include "solver/gptq_refine.h"
+#include "solver/gptq_solve.h"
+#include "solver/tune.h"
 
 typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT } osh_actorder_arg;
 typedef enum { SEARCH_NONE, SEARCH_MSE, SEARCH_LDL } osh_scale_search;

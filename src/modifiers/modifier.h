@@ -7,7 +7,7 @@
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
 #include "base/field.h"
-#include "ops/ada.h"
+#include "solver/ada.h"
 #include "quant/arith.h"
 #include "tensor/device.h"
 #include "text/match.h"

@@ -11,8 +11,8 @@
  * given as a list. In one shot there is no schedule: MagnitudePruningModifier has final_sparsity at once. */
 #include "modifiers/prune.h"
 #include "modifiers/recipe_quant.h"
-#include "ops/prune.h"
-#include "ops/gptq_solve.h"
+#include "solver/prune.h"
+#include "solver/gptq_solve.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "modifiers/gptq.h"
-#include "ops/grid.h"
+#include "math/grid.h"
 #include "quant/observer.h"
 
 enum { ROWS = 32 };

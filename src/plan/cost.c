@@ -7,7 +7,7 @@
  * not counted. */
 #include "plan/cost.h"
 #include "graph/picked.h"
-#include "ops/gptq_solve.h"
+#include "solver/gptq_solve.h"
 #include "ops/scan.h"
 #include "plan/blocks.h"
 #include "plan/folds.h"

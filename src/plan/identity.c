@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/xxh3.h"
 #include "modifiers/survey.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 
 typedef unsigned long long ull;
 

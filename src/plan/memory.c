@@ -13,7 +13,7 @@
 #include "base/profile.h"
 #include "io/edges.h"
 #include "ops/cuda/cuda.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "plan/cards.h"
 #include "plan/bands.h"
 #include "plan/globals.h"

@@ -4,12 +4,12 @@
 #define OSH_PLAN_H
 #include "graph/exec.h"
 #include "modifiers/recipe.h"
-#include "ops/tune.h"
+#include "solver/tune.h"
 #include "plan/options.h"
 #include "quant/format.h"
 #include "store/tier.h"
 #include "tensor/device.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
 const char *osh_pipeline_name(osh_pipeline_kind k);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "plan/memory.h"
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }

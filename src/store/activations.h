@@ -10,7 +10,7 @@
 #include "graph/exec.h"
 #include "store/tier.h"
 #include "tensor/device.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 typedef struct osh_acts osh_acts;
 typedef struct osh_acts_place {

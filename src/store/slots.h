@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "graph/exec.h"
 #include "ops/cuda/cuda.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 typedef struct osh_slot_file { // of a value
     osh_file *file;      // own; NULL: none

@@ -2,7 +2,7 @@
  * twice, and all memory comes back. Text needs a tokenizer, and there is none here: what is fuzzed is all around it. */
 #include "base/file.h"
 #include "fuzz/fuzz.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 
 #include <unistd.h>
 

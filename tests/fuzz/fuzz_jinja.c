@@ -1,7 +1,7 @@
 /* fuzz_jinja.c - any bytes as a template: it is read or refused, rendered or refused, the same twice, within bounds,
  * and all memory comes back. */
 #include "fuzz/fuzz.h"
-#include "text/jinja.h"
+#include "chat/jinja.h"
 
 static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \" h\\u00e9 \\\"q\\\"\\n\"}, {\"role\": "
                           "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", "

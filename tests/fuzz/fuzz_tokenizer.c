@@ -3,7 +3,7 @@
  *
  *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
 #include "fuzz/fuzz.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

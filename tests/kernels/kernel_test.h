@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "ops/isa.h"
+#include "math/isa.h"
 #include "ops/kernel.h"
 
 #include <stdlib.h>

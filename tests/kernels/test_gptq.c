@@ -1,7 +1,7 @@
 /* test_gptq.c - gptq_solve against the column loop in plain loops, on the CPU and on a card. */
 #include "card.h"
 #include "gptq_hessian.h"
-#include "ops/gptq_solve.h"
+#include "solver/gptq_solve.h"
 #include "quant/format.h"
 
 typedef struct problem {

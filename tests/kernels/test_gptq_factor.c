@@ -2,7 +2,7 @@
  * and back, on the CPU and on a card. */
 #include "card.h"
 #include "gptq_hessian.h"
-#include "ops/gptq_solve.h"
+#include "solver/gptq_solve.h"
 
 static bool has_column(const osh_op *op, int column, const osh_device *d)
 {

@@ -2,8 +2,8 @@
  * hold for any Hessian: no step raises tr(dW H dW^T), however hostile H is. */
 #include "card.h"
 #include "gptq_hessian.h"
-#include "ops/gptq_refine.h"
-#include "ops/gptq_solve.h"
+#include "solver/gptq_refine.h"
+#include "solver/gptq_solve.h"
 
 typedef enum { RANDOM, DEAD, MASSIVE, DUPLICATED, RANK_ONE, N_KINDS } kind; // columns of the input
 static const char *const kinds[] = {"random", "dead", "massive", "duplicated", "rank one"};

@@ -1,4 +1,4 @@
-/* test_products.cu - what src/ops/cuda/blas.cu asks of cuBLASLt and cuSOLVER: on a card of the libraries themselves
+/* test_products.cu - what src/gpu/blas.cu asks of cuBLASLt and cuSOLVER: on a card of the libraries themselves
  * (label cuda; skipped without one), on the played card, where tests/play/test_products.cc includes this file, of the
  * played ones.
  *
@@ -18,7 +18,7 @@ extern "C" {
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/cuda/runtime.h"
+#include "gpu/runtime.h"
 #include "strict.h"
 
 enum { SEED = 23, ARENA = 192 << 20 };

@@ -1,7 +1,7 @@
 /* test_prune.c - prune_solve against plain loops, masks against sorting, and GPTQ's loop that keeps the zeros. */
 #include "gptq_hessian.h"
-#include "ops/gptq_solve.h"
-#include "ops/prune.h"
+#include "solver/gptq_solve.h"
+#include "solver/prune.h"
 
 typedef struct prune_problem {
     int64_t O, I, block;

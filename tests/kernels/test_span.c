@@ -1,8 +1,8 @@
 /* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 and AVX-512 bodies, exp
  * and the roundings are exact enough over their whole range, special values included. */
 #include "kernel_test.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/span512.h"
+#include "math/span.h"
+#include "math/span512.h"
 
 /* A second copy of the loops that never takes the wider bodies. */
 #include "base/isa.h"
@@ -20,7 +20,7 @@
 #define osh_span_sum_exp base_sum_exp
 #define osh_span_sum_exp_diff base_sum_exp_diff
 #define osh_span_sincos base_sincos
-#include "ops/cpu/span.c"
+#include "math/span.c"
 #undef osh_span_round
 #undef osh_span_add
 #undef osh_span_glu

@@ -1,4 +1,4 @@
-/* test_blas.cc - src/ops/cuda/blas.cu against plain loops: what it asks of cuBLASLt and cuSOLVER, by the played ones,
+/* test_blas.cc - src/gpu/blas.cu against plain loops: what it asks of cuBLASLt and cuSOLVER, by the played ones,
  * which check every argument. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@ extern "C" {
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/cuda/runtime.h"
+#include "gpu/runtime.h"
 #include "play/play.h"
 
 enum { SEED = 11 };

@@ -1,4 +1,4 @@
-/* test_device.c - the card behind an osh_device (src/ops/cuda/device.cu, copies.cu) on the played card: copies in every
+/* test_device.c - the card behind an osh_device (src/gpu/device.cu, copies.cu) on the played card: copies in every
  * order that the streams allow, counters, and what every call that can fail says. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* test_files.c - reads from files to the card (src/ops/cuda/files.cu) on the played card with a played cuFile: the
+/* test_files.c - reads from files to the card (src/gpu/files.cu) on the played card with a played cuFile: the
  * file's bytes from any place, in every order that the streams allow, from many threads, and whatever fails. */
 #include <pthread.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ extern "C" {
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ops/cuda/kernel.cuh"
+#include "gpu/kernel.cuh"
 #include "play/play.h"
 
 enum { N = 256 };

@@ -13,7 +13,7 @@ extern "C" {
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/cuda/runtime.h"
+#include "gpu/runtime.h"
 #include "play/play.h"
 
 enum { SEED = 5, ALL = 1 << 20 }; // ALL: tokens in one call

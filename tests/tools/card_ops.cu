@@ -4,7 +4,7 @@
  *
  *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: all widths, rows and vocabularies are divided by it */
 #include "base/rng.h"
-#include "ops/cuda/runtime.h"
+#include "gpu/runtime.h"
 #include "ops/cuda/sizes.h"
 
 #include <functional>

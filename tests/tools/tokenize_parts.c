@@ -4,7 +4,7 @@
  *
  * Prints a line for each size. Exits 1 on a difference. */
 #include "base/file.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* test_dataset.c - files to samples: formats, selection, cuts, collators, windows, and what is refused. */
 #include "base/rng.h"
-#include "text/dataset.h"
+#include "data/dataset.h"
 #include "unit/text_helpers.h"
 #include <stdio.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* test_folder.c - a directory of data files is read as one file, in the order of their names. */
 #include "dir_fixture.h"
-#include "text/dataset.h"
-#include "text/folder.h"
+#include "data/dataset.h"
+#include "data/folder.h"
 #include "torture.h"
 
 #include <stdio.h>

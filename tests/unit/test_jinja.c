@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "text/chat.h"
-#include "text/dataset.h"
+#include "chat/chat.h"
+#include "data/dataset.h"
 #include "unit/text_helpers.h"
 
 static osh_status render(osh_ctx *cx, osh_buf *out, const char *text, osh_jinja_vars vars)

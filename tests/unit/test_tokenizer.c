@@ -1,7 +1,7 @@
 /* test_tokenizer.c - tokenizer.json to ids: goldens of the tokenizers library, bad files,
  * allocation failures. */
 #include "text_helpers.h"
-#include "text/tok_impl.h"
+#include "tokenizer/tok_impl.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* test_tokenizer_parts.c - a text in parts: the same ids, whatever the parts; what is held; what normalizers make. */
-#include "text/tok_impl.h"
-#include "text/tok_unicode.h"
+#include "tokenizer/tok_impl.h"
+#include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
 
 #include <stdio.h>

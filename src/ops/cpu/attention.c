@@ -10,15 +10,15 @@
  * With AVX-512 BF16 (ops/cpu/pairs.h) keys and values are packed, too, and queries are read as they lie, 32 rows of a
  * head at a time. */
 #include "base/isa.h"
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/span512.h"
-#include "ops/cpu/tile.h"
-#include "ops/cpu/vec.h"
+#include "math/span.h"
+#include "math/span512.h"
+#include "math/tile.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>

@@ -6,11 +6,11 @@
  * are products on OpenBLAS over the keys that the tile sees. A sink of share p in a row gets -p rowsum(p dp) of it;
  * then samples come one after the other, so that what it gets is summed in their order. */
 #include "base/isa.h"
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/vec.h"
+#include "math/gemm.h"
+#include "math/span.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 #include "tensor/device.h"
 

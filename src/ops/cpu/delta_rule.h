@@ -3,8 +3,8 @@
 #define OSH_CPU_DELTA_RULE_H
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/vec.h"
-#include "ops/isa.h"
+#include "math/vec.h"
+#include "math/isa.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
 

@@ -1,9 +1,9 @@
 /* elementwise.c - glu, add, scale and act: pieces of the flat tensor, widened on the stack, computed, rounded,
  * stored. */
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/span512.h"
-#include "ops/cpu/vec.h"
+#include "math/span.h"
+#include "math/span512.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 #include <string.h>

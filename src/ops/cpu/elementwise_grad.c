@@ -1,8 +1,8 @@
 /* elementwise_grad.c - gradients of add, glu with silu and rms_norm, whose references take longer than the products
  * beside them. What these do not do, and the weight of a norm, is left to the reference. */
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/vec.h"
-#include "ops/isa.h"
+#include "math/vec.h"
+#include "math/isa.h"
 #include "ops/kernel.h"
 
 #include <math.h>

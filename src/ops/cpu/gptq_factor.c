@@ -12,10 +12,10 @@
  * first one while block column 1 is made.
  *
  * LAPACK is column-major: our lower triangle is its upper one. */
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/gptq_solve.h"
+#include "math/gemm.h"
+#include "solver/gptq_solve.h"
 #include "ops/kernel.h"
 
 #include <string.h>

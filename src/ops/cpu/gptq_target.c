@@ -1,8 +1,8 @@
 /* gptq_target.c - gptq_shift and gptq_target over chunks of rows: each row of either needs itself alone. The grid knows
  * nothing of threads. */
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
+#include "math/gemm.h"
 #include "ops/kernel.h"
 
 #include <string.h>

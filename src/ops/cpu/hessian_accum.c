@@ -5,12 +5,12 @@
  * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
  * threads; with AVX-512 BF16 products are of BF16 (ops/cpu/pairs_hessian.c). */
 #include "base/isa.h"
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/tile.h"
+#include "math/tile.h"
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };

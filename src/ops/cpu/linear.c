@@ -2,10 +2,10 @@
  * and packed once for up to 528 rows; else by the libraries, in gemm.c. */
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/tile.h"
+#include "math/tile.h"
 #include "ops/kernel.h"
 
 enum {

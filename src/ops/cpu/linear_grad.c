@@ -1,10 +1,10 @@
 /* linear_grad.c - gradients of the linear layer as products on OpenBLAS, tile by tile: dx in tiles of rows from each
  * sample's first token, dw in blocks of its rows, each the sum over the same tiles in their order. Rough ones of BF16
  * multiply pairs (pairs_grad.c), with dy rounded, where the CPU has bf16 instructions. */
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 #include "tensor/device.h"

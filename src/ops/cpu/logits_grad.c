@@ -1,10 +1,10 @@
 /* logits_grad.c - gradients of kl and nll for x: tiles of 32 tokens from each sample's first one, with all logits of a
  * tile; products on OpenBLAS over blocks of 192 tokens of the vocabulary, in their order. */
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/vec.h"
+#include "math/gemm.h"
+#include "math/span.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>

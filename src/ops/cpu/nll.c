@@ -5,11 +5,11 @@
  * the order of the blocks, in double. For kl, r being the reference's logits and x the model's,
  * each block also leaves the sum of e^(r - m) (r - x): KL = sum r_v (r - x) - lse(r) + lse(x). */
 #include "base/elementary.h"
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/vec.h"
+#include "math/gemm.h"
+#include "math/span.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
  *
  * Sums of a part (DEPTH, or a tile) are a chain of their own, added in the order of the parts: neither rows of dx, nor
  * blocks of dw, nor which tiles are packed together show. */
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 

@@ -1,7 +1,7 @@
 /* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all threads, as the panels
  * of b and turned as the blocks of a; then blocks of H add the sums of one tile of tokens after the other. */
-#include "ops/cpu/gemm.h"
-#include "ops/cpu/pairs.h"
+#include "math/gemm.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 

@@ -1,7 +1,7 @@
 /* pairs_linear.c - the linear layer on pairs.h. Of many rows of x the weights are packed, a block of columns of y at a
  * time for up to 512 rows; of few the rows of x, once, and the weights are read as they lie. The bytes are the same. */
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/pairs.h"
+#include "math/pairs.h"
 #include "ops/kernel.h"
 
 enum {

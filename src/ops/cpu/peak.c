@@ -3,11 +3,11 @@
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
-#include "ops/cpu/blas.h"
+#include "math/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/gemm.h"
+#include "math/gemm.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/tile.h"
+#include "math/tile.h"
 #include "ops/kernel.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* rms_norm.c - rms_norm by blocks of rows; the sum of squares runs over eight f32 lanes. */
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/vec.h"
+#include "math/span.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 #include <string.h>

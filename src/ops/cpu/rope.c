@@ -1,8 +1,8 @@
 /* rope.c - rope with one table of cos and sin for every run of samples with the same frequencies. */
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/span.h"
-#include "ops/cpu/vec.h"
+#include "math/span.h"
+#include "math/vec.h"
 #include "ops/kernel.h"
 
 enum { ROWS = 32 }; // tokens of one chunk

@@ -5,7 +5,7 @@
  *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)      x/2 (1 + tanh u) in another shape */
 #ifndef OSH_ACT_CUH
 #define OSH_ACT_CUH
-#include "ops/cuda/kernel.cuh"
+#include "gpu/kernel.cuh"
 
 #include <string.h>
 

@@ -10,8 +10,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#include "ops/gptq_refine.h"
-#include "ops/gptq_solve.h"
+#include "solver/gptq_refine.h"
+#include "solver/gptq_solve.h"
 #include "tensor/device.h"
 
 #include "base/file.h"

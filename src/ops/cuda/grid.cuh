@@ -1,9 +1,9 @@
 /* grid.cuh - ops/grid.h and the roundings of a quantized weight in kernels. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
-#include "ops/cuda/kernel.cuh"
+#include "gpu/kernel.cuh"
 extern "C" {
-#include "ops/grid.h"
+#include "math/grid.h"
 }
 
 /* The nearest value, |x| within the grid: as v8_on_grid of ops/cpu/panel.c. */

@@ -5,7 +5,7 @@
  *
  * A panel has at most 2^23 elements, whatever the arena has left. Where single rows are wanted they are routed.cu's, or
  * all are made. */
-#include "ops/cuda/kernel.cuh"
+#include "gpu/kernel.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { THREADS = 256 };

@@ -1,4 +1,4 @@
-"""gen.py - AdaRound, AdaQuant and AutoRound of src/ops/ada.h in PyTorch, by autograd on the inputs themselves; of the
+"""gen.py - AdaRound, AdaQuant and AutoRound of src/solver/ada.h in PyTorch, by autograd on the inputs themselves; of the
 first two torch.optim.Adam takes the steps.
 
 curves.json has of each case its numbers, the loss every tenth step before it moves, and the losses of rounding to

@@ -9,9 +9,9 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "ops/ada.h"
-#include "ops/gptq_solve.h"
-#include "ops/grid.h"
+#include "solver/ada.h"
+#include "solver/gptq_solve.h"
+#include "math/grid.h"
 #include "ops/kernel.h"
 #include "kernels/kernel_test.h"
 #include "text/json.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "text/chat.h"
+#include "chat/chat.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
 

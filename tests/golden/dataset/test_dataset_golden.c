@@ -1,5 +1,5 @@
 /* test_dataset_golden.c - samples of the small model's calibration text against LLM Compressor's own (gen.py). */
-#include "text/dataset.h"
+#include "data/dataset.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
 

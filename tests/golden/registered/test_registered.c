@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "hub/rows.h"
-#include "text/chat.h"
+#include "chat/chat.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
 

@@ -1,4 +1,4 @@
-/* cusolverDn.h - the part of cuSOLVER that src/ops/cuda/blas.cu uses, with the real values; played by cusolver.cc. */
+/* cusolverDn.h - the part of cuSOLVER that src/gpu/blas.cu uses, with the real values; played by cusolver.cc. */
 #ifndef OSH_PLAY_CUSOLVERDN_H
 #define OSH_PLAY_CUSOLVERDN_H
 #include <cublasLt.h>

@@ -1,0 +1,262 @@
+/* jinja_exec.c - runs statements. A loop, a macro, a block has a scope of its own: what is set there is gone behind it;
+ * `if` has none. A macro sees the scope in which it was defined. */
+#include <string.h>
+
+#include "chat/jinja_impl.h"
+
+static osh_jscope *scope_new(osh_jrun *r, osh_jscope *up)
+{
+    osh_jscope *s = osh_jrun_get(r, sizeof *s);
+    if (s) s->up = up;
+    return s;
+}
+
+static void set_name(osh_jrun *r, osh_jv name, osh_jv value)
+{
+    if (!r->rc) osh_jdict_set(r, &r->scope->vars, name, value);
+}
+
+static void set_target(osh_jrun *r, const osh_jnode *target, osh_jv value)
+{
+    if (target->kind == OSH_JN_NAME) {
+        set_name(r, target->value, value);
+        return;
+    }
+    osh_jlist *l = osh_jv_walk(r, value);
+    size_t n = 0;
+    for (const osh_jnode *c = target->first; c; c = c->next) n++;
+    if (l && l->n != n) osh_jrun_fail(r, OSH_E_FORMAT, "%zu values for %zu names", l->n, n);
+    size_t i = 0;
+    for (const osh_jnode *c = target->first; c && !r->rc; c = c->next) set_name(r, c->value, l->at[i++]);
+}
+
+/* The text of a body as a string, in a scope of its own whose names the caller has set. */
+static osh_jv capture(osh_jrun *r, const osh_jnode *body)
+{
+    osh_buf text, *out = r->out;
+    osh_buf_init(&text, 0);
+    r->out = &text;
+    osh_jinja_exec(r, body);
+    r->out = out;
+    return osh_jv_take(r, &text);
+}
+
+static osh_jv capture_in_scope(osh_jrun *r, const osh_jnode *body)
+{
+    osh_jscope *up = r->scope, *own = scope_new(r, up);
+    if (!own) return osh_jv_none();
+    r->scope = own;
+    osh_jv v = capture(r, body);
+    r->scope = up;
+    return v;
+}
+
+/* ---- for ---- */
+
+static osh_jlist *loop_items(osh_jrun *r, const osh_jnode *n)
+{
+    const osh_jnode *test = n->first->next;
+    osh_jv all = osh_jinja_eval(r, n->first);
+    osh_jlist *l = r->rc ? NULL : osh_jv_walk(r, all);
+    if (!l || !test) return l;
+    osh_jv kept = osh_jv_list(r, OSH_JV_LIST);
+    osh_jscope *up = r->scope;
+    for (size_t i = 0; i < l->n && !r->rc; i++) {
+        r->scope = scope_new(r, up);
+        if (!r->scope) break;
+        set_target(r, n->target, l->at[i]);
+        if (osh_jv_true(osh_jinja_eval(r, test))) osh_jv_push(r, kept, l->at[i]);
+    }
+    r->scope = up;
+    return r->rc ? NULL : kept.u.list;
+}
+
+static void run_for(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jscope *up = r->scope;
+    osh_jlist *l = loop_items(r, n);
+    osh_jloop *loop = osh_jrun_get(r, sizeof *loop);
+    if (!l || !loop) return;
+    *loop = (osh_jloop){.items = l, .depth = r->n_loops++};
+    for (; loop->at < l->n && !r->rc && r->flow != OSH_JFLOW_BREAK; loop->at++) {
+        r->scope = scope_new(r, up);
+        if (!r->scope) break;
+        set_name(r, osh_jv_word("loop"), (osh_jv){.kind = OSH_JV_LOOP, .u.loop = loop});
+        set_target(r, n->target, l->at[loop->at]);
+        r->flow = OSH_JFLOW_ON;
+        osh_jinja_exec(r, n->body);
+    }
+    r->flow = OSH_JFLOW_ON;
+    r->n_loops--;
+    if (!l->n && n->other && !r->rc) {
+        r->scope = scope_new(r, up);
+        if (r->scope) osh_jinja_exec(r, n->other);
+    }
+    r->scope = up;
+}
+
+/* ---- set, macro, call ---- */
+
+static void run_ns_set(osh_jrun *r, const osh_jnode *n, osh_jv value)
+{
+    osh_jv ns = osh_jinja_eval(r, n->target);
+    if (r->rc) return;
+    r->line = n->line;
+    if (ns.kind != OSH_JV_NS)
+        osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is %s: only attributes of a namespace can be set",
+                      (int)n->target->value.n, n->target->value.u.s, osh_jv_type(ns));
+    else osh_jdict_set(r, ns.u.dict, n->value, value);
+}
+
+static void run_set(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jv v;
+    if (n->op) {
+        v = capture_in_scope(r, n->body);
+        if (n->first) { // filters, whose innermost has no operand: it finds the text under this name
+            osh_jscope *up = r->scope, *own = scope_new(r, up);
+            if (!own) return;
+            r->scope = own;
+            set_name(r, osh_jv_word("|"), v);
+            v = osh_jinja_eval(r, n->first);
+            r->scope = up;
+        }
+    } else {
+        v = osh_jinja_eval(r, n->first);
+    }
+    if (r->rc) return;
+    if (n->kind == OSH_JN_NS_SET) run_ns_set(r, n, v);
+    else set_target(r, n->target, v);
+}
+
+static osh_jv macro_new(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jmacro *m = osh_jrun_get(r, sizeof *m);
+    if (!m) return osh_jv_none();
+    *m = (osh_jmacro){n, r->scope};
+    return (osh_jv){.kind = OSH_JV_MACRO, .u.macro = m};
+}
+
+/* The parameters, in order: by place, by name, by default, or undefined. */
+static void bind_params(osh_jrun *r, const osh_jnode *def, const osh_jlist *list, osh_jdict *named)
+{
+    size_t i = 0, used = 0;
+    for (const osh_jnode *c = def->target->first; c && !r->rc; c = c->next, i++) {
+        const osh_jv *by_name = osh_jdict_get(r, named, c->value);
+        osh_jv v = osh_jv_undef(c->value.u.s, c->value.n);
+        if (by_name && i < list->n) {
+            osh_jrun_fail(r, OSH_E_FORMAT, "two values for '%.*s'", (int)c->value.n, c->value.u.s);
+            return;
+        }
+        if (i < list->n) v = list->at[i];
+        else if (by_name) v = *by_name;
+        else if (c->first) v = osh_jinja_eval(r, c->first);
+        used += by_name != NULL;
+        set_name(r, c->value, v);
+    }
+    if (i < list->n || used < named->n)
+        osh_jrun_fail(r, OSH_E_FORMAT, "the macro '%.*s' takes %zu arguments, got others ('varargs' and 'kwargs' are "
+                      "not supported)", (int)def->value.n, def->value.u.s, i);
+}
+
+osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named)
+{
+    osh_jscope *back = r->scope, *own = scope_new(r, m->scope);
+    int loops = r->n_loops;
+    osh_jv v = osh_jv_none(), word = osh_jv_word("caller");
+    if (!own || r->rc) return v;
+    r->scope = own, r->n_loops = 0;
+    const osh_jv *caller = m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
+    if (caller) { // not one of its parameters
+        set_name(r, word, *caller);
+        osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
+        for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)
+            if (!osh_jv_is(named.u.dict->at[i].key, "caller"))
+                osh_jdict_set(r, rest.u.dict, named.u.dict->at[i].key, named.u.dict->at[i].value);
+        named = rest;
+    }
+    if (!r->rc) bind_params(r, m->def, list.u.list, named.u.dict);
+    if (!r->rc) v = capture(r, m->def->body);
+    r->scope = back, r->n_loops = loops;
+    return v;
+}
+
+static void print_value(osh_jrun *r, osh_jv v)
+{
+    if (r->rc) return;
+    if (v.kind == OSH_JV_UNDEF && r->strict) {
+        osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined", (int)v.n, v.u.s);
+        return;
+    }
+    osh_jv s = osh_jv_to_str(r, v);
+    if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, r->out, s.u.s, s.n);
+}
+
+static void run_call(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jv caller = macro_new(r, n);
+    if (!r->rc) print_value(r, osh_jinja_eval_call(r, n->first, caller));
+}
+
+static void run_filter_block(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jscope *up = r->scope, *own = scope_new(r, up);
+    if (!own) return;
+    r->scope = own;
+    osh_jv text = capture(r, n->body);
+    set_name(r, osh_jv_word("|"), text);
+    osh_jv v = osh_jinja_eval(r, n->first);
+    r->scope = up;
+    print_value(r, v);
+}
+
+static void run_scope(osh_jrun *r, const osh_jnode *n)
+{
+    osh_jscope *up = r->scope, *own = scope_new(r, up);
+    if (!own) return;
+    for (const osh_jnode *c = n->target ? n->target->first : NULL; c && !r->rc; c = c->next) {
+        osh_jv v = osh_jinja_eval(r, c->first); // outside the new scope
+        if (!r->rc) osh_jdict_set(r, &own->vars, c->value, v);
+    }
+    r->scope = own;
+    osh_jinja_exec(r, n->body);
+    r->scope = up;
+}
+
+static void run_one(osh_jrun *r, const osh_jnode *n)
+{
+    r->line = n->line;
+    switch (n->kind) {
+    case OSH_JN_TEXT:
+        if (osh_jrun_step(r, n->value.n)) r->rc = osh_buf_append(r->cx, r->out, n->value.u.s, n->value.n);
+        break;
+    case OSH_JN_PRINT: print_value(r, osh_jinja_eval(r, n->first)); break;
+    case OSH_JN_FOR: run_for(r, n); break;
+    case OSH_JN_IF: {
+        while (n && n->kind == OSH_JN_IF && !r->rc && !osh_jv_true(osh_jinja_eval(r, n->first))) n = n->other;
+        if (n && !r->rc) osh_jinja_exec(r, n->kind == OSH_JN_IF ? n->body : n);
+        break;
+    }
+    case OSH_JN_SET:
+    case OSH_JN_SET_BLOCK:
+    case OSH_JN_NS_SET: run_set(r, n); break;
+    case OSH_JN_MACRO: set_name(r, n->value, macro_new(r, n)); break;
+    case OSH_JN_CALL_BLOCK: run_call(r, n); break;
+    case OSH_JN_FILTER_BLOCK: run_filter_block(r, n); break;
+    case OSH_JN_SCOPE:
+    case OSH_JN_WITH: run_scope(r, n); break;
+    case OSH_JN_BREAK: r->flow = OSH_JFLOW_BREAK; break;
+    case OSH_JN_CONTINUE: r->flow = OSH_JFLOW_CONTINUE; break;
+    default: break;
+    }
+}
+
+/* A list of statements; stops at `break` and `continue`, which the loop sees. */
+void osh_jinja_exec(osh_jrun *r, const osh_jnode *list)
+{
+    if (++r->depth > OSH_JINJA_MAX_DEPTH)
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "tags and macros nested more than %d deep", OSH_JINJA_MAX_DEPTH);
+    for (const osh_jnode *n = list->first; n && osh_jrun_step(r, 0) && r->flow == OSH_JFLOW_ON; n = n->next)
+        run_one(r, n);
+    r->depth--;
+}

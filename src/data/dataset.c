@@ -1,0 +1,536 @@
+/* dataset.c - rows to samples: which rows, how they are cut, what a collator leaves of them.
+ *
+ * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, but for: rows come in file order (there:
+ * by descending length), a shuffle has a seed, padding is not stored (there it is counted in every statistic), and
+ * concatenation drops one remainder (there: one per 1000 rows). */
+#include "data/dataset.h"
+#include "base/rng.h"
+#include "data/dataset_row.h"
+#include "data/lines.h"
+#include "data/split.h"
+#include <string.h>
+
+#define SHUFFLE_STREAM 1
+
+typedef struct loader {
+    const osh_dataset_options *opt; // view
+    osh_row_reader rows;
+    osh_ids ids;      // own; samples one after the other
+    int64_t *offsets; // own [n + 1]
+    int64_t n, cap;   // samples
+    int64_t n_seen;   // rows
+    int64_t from, to; // rows of the file that may be taken
+    int64_t n_skip;   // samples that are counted and not kept, before the others
+    int64_t n_skipped;
+} loader;
+
+static bool collator_is(const osh_dataset_options *opt, const char *name)
+{
+    return opt->collator && !strcmp(opt->collator, name);
+}
+
+static osh_status check_options(osh_ctx *cx, const osh_dataset_options *opt)
+{
+    if (opt->max_seq_length <= 0)
+        return osh_fail(cx, OSH_E_USAGE, "max_seq_length is %lld, wanted at least 1", (long long)opt->max_seq_length);
+    if (opt->num_samples < 0)
+        return osh_fail(cx, OSH_E_USAGE, "num_calibration_samples is %lld, wanted 0 (all) or more",
+                        (long long)opt->num_samples);
+    if (opt->collator && !collator_is(opt, "none") && !collator_is(opt, "truncation") && !collator_is(opt, "padding"))
+        return osh_fail(cx, OSH_E_USAGE, "data_collator is '%s', wanted none, truncation or padding", opt->collator);
+    if (collator_is(opt, "truncation") && opt->batch_size <= 0)
+        return osh_fail(cx, OSH_E_USAGE, "batch_size is %lld, wanted at least 1", (long long)opt->batch_size);
+    return OSH_OK;
+}
+
+static osh_status end_sample(osh_ctx *cx, loader *l, int64_t line)
+{
+    if (l->ids.n == l->offsets[l->n]) {
+        osh_log(cx, OSH_LOG_WARN, "%s line %lld: holds no token, skipped", l->opt->path, (long long)line);
+        return OSH_OK;
+    }
+    if (l->n_skipped < l->n_skip) {
+        l->n_skipped++;
+        l->ids.n = l->offsets[l->n];
+        return OSH_OK;
+    }
+    if (l->n + 2 > l->cap) {
+        int64_t *more = osh_realloc(cx, l->offsets, (size_t)(2 * l->cap) * sizeof *more);
+        if (!more) return OSH_E_NOMEM;
+        l->offsets = more;
+        l->cap *= 2;
+    }
+    l->offsets[++l->n] = l->ids.n;
+    return OSH_OK;
+}
+
+static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = true;
+
+    *n_rows = 0;
+    OSH_TRY(osh_row_lines_open(cx, &lines, opt));
+    for (;; *n_rows += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        OSH_TRY(osh_lines_skip(cx, lines, &blank));
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+/* *n_rows: how many the file has, where that decides which of them the split means, or `count` asks for it. */
+static osh_status find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
+{
+    osh_status rc = OSH_OK;
+    bool wants = false, any = !l->opt->split;
+    *n_rows = INT64_MAX;
+    OSH_TRY(osh_split_check(cx, &wants, l->opt->split));
+    if (wants || count) OSH_TRY(count_rows(cx, n_rows, l->opt));
+    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, *n_rows); i++) any |= l->from < l->to;
+    if (!any) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);
+    osh_split_rows(&l->from, &l->to, l->opt->split, 0, *n_rows);
+done:
+    return rc;
+}
+
+/* Enough rows were read; limit 0: never. */
+static bool is_full(const loader *l, int64_t limit)
+{
+    if (!limit) return false;
+    return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
+}
+
+/* Goes on to the row that decides what rows hold: the n-th, of those that are not blank. */
+static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = true;
+
+    if (l->rows.kind != OSH_ROW_UNKNOWN) goto done;
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
+    for (int64_t i = 0; l->rows.kind == OSH_ROW_UNKNOWN;) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        if (i == which) OSH_TRY(osh_row_look(cx, &l->rows, lines));
+        else OSH_TRY(osh_lines_skip(cx, lines, &blank));
+        i += i < which && !blank;
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+/* Rows [l->from, l->to), in one reading. */
+static osh_status read_slice(osh_ctx *cx, loader *l, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = false;
+    int64_t row = 0;
+
+    OSH_TRY(look_at_row(cx, l, l->from));
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
+    for (; row < l->to && !is_full(l, limit); row += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        if (row < l->from) {
+            OSH_TRY(osh_lines_skip(cx, lines, &blank));
+            continue;
+        }
+        OSH_TRY(osh_row_read(cx, &l->rows, &l->ids, lines, &blank));
+        if (blank) continue;
+        OSH_TRY(end_sample(cx, l, osh_lines_number(lines)));
+        l->n_seen++;
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_rows = 0;
+
+    OSH_TRY(find_split(cx, l, &n_rows, false));
+    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, n_rows) && !is_full(l, limit); i++)
+        if (l->from < l->to) OSH_TRY(read_slice(cx, l, limit));
+done:
+    return rc;
+}
+
+/* place[row] = where the shuffle puts it: Fisher-Yates from the back. */
+static osh_status shuffle(osh_ctx *cx, uint32_t *place, int64_t n, uint64_t seed)
+{
+    osh_status rc = OSH_OK;
+    uint32_t *order = NULL; // own; place -> row
+
+    OSH_NEW(cx, order, n);
+    for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t k = (int64_t)(osh_rng_u64(seed, SHUFFLE_STREAM, (uint64_t)i) % (uint64_t)(i + 1));
+        uint32_t row_i = order[i];
+        order[i] = order[k];
+        order[k] = row_i;
+    }
+    for (int64_t i = 0; i < n; i++) place[order[i]] = (uint32_t)i;
+done:
+    osh_free(cx, order);
+    return rc;
+}
+
+typedef struct span { // of a row in the ids of a reading
+    int64_t at, n, line;
+} span;
+
+typedef struct reading {
+    osh_ids ids; // own
+    span *spans; // own: by place, from the first that is read on
+} reading;
+
+/* One reading of the file: the rows whose places are [first, end), each tokenized as it comes; ids in file order,
+ * spans by place. place is of the rows of the split. */
+static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t *place, int64_t first, int64_t end)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = false;
+
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
+    for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any || i >= l->to) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
+        int64_t at = r->ids.n, to = i < l->from ? -1 : (int64_t)place[i - l->from];
+        if (to < first || to >= end) {
+            OSH_TRY(osh_lines_skip(cx, lines, &blank));
+            continue;
+        }
+        OSH_TRY(osh_row_read(cx, &l->rows, &r->ids, lines, &blank));
+        if (blank) continue;
+        r->spans[to - first] = (span){at, r->ids.n - at, osh_lines_number(lines)};
+        n_read++;
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+/* Reads the rows at the places [first, end), in their order. */
+static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first, int64_t end, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    reading r = {0}; // own
+
+    OSH_NEW(cx, r.spans, end - first);
+    OSH_TRY(read_places(cx, l, &r, place, first, end));
+    OSH_TRY(osh_ids_reserve(cx, &l->ids, r.ids.n));
+    for (int64_t i = 0; i < end - first && !is_full(l, limit); i++, l->n_seen++) {
+        const span *s = &r.spans[i];
+        if (s->n) memcpy(l->ids.ids + l->ids.n, r.ids.ids + s->at, (size_t)s->n * sizeof *r.ids.ids);
+        l->ids.n += s->n;
+        OSH_TRY(end_sample(cx, l, s->line));
+    }
+done:
+    osh_ids_deinit(cx, &r.ids);
+    osh_free(cx, r.spans);
+    return rc;
+}
+
+/* How many rows more are to be read: those that are chosen. Concatenated, as many as their average length lets expect;
+ * a row of text has max_seq_length tokens at most. */
+static int64_t more_places(const loader *l, int64_t limit, int64_t n_left)
+{
+    int64_t n = limit - l->n_seen;
+
+    if (limit && l->opt->concatenate) {
+        int64_t each = l->n_seen && l->ids.n ? l->ids.n / l->n_seen + 1 : l->opt->max_seq_length;
+        n = (limit * l->opt->max_seq_length - l->ids.n) / each + 1 + l->n_seen / 8;
+    }
+    return limit && n < n_left ? n : n_left;
+}
+
+/* Which rows, is decided by their numbers, so a first reading of the file counts them. */
+static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_rows = 0, row = 0;
+    uint32_t *place = NULL; // own
+
+    if (l->opt->split && strchr(l->opt->split, '+'))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: splits '%s' is a sum, and rows of one slice are shuffled", l->opt->path,
+                 l->opt->split);
+    OSH_TRY(find_split(cx, l, &n_rows, true));
+    n_rows = l->to - l->from;
+    if (n_rows > UINT32_MAX)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", l->opt->path, UINT32_MAX);
+    OSH_NEW(cx, place, n_rows);
+    OSH_TRY(shuffle(cx, place, n_rows, l->opt->seed));
+    while (row < n_rows && place[row]) row++;
+    OSH_TRY(look_at_row(cx, l, l->from + row));
+    for (int64_t first = 0, end; first < n_rows && !is_full(l, limit); first = end) {
+        end = first + more_places(l, limit, n_rows - first);
+        OSH_TRY(add_places(cx, l, place, first, end, limit));
+    }
+done:
+    osh_free(cx, place);
+    return rc;
+}
+
+/* Samples become blocks of max_seq_length tokens. */
+static osh_status cut_blocks(osh_ctx *cx, loader *l)
+{
+    int64_t len = l->opt->max_seq_length, n = l->ids.n / len;
+
+    if (!n)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one block of %lld", l->opt->path,
+                        (long long)l->ids.n, (long long)len);
+    if (l->opt->num_samples && n > l->opt->num_samples) n = l->opt->num_samples;
+    int64_t *more = osh_realloc(cx, l->offsets, (size_t)(n + 1) * sizeof *more);
+    if (!more) return OSH_E_NOMEM;
+    l->offsets = more;
+    l->cap = n + 1;
+    for (int64_t i = 0; i <= n; i++) more[i] = i * len;
+    l->n = n;
+    return OSH_OK;
+}
+
+/* DataCollatorWithTruncation: each batch, in order, cut to its shortest sample. */
+static void truncate_batches(loader *l)
+{
+    int64_t to = 0, start = 0;
+
+    for (int64_t b = 0; b < l->n; b += l->opt->batch_size) {
+        int64_t end = l->n - b < l->opt->batch_size ? l->n : b + l->opt->batch_size;
+        int64_t shortest = INT64_MAX;
+        for (int64_t i = b, from = start; i < end; from = l->offsets[++i])
+            if (l->offsets[i + 1] - from < shortest) shortest = l->offsets[i + 1] - from;
+        for (int64_t i = b; i < end; i++) {
+            int64_t next_start = l->offsets[i + 1];
+            memmove(l->ids.ids + to, l->ids.ids + start, (size_t)shortest * sizeof *l->ids.ids);
+            to += shortest;
+            l->offsets[i + 1] = to;
+            start = next_start;
+        }
+    }
+    l->ids.n = to;
+}
+
+static osh_status loader_init(osh_ctx *cx, loader *l, osh_tokenizer *tok, const osh_dataset_options *opt)
+{
+    osh_status rc = OSH_OK;
+
+    *l = (loader){.opt = opt, .cap = 16};
+    OSH_NEW(cx, l->offsets, l->cap);
+    OSH_TRY(osh_row_reader_init(cx, &l->rows, opt, tok));
+done:
+    return rc;
+}
+
+static void loader_deinit(osh_ctx *cx, loader *l)
+{
+    osh_ids_deinit(cx, &l->ids);
+    osh_free(cx, l->offsets);
+    osh_row_reader_deinit(cx, &l->rows);
+}
+
+static void give_samples(loader *l, osh_dataset *out)
+{
+    *out = (osh_dataset){.ids = l->ids.ids, .offsets = l->offsets, .n = l->n};
+    l->ids = (osh_ids){0};
+    l->offsets = NULL;
+}
+
+static osh_status check_any(osh_ctx *cx, const loader *l)
+{
+    if (!l->n_seen) return osh_fail(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
+    if (!l->n)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: no row holds a token, of %lld read", l->opt->path,
+                        (long long)l->n_seen);
+    return OSH_OK;
+}
+
+osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
+                            const osh_dataset_options *opt)
+{
+    osh_status rc = OSH_OK;
+    loader l = {0}; // own
+    int64_t asked = opt->num_samples;
+
+    *out = (osh_dataset){0};
+    OSH_TRY(check_options(cx, opt));
+    OSH_TRY(loader_init(cx, &l, tok, opt));
+    /* As there: text is cut where it is tokenized, before it is concatenated; ids only by the collator, and the one
+     * that pads does not. */
+    l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
+    OSH_TRY(opt->shuffle ? read_shuffled(cx, &l, asked) : read_in_order(cx, &l, asked));
+    OSH_TRY(check_any(cx, &l));
+    if (opt->concatenate) OSH_TRY(cut_blocks(cx, &l));
+    /* Text padded to one length has no shortest sample: what a batch would be cut to is padding. */
+    bool padded = opt->pad_to_max_length && !opt->concatenate && l.rows.kind == OSH_ROW_TEXT;
+    if (collator_is(opt, "truncation") && !padded) truncate_batches(&l);
+    if (l.n < asked)
+        osh_log(cx, OSH_LOG_INFO, "%s: %lld samples, fewer than the %lld asked for", opt->path,
+                (long long)l.n, (long long)asked);
+    give_samples(&l, out);
+done:
+    loader_deinit(cx, &l);
+    return rc;
+}
+
+/* [first, first + count) of n windows. */
+static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const osh_dataset_windows *w, const char *path)
+{
+    int64_t first = w->first, count = w->count;
+
+    if (first < 0 || count < 0)
+        return osh_fail(cx, OSH_E_USAGE, "first_window is %lld and max_windows %lld, wanted 0 or more",
+                        (long long)first, (long long)count);
+    if (first >= n)
+        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld of %lld windows", path, (long long)first,
+                        (long long)n);
+    *n_out = count && count < n - first ? count : n - first;
+    return OSH_OK;
+}
+
+/* ids -> overlapping or disjoint windows. */
+static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, const osh_dataset_windows *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t stride = w->stride, first = w->first, len = l->opt->max_seq_length, n = 0;
+    osh_dataset d = {0}; // own
+
+    if (l->ids.n < len)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one window of %lld", l->opt->path,
+                 (long long)l->ids.n, (long long)len);
+    OSH_TRY(choose_windows(cx, &n, (l->ids.n - len) / stride + 1, w, l->opt->path));
+    d.ids = osh_calloc(cx, (size_t)n, (size_t)len * sizeof *d.ids);
+    if (!d.ids) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_NEW(cx, d.offsets, n + 1);
+    for (d.n = 0; d.n < n; d.n++) {
+        memcpy(d.ids + d.n * len, l->ids.ids + (first + d.n) * stride, (size_t)len * sizeof *d.ids);
+        d.offsets[d.n + 1] = (d.n + 1) * len;
+    }
+    *out = d, d = (osh_dataset){0}; // give
+done:
+    osh_dataset_deinit(cx, &d);
+    return rc;
+}
+
+/* Tokens up to the end of the last window that is wanted; 0: all. */
+static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
+{
+    int64_t last, wanted;
+
+    if (w->first < 0 || w->count <= 0 || __builtin_add_overflow(w->first, w->count - 1, &last)) return 0;
+    if (__builtin_mul_overflow(last, w->stride, &wanted) || __builtin_add_overflow(wanted, len, &wanted)) return 0;
+    return wanted;
+}
+
+static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    osh_tokenizer *tok = l->rows.tok;
+    const char *text = NULL;
+    size_t n = 0, n_text = 0;
+
+    if (!tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
+    osh_tokenizer_begin(tok);
+    do {
+        OSH_TRY(osh_lines_bytes(cx, lines, &text, &n));
+        OSH_TRY(osh_tokenizer_feed(cx, tok, &l->ids, text, n));
+        n_text += n;
+    } while (n && !(n_wanted && l->ids.n >= n_wanted));
+    if (!n_text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
+    if (n_wanted && l->ids.n >= n_wanted) l->ids.n = n_wanted;
+    else OSH_TRY(osh_tokenizer_end(cx, tok, &l->ids));
+    OSH_TRY(osh_ids_check(cx, &l->ids, 0, l->opt->n_vocab, l->opt->path));
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+/* Rows [first, first + count) of any kind but .txt. */
+static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const osh_dataset_windows *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = 0, limit = 0;
+
+    if (w->first >= 0 && w->count > 0 && __builtin_add_overflow(w->first, w->count, &limit)) limit = 0;
+    l->n_skip = w->first;
+    OSH_TRY(read_in_order(cx, l, limit));
+    l->n += l->n_skipped;
+    OSH_TRY(check_any(cx, l));
+    OSH_TRY(choose_windows(cx, &n, l->n, w, l->opt->path));
+    l->n = n;
+    give_samples(l, out);
+done:
+    return rc;
+}
+
+osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
+                                 const osh_dataset_windows *which)
+{
+    osh_status rc = OSH_OK;
+    int64_t stride = which->stride;
+    loader l = {0}; // own
+    osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
+                                 .text_template = opt->text_template, .model_dir = opt->model_dir,
+                                 .chat_date = opt->chat_date, .max_seq_length = opt->max_seq_length,
+                                 .split = opt->split, .n_vocab = opt->n_vocab};
+
+    osh_dataset_windows w = {which->first, which->count, stride ? stride : opt->max_seq_length};
+
+    *out = (osh_dataset){0};
+    OSH_TRY(check_options(cx, &plain));
+    if (stride < 0) OSH_FAIL(cx, OSH_E_USAGE, "stride is %lld, wanted at least 1", (long long)stride);
+    OSH_TRY(loader_init(cx, &l, tok, &plain));
+    if (l.rows.json) {
+        if (stride && stride != opt->max_seq_length)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample", opt->path);
+        OSH_TRY(load_rows(cx, out, &l, &w));
+    } else {
+        if (opt->split) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits are of rows, and this is one text", opt->path);
+        OSH_TRY(encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
+        OSH_TRY(cut_windows(cx, out, &l, &w));
+    }
+done:
+    loader_deinit(cx, &l);
+    return rc;
+}
+
+osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n, int64_t length)
+{
+    osh_status rc = OSH_OK;
+    osh_dataset h = {0}; // own
+    int64_t at = 0;
+    if (n > d->n) n = d->n;
+    OSH_NEW(cx, h.ids, n * length);
+    OSH_NEW(cx, h.offsets, n + 1);
+    for (; h.n < n; h.n++) {
+        int64_t size = d->offsets[h.n + 1] - d->offsets[h.n];
+        if (size > length) size = length;
+        memcpy(h.ids + at, d->ids + d->offsets[h.n], (size_t)size * sizeof *d->ids);
+        h.offsets[h.n + 1] = at += size;
+    }
+    *out = h, h = (osh_dataset){0}; // give
+done:
+    osh_dataset_deinit(cx, &h);
+    return rc;
+}
+
+void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d)
+{
+    osh_free(cx, d->ids);
+    osh_free(cx, d->offsets);
+    *d = (osh_dataset){0};
+}

@@ -1,0 +1,448 @@
+/* dataset_row.c - one line of a data file to token ids, in pieces: neither the line nor its text is ever held.
+ *
+ * Text is tokenized with special tokens and cut as a Hugging Face tokenizer's truncation does: what the template puts
+ * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. A row
+ * that a template renders is held whole; a conversation gets no special tokens, its template has written them. */
+#include "data/dataset_row.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "chat/chat.h"
+#include "data/folder.h"
+#include "text/json_scan.h"
+#include "data/shape.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 4096, KEY_BYTES = 1 << 16 };
+
+typedef struct row {
+    osh_ctx *cx;
+    osh_row_reader *r; // view
+    osh_ids *ids;      // view: the text's tokens are appended
+    int64_t start;     // of this row in ids
+    osh_map *keys;     // own: of the object
+    osh_buf key, names; // own; names: what is found, for a message
+    char piece[PIECE_BYTES]; // decoded text that waits
+    size_t n_piece;
+    osh_ids list, mask; // own: input_ids, attention_mask
+    int64_t bad_id, bad_mask; // 1-based places; 0: none
+    bool bare; // nothing is added around the text
+    bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
+} row;
+
+static bool names_conversation(const char *column)
+{
+    return !strcmp(column, "messages") || !strcmp(column, "conversations");
+}
+
+static osh_status open_chat(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_status rc = OSH_OK;
+    if (!r->opt->model_dir)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: rows hold conversations, and there is no chat template", r->opt->path);
+    OSH_TRY(osh_chat_open(cx, &r->chat, r->opt->model_dir, r->opt->chat_date));
+    r->kind = OSH_ROW_CHAT;
+    osh_log(cx, OSH_LOG_INFO, "%s: conversations, rendered by the chat template of %s", r->opt->path,
+            r->opt->model_dir);
+done:
+    return rc;
+}
+
+static osh_status open_columns(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_status rc = OSH_OK;
+    if (!r->json) OSH_FAIL(cx, OSH_E_USAGE, "%s: lines of text have no columns for a text template", r->opt->path);
+    if (r->opt->text_column)
+        OSH_FAIL(cx, OSH_E_USAGE, "a text template and the text column '%s' were given, want one of them",
+                 r->opt->text_column);
+    OSH_TRY(osh_chat_of_columns(cx, &r->chat, r->opt->text_template, r->opt->chat_date));
+    r->kind = OSH_ROW_COLUMNS;
+done:
+    return rc;
+}
+
+osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt)
+{
+    return osh_lines_open_rows(cx, out, opt->path, opt->text_template ? osh_all_columns : opt->text_column);
+}
+
+osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
+                               osh_tokenizer *tok)
+{
+    osh_status rc = OSH_OK;
+    const char *kind = NULL;
+    char **files = NULL; // own
+    size_t n_files = 0;
+
+    *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
+    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
+    r->json = strcmp(kind, "txt") != 0; // rows of a .csv become objects
+    if (opt->text_template) OSH_TRY(open_columns(cx, r));
+    else if (!r->json) r->kind = OSH_ROW_TEXT;
+    else if (opt->text_column && names_conversation(opt->text_column)) OSH_TRY(open_chat(cx, r));
+    else if (opt->text_column && strcmp(opt->text_column, "input_ids")) r->kind = OSH_ROW_TEXT;
+    if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, false));
+    r->n_before = r->special.n;
+    if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, true));
+done:
+    osh_strings_free(cx, files, n_files);
+    return rc;
+}
+
+void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_ids_deinit(cx, &r->special);
+    osh_chat_free(cx, r->chat);
+}
+
+osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t n_vocab,
+                         const char *where)
+{
+    for (int64_t i = from; i < ids->n; i++)
+        if (ids->ids[i] < 0 || (n_vocab && ids->ids[i] >= n_vocab))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: token %lld of it is %d, wanted one of the model's %lld",
+                            where, (long long)(i - from) + 1, ids->ids[i], (long long)n_vocab);
+    return OSH_OK;
+}
+
+/* ---- text ---- */
+
+static osh_status ids_append(osh_ctx *cx, osh_ids *ids, const int32_t *more, int64_t n)
+{
+    osh_status rc = osh_ids_reserve(cx, ids, n);
+
+    if (rc || !n) return rc;
+    memcpy(ids->ids + ids->n, more, (size_t)n * sizeof *more);
+    ids->n += n;
+    return OSH_OK;
+}
+
+static osh_status text_begin(osh_ctx *cx, row *w)
+{
+    if (!w->r->tok)
+        return osh_fail(cx, OSH_E_USAGE, "the rows hold text and there is no tokenizer, wanted input_ids");
+    osh_tokenizer_begin(w->r->tok);
+    return w->bare ? OSH_OK : ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
+}
+
+static int64_t n_behind(const row *w) { return w->bare ? 0 : w->r->special.n - w->r->n_before; }
+
+/* Tokens before what stands behind the text. */
+static int64_t text_room(const row *w)
+{
+    int64_t limit = w->r->opt->max_seq_length, behind = n_behind(w);
+    return behind < limit ? limit - behind : limit;
+}
+
+static bool text_is_full(const row *w) { return w->ids->n - w->start > text_room(w); }
+
+static osh_status text_more(osh_ctx *cx, row *w, const char *s, size_t n)
+{
+    return text_is_full(w) ? OSH_OK : osh_tokenizer_feed(cx, w->r->tok, w->ids, s, n);
+}
+
+static osh_status text_end(osh_ctx *cx, row *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t most = w->start + w->r->opt->max_seq_length;
+
+    if (!text_is_full(w)) OSH_TRY(osh_tokenizer_end(cx, w->r->tok, w->ids));
+    if (text_is_full(w)) w->ids->n = w->start + text_room(w);
+    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, n_behind(w)));
+    if (w->ids->n > most) w->ids->n = most;
+done:
+    return rc;
+}
+
+static osh_status read_text(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *text = NULL;
+    size_t n = 0;
+    bool end = false, begun = false;
+
+    *blank = true;
+    while (!end) {
+        OSH_TRY(osh_lines_more(cx, lines, n, &text, &n, &end));
+        *blank = *blank && osh_is_blank(text, n);
+        if (*blank && end) break;
+        if (!begun) OSH_TRY(text_begin(cx, w));
+        begun = true;
+        OSH_TRY(text_more(cx, w, text, n));
+    }
+    if (*blank) w->ids->n = w->start;
+    else OSH_TRY(text_end(cx, w));
+done:
+    return rc;
+}
+
+/* ---- JSON ---- */
+
+static osh_status more_of_line(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end)
+{
+    return osh_lines_more(cx, user, used, text, n, end);
+}
+
+static osh_status flush_text(osh_ctx *cx, row *w)
+{
+    osh_status rc = text_more(cx, w, w->piece, w->n_piece);
+    w->n_piece = 0;
+    return rc;
+}
+
+static osh_status take_text(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    osh_status rc = OSH_OK;
+    row *w = user;
+
+    if (w->n_piece + n > PIECE_BYTES) OSH_TRY(flush_text(cx, w));
+    if (n > PIECE_BYTES) return text_more(cx, w, s, n);
+    memcpy(w->piece + w->n_piece, s, n);
+    w->n_piece += n;
+done:
+    return rc;
+}
+
+/* A list of whole numbers; *bad: the place of the first that is none. */
+static osh_status read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
+{
+    osh_status rc = OSH_OK;
+    char number[OSH_JSON_MAX_NUMBER + 1];
+
+    s->at++;
+    osh_json_scan_space(s);
+    for (int c = osh_json_scan_peek(s); c != ']'; s->at++) {
+        double d = NAN;
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == '-' || (c >= '0' && c <= '9')) {
+            OSH_TRY(osh_json_scan_number(s, number));
+            d = strtod(number, NULL);
+        } else {
+            OSH_TRY(osh_json_scan_value(s));
+        }
+        bool whole = d == floor(d) && d >= INT32_MIN && d <= INT32_MAX;
+        OSH_TRY(osh_ids_reserve(s->cx, list, 1));
+        list->ids[list->n++] = whole ? (int32_t)d : 0;
+        if (!whole && !*bad) *bad = list->n;
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == ']') break;
+        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or ']' in an array"));
+    }
+    s->at++;
+done:
+    return rc;
+}
+
+static osh_status read_value(osh_json_scan *s, row *w)
+{
+    osh_status rc = OSH_OK;
+    const char *key = w->key.data ? w->key.data : "", *column = w->r->opt->text_column;
+
+    osh_json_scan_space(s);
+    int c = osh_json_scan_peek(s);
+    bool is_list = !strcmp(key, "input_ids"), is_mask = !strcmp(key, "attention_mask");
+    bool is_text = w->r->kind == OSH_ROW_TEXT && !strcmp(key, column ? column : "text");
+    w->has_list |= is_list, w->has_mask |= is_mask, w->has_text |= is_text;
+    if (is_text && c == '"') {
+        w->is_string = true;
+        s->take = take_text;
+        OSH_TRY(text_begin(s->cx, w));
+        OSH_TRY(osh_json_scan_string(s));
+        OSH_TRY(flush_text(s->cx, w));
+    } else if (w->r->kind == OSH_ROW_IDS && is_list && c == '[') {
+        w->is_list = true;
+        OSH_TRY(read_list(s, &w->list, &w->bad_id));
+    } else if (w->r->kind == OSH_ROW_IDS && is_mask && c == '[') {
+        w->is_mask_list = true;
+        OSH_TRY(read_list(s, &w->mask, &w->bad_mask));
+    } else {
+        OSH_TRY(osh_json_scan_value(s));
+    }
+done:
+    s->take = NULL;
+    return rc;
+}
+
+static osh_status read_key(osh_json_scan *s, row *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t unused;
+
+    osh_buf_clear(&w->key);
+    OSH_TRY(osh_json_scan_key_to(s, &w->key));
+    const char *key = w->key.data ? w->key.data : "";
+    if (osh_map_get(w->keys, key, w->key.len, &unused))
+        OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what, key);
+    OSH_TRY(osh_map_put(s->cx, w->keys, key, w->key.len, 1));
+    if (w->names.len < 300)
+        OSH_TRY(osh_buf_printf(s->cx, &w->names, "%s'%.60s'", w->names.len ? ", " : "", key));
+done:
+    return rc;
+}
+
+static osh_status read_object(osh_json_scan *s, row *w)
+{
+    osh_status rc = OSH_OK;
+
+    s->at++;
+    osh_json_scan_space(s);
+    for (int c = osh_json_scan_peek(s); c != '}'; s->at++) {
+        OSH_TRY(read_key(s, w));
+        OSH_TRY(read_value(s, w));
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == '}') break;
+        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or '}' in an object"));
+    }
+    s->at++;
+    OSH_TRY(osh_json_scan_end(s));
+done:
+    return rc;
+}
+
+static osh_status fail_column(osh_ctx *cx, const row *w, const char *wanted)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "no column '%s', found %s", wanted, w->names.len ? w->names.data : "none");
+}
+
+static osh_status append_list(osh_ctx *cx, row *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t limit = w->r->cut_ids ? w->r->opt->max_seq_length : INT64_MAX;
+
+    if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
+    if (w->has_mask && (!w->is_mask_list || w->mask.n != w->list.n))
+        OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is no list of %lld numbers, as long as 'input_ids'",
+                 (long long)w->list.n);
+    for (int64_t i = 0; i < w->list.n; i++) {
+        if (w->bad_id == i + 1)
+            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld", (long long)i + 1);
+        if (w->has_mask && (w->bad_mask == i + 1 || (w->mask.ids[i] != 0 && w->mask.ids[i] != 1)))
+            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld", (long long)i + 1);
+        if ((w->has_mask && !w->mask.ids[i]) || w->ids->n - w->start >= limit) continue;
+        OSH_TRY(ids_append(cx, w->ids, &w->list.ids[i], 1));
+    }
+done:
+    return rc;
+}
+
+/* A line of white space is no row. */
+static osh_status scan_row(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan s = {.cx = cx, .what = "the row", .more = more_of_line, .more_user = lines, .take_user = w};
+
+    osh_buf_init(&w->key, KEY_BYTES);
+    osh_buf_init(&w->names, 0);
+    OSH_TRY(osh_map_new(cx, &w->keys, 8));
+    while (osh_json_scan_peek(&s) >= 0 && osh_is_blank(s.text + s.at, 1)) s.at++;
+    *blank = osh_json_scan_peek(&s) < 0 && !s.failed;
+    if (*blank) goto done;
+    if (s.base + s.at == 0) osh_json_scan_bom(&s);
+    osh_json_scan_space(&s);
+    if (osh_json_scan_peek(&s) == '{') {
+        OSH_TRY(read_object(&s, w));
+    } else {
+        OSH_TRY(osh_json_scan_value(&s));
+        OSH_TRY(osh_json_scan_end(&s));
+        OSH_FAIL(cx, OSH_E_FORMAT, "not a JSON object");
+    }
+done:
+    return rc;
+}
+
+static void row_deinit(osh_ctx *cx, row *w)
+{
+    osh_map_free(cx, w->keys);
+    osh_buf_deinit(cx, &w->key);
+    osh_buf_deinit(cx, &w->names);
+    osh_ids_deinit(cx, &w->list);
+    osh_ids_deinit(cx, &w->mask);
+}
+
+static osh_status note_line(osh_ctx *cx, const osh_row_reader *r, const osh_lines *lines, osh_status rc)
+{
+    if (rc) osh_note(cx, "reading %s line %lld", r->opt->path, (long long)osh_lines_number(lines));
+    return rc;
+}
+
+/* All of the line, by a template. */
+static osh_status read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    osh_buf text; // own
+    const char *line = NULL;
+    size_t n = 0;
+    bool end = false;
+
+    osh_buf_init(&text, 0);
+    while (!end) OSH_TRY(osh_lines_more(cx, lines, 0, &line, &n, &end));
+    *blank = osh_is_blank(line, n);
+    if (*blank) goto done;
+    w->bare = w->r->kind == OSH_ROW_CHAT;
+    OSH_TRY(osh_chat_render(cx, w->r->chat, &text, line, n, w->r->opt->text_column));
+    OSH_TRY(text_begin(cx, w));
+    if (text.len) OSH_TRY(text_more(cx, w, text.data, text.len));
+    OSH_TRY(text_end(cx, w));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+static osh_status read_json(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *column = w->r->opt->text_column ? w->r->opt->text_column : "text";
+
+    OSH_TRY(scan_row(cx, w, lines, blank));
+    if (*blank) goto done;
+    if (w->r->kind == OSH_ROW_IDS) {
+        if (!w->has_list) OSH_TRY(fail_column(cx, w, "input_ids"));
+        OSH_TRY(append_list(cx, w));
+    } else {
+        if (!w->has_text) OSH_TRY(fail_column(cx, w, column));
+        if (!w->is_string) OSH_FAIL(cx, OSH_E_FORMAT, "the column '%s' holds no string", column);
+        OSH_TRY(text_end(cx, w));
+    }
+done:
+    return rc;
+}
+
+static bool has_key(const row *w, const char *key)
+{
+    int64_t unused;
+    return osh_map_get(w->keys, key, strlen(key), &unused);
+}
+
+osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
+{
+    osh_status rc = OSH_OK;
+    bool blank = false;
+    row w = {.cx = cx, .r = r}; // own
+
+    if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(scan_row(cx, &w, lines, &blank));
+    if (r->kind != OSH_ROW_UNKNOWN || blank) goto done;
+    bool pair = has_key(&w, "prompt") && has_key(&w, "response");
+    bool talk = pair || has_key(&w, "messages") || has_key(&w, "conversations");
+    if (!w.has_list && !has_key(&w, "text") && talk && r->opt->model_dir) OSH_TRY(open_chat(cx, r));
+    else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
+done:
+    row_deinit(cx, &w);
+    return note_line(cx, r, lines, rc);
+}
+
+osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    row w = {.cx = cx, .r = r, .ids = ids, .start = ids->n}; // own
+
+    if (r->chat) OSH_TRY(read_rendered(cx, &w, lines, blank));
+    else OSH_TRY(r->json ? read_json(cx, &w, lines, blank) : read_text(cx, &w, lines, blank));
+    OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
+done:
+    row_deinit(cx, &w);
+    return note_line(cx, r, lines, rc);
+}

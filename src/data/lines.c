@@ -1,0 +1,334 @@
+/* lines.c - a file in chunks, decompressed on the way, its rows made lines where they are none, cut at \n.
+ *
+ * Caps keep a small hostile .zst or .gz from becoming all of the memory or an endless run: 64 MiB for a line, 64 GiB in
+ * all, and zstd's own 128 MiB for its window. */
+#include "data/lines.h"
+#include "base/file.h"
+#include "base/name.h"
+#include "data/folder.h"
+#include "data/shape.h"
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum { CHUNK = 1 << 18 };
+#define MAX_LINE ((size_t)64 << 20)
+#define MAX_TOTAL ((int64_t)64 << 30)
+
+struct osh_lines {
+    osh_file *file;     // own
+    int64_t at;         // bytes of the file that were read
+    int64_t n_total;    // bytes that came out
+    ZSTD_DCtx *zstd;    // own; NULL: not compressed so
+    z_stream *gz;       // own; NULL: not compressed so
+    osh_shape *shape;   // own; NULL: rows are lines
+    size_t zstd_bytes;  // that were counted for it
+    char **files;       // own [n_files]: one after the other; NULL: the file is the only one
+    size_t n_files, n_open;
+    const char *column; // of rows
+    bool rows;          // of any kind of file; else lines
+    char last;          // byte that came out
+    char *packed;       // own [CHUNK]; compressed bytes
+    char *chunk;        // own [CHUNK]
+    ZSTD_inBuffer in;   // view of packed
+    bool more_to_flush; // the last call filled the chunk
+    bool in_frame;      // the end of the file may not come here
+    osh_buf text;       // bytes that came out; those before start are done with
+    size_t start;
+    size_t line_bytes;  // of this line before start
+    size_t newline;     // where line_ends is set: its place in text
+    bool in_line, shown, line_ends;
+    bool file_ends;     // there are no bytes behind text
+    bool as_they_are;
+    int64_t number;
+};
+
+static void *gz_alloc(void *cx, unsigned n, unsigned size) { return osh_calloc(cx, n, size); }
+static void gz_free(void *cx, void *p) { osh_free(cx, p); }
+
+static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
+{
+    enum { GZIP = 16 + MAX_WBITS }; // with gzip's header and trailer
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, l->gz, 1);
+    *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
+    if (inflateInit2(l->gz, GZIP) != Z_OK) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
+done:
+    return rc;
+}
+
+static void part_close(osh_ctx *cx, osh_lines *l)
+{
+    if (l->gz) inflateEnd(l->gz);
+    osh_free(cx, l->gz), l->gz = NULL;
+    osh_shape_free(cx, l->shape), l->shape = NULL;
+    osh_file_close(cx, l->file), l->file = NULL;
+    ZSTD_freeDCtx(l->zstd), l->zstd = NULL;
+    osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
+}
+
+/* One file; of a directory they come one after the other. */
+static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_file_open(cx, &l->file, path));
+    l->at = 0, l->in = (ZSTD_inBuffer){0}, l->more_to_flush = l->in_frame = false;
+    if (!l->chunk) OSH_NEW(cx, l->chunk, CHUNK);
+    bool gz = osh_before_tail(path, ".gz"), zst = osh_before_tail(path, ".zst");
+    if ((gz || zst) && !l->packed) OSH_NEW(cx, l->packed, CHUNK);
+    if (gz) OSH_TRY(gz_open(cx, l, path));
+    if (zst) {
+        l->zstd = ZSTD_createDCtx();
+        if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
+    }
+    if (l->rows) OSH_TRY(osh_shape_new(cx, &l->shape, path, l->column));
+done:
+    return rc;
+}
+
+osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *l = NULL; // own
+
+    OSH_NEW(cx, l, 1);
+    osh_buf_init(&l->text, 0);
+    OSH_TRY(part_open(cx, l, path));
+    *out = l, l = NULL; // give
+done:
+    osh_lines_close(cx, l);
+    return rc;
+}
+
+osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *l = NULL; // own
+    const char *kind = NULL;
+    OSH_NEW(cx, l, 1);
+    osh_buf_init(&l->text, 0);
+    l->rows = true, l->column = column;
+    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path));
+    OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
+    *out = l, l = NULL; // give
+done:
+    osh_lines_close(cx, l);
+    return rc;
+}
+
+void osh_lines_close(osh_ctx *cx, osh_lines *l)
+{
+    if (!l) return;
+    part_close(cx, l);
+    osh_strings_free(cx, l->files, l->n_files);
+    osh_free(cx, l->packed);
+    osh_free(cx, l->chunk);
+    osh_buf_deinit(cx, &l->text);
+    osh_free(cx, l);
+}
+
+/* Up to CHUNK bytes of the file; *n 0: its end. */
+static osh_status read_file(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
+{
+    int64_t left = osh_file_bytes(l->file) - l->at;
+
+    *n = left > CHUNK ? CHUNK : left > 0 ? (size_t)left : 0;
+    if (!*n) return OSH_OK;
+    osh_status rc = osh_file_pread(cx, l->file, to, *n, l->at);
+    l->at += (int64_t)*n;
+    return rc;
+}
+
+/* What the decompressor has asked for is counted before it is written to: a window is as large as the file says. */
+static osh_status count_zstd(osh_ctx *cx, osh_lines *l)
+{
+    size_t now = ZSTD_sizeof_DCtx(l->zstd);
+
+    if (now <= l->zstd_bytes) return OSH_OK;
+    osh_status rc = osh_mem_count(cx, now - l->zstd_bytes);
+    if (!rc) l->zstd_bytes = now;
+    return rc;
+}
+
+static osh_status decompress(osh_ctx *cx, osh_lines *l, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    const char *path = osh_file_path(l->file);
+    ZSTD_outBuffer out = {.dst = l->chunk, .size = CHUNK};
+
+    while (!out.pos) {
+        if (l->in.pos == l->in.size && !l->more_to_flush) {
+            size_t got = 0;
+            OSH_TRY(read_file(cx, l, l->packed, &got));
+            l->in = (ZSTD_inBuffer){.src = l->packed, .size = got};
+            if (!got) break;
+        }
+        size_t code = ZSTD_decompressStream(l->zstd, &out, &l->in);
+        if (ZSTD_isError(code))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid zstd: %s", path, ZSTD_getErrorName(code));
+        OSH_TRY(count_zstd(cx, l));
+        l->in_frame = code != 0;
+        l->more_to_flush = code != 0 && out.pos == out.size;
+    }
+    if (!out.pos && l->in_frame)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: ends inside a zstd frame: the file is cut off", path);
+    *n = out.pos;
+done:
+    return rc;
+}
+
+/* A .gz may have several members, one behind the other. */
+static osh_status inflate_some(osh_ctx *cx, osh_lines *l, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    const char *path = osh_file_path(l->file);
+    z_stream *z = l->gz;
+
+    z->next_out = (unsigned char *)l->chunk, z->avail_out = CHUNK;
+    while (z->avail_out == CHUNK) {
+        if (!z->avail_in) {
+            size_t got = 0;
+            OSH_TRY(read_file(cx, l, l->packed, &got));
+            if (!got) break;
+            z->next_in = (unsigned char *)l->packed, z->avail_in = (unsigned)got;
+        }
+        if (!l->in_frame) inflateReset(z), l->in_frame = true;
+        int code = inflate(z, Z_NO_FLUSH);
+        if (code == Z_STREAM_END) l->in_frame = false;
+        else if (code == Z_MEM_ERROR) OSH_FAIL(cx, OSH_E_NOMEM, "%s: no memory to decompress it", path);
+        else if (code != Z_OK && code != Z_BUF_ERROR)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid gzip: %s", path, z->msg ? z->msg : "a dictionary is wanted");
+    }
+    *n = CHUNK - z->avail_out;
+    if (!*n && l->in_frame) OSH_FAIL(cx, OSH_E_FORMAT, "%s: ends inside a gzip member: the file is cut off", path);
+done:
+    return rc;
+}
+
+void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
+
+/* The next file of a directory: no line goes over its begin. */
+static osh_status next_part(osh_ctx *cx, osh_lines *l)
+{
+    osh_status rc = OSH_OK;
+    if (l->last && l->last != '\n') OSH_TRY(osh_buf_append(cx, &l->text, "\n", 1));
+    l->last = '\n';
+    part_close(cx, l);
+    OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
+done:
+    return rc;
+}
+
+/* Appends what comes next to l->text. */
+static osh_status fill(osh_ctx *cx, osh_lines *l)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+
+    if (l->start) { // what is done with goes
+        memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
+        l->text.len -= l->start;
+        l->start = 0;
+    }
+    size_t had = l->text.len;
+    do {
+        if (osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
+        if (l->zstd) OSH_TRY(decompress(cx, l, &n));
+        else if (l->gz) OSH_TRY(inflate_some(cx, l, &n));
+        else OSH_TRY(read_file(cx, l, l->chunk, &n));
+        l->n_total += (int64_t)n;
+        if (l->n_total > MAX_TOTAL)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
+        if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, l->chunk, n));
+        else OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
+        if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
+        l->file_ends = n == 0 && l->n_open >= l->n_files;
+        if (!n && !l->file_ends) OSH_TRY(next_part(cx, l));
+    } while (l->text.len == had && !l->file_ends); // of other columns nothing comes out
+done:
+    return rc;
+}
+
+osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t *n)
+{
+    osh_status rc = OSH_OK;
+
+    l->start = l->text.len;
+    OSH_TRY(fill(cx, l));
+    *text = l->text.data;
+    *n = l->text.len;
+done:
+    if (rc) osh_note(cx, "reading %s", osh_file_path(l->file));
+    return rc;
+}
+
+osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n, bool *end)
+{
+    osh_status rc = OSH_OK;
+    size_t from = l->start, to;
+
+    l->start += used;
+    l->line_bytes += used;
+    if (l->shown && !l->line_ends) {
+        size_t had = l->text.len - l->start;
+        OSH_TRY(fill(cx, l));
+        from = l->start + had;
+    }
+    l->shown = true;
+    if (!l->line_ends) {
+        const char *at = from < l->text.len ? memchr(l->text.data + from, '\n', l->text.len - from) : NULL;
+        l->line_ends = at != NULL;
+        l->newline = at ? (size_t)(at - l->text.data) : l->text.len;
+    }
+    to = l->newline;
+    *end = l->line_ends || l->file_ends;
+    if (!l->as_they_are && l->line_bytes + (to - l->start) > MAX_LINE)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: line %lld is longer than 64 MiB", osh_file_path(l->file), (long long)l->number);
+    if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--; // of the line's end, or seen again
+    *text = l->text.data + l->start;
+    *n = to - l->start;
+done:
+    return rc;
+}
+
+bool osh_is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!s[i] || !strchr(" \t\r\n\v\f", s[i])) return false;
+    return true;
+}
+
+osh_status osh_lines_skip(osh_ctx *cx, osh_lines *l, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *text = NULL;
+    size_t n = 0;
+    bool end = false;
+
+    *blank = true;
+    while (!end) {
+        OSH_TRY(osh_lines_more(cx, l, n, &text, &n, &end));
+        *blank = *blank && osh_is_blank(text, n);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any)
+{
+    osh_status rc = OSH_OK;
+    bool blank;
+
+    if (l->in_line && !l->line_ends && !l->file_ends) OSH_TRY(osh_lines_skip(cx, l, &blank));
+    if (l->in_line) l->start = l->line_ends ? l->newline + 1 : l->text.len;
+    while (l->start == l->text.len && !l->file_ends) OSH_TRY(fill(cx, l));
+    *any = l->in_line = l->start < l->text.len;
+    l->line_bytes = 0;
+    l->shown = l->line_ends = false;
+    l->number += *any;
+done:
+    return rc;
+}
+
+int64_t osh_lines_number(const osh_lines *l) { return l->number; }

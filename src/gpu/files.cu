@@ -1,0 +1,236 @@
+/* files.cu - from files to the card.
+ *
+ *   the disk ──cuFile──► slot of the stage ──► its place     whole blocks of the file, then the bytes that are wanted
+ *   the disk ──pread──► page-locked piece ──► its place      where there is no stage, and what cuFile does not read
+ *
+ * Alignment: cuFile reads past the host where the place in the file, the size and the place on the card are multiples
+ * of 4 KiB; all else it carries through buffers of its own. Tensors begin anywhere in a file, blocks of the arena at
+ * multiples of 512, so slots are read in whole blocks, and a copy inside the card takes what is wanted of them. */
+#include "gpu/card.h"
+
+extern "C" {
+#include "base/cufile.h"
+}
+#include <stdio.h>
+
+static_assert(OSH_CUDA_STAGE == OSH_CARD_SLOTS * OSH_CARD_SLOT + 2 * OSH_BLOCK_BYTES, "slots, alignment, verdict");
+
+struct osh_cuda_file {
+    osh_card *c;    // view
+    osh_file *f;    // view
+    void *handle;   // own: cuFile's; NULL: it is read through the host
+    bool refused;   // under c->lock: from now on, too
+};
+
+/* ---- whether ---- */
+bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
+{
+    char why[256] = "";
+    size_t ignored = 0;
+    bool asked = wish && !strcmp(wish, "true");
+    if (!wish || !strcmp(wish, "false")) return false;
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // the card's context is there behind it
+        osh_error_clear(cx);
+        return false; // whoever opens the card says why
+    }
+    if (!room)
+        snprintf(why, sizeof why, "the card's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
+    else if (!asked && !osh_cufile_has_module())
+        snprintf(why, sizeof why, "the kernel has no module nvidia-fs");
+    else if (osh_cufile_open(cx, why, sizeof why) && !osh_cufile_has_module())
+        osh_log(cx, OSH_LOG_WARN, "the kernel has no module nvidia-fs: cuFile may go through host memory itself");
+    if (why[0])
+        osh_log(cx, asked ? OSH_LOG_WARN : OSH_LOG_INFO, "files are read to the card through page-locked host memory,"
+                " not by cuFile: %s", why);
+    return !why[0];
+}
+
+osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
+{
+    osh_status rc = OSH_OK;
+    osh_card_stage *s = &osh_card_of(d)->stage;
+    char why[128];
+    s->asked = !strcmp(wish, "true");
+    s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT); // at the end: nothing moves for it
+    if (!s->block) OSH_TRY(OSH_E_NOMEM);
+    s->base = (char *)osh_file_align(s->block);
+    s->verdict = (int64_t *)(s->base + OSH_CARD_SLOTS * OSH_CARD_SLOT);
+    for (int i = 0; i < OSH_CARD_SLOTS; i++)
+        OSH_CUDA(cx, cudaEventCreateWithFlags(&s->slots[i].copied, cudaEventDisableTiming));
+    if (int64_t code = osh_cufile_lock(s->base, OSH_CARD_SLOTS * OSH_CARD_SLOT))
+        osh_log(cx, OSH_LOG_INFO, "cuFileBufRegister: %s: reads go through its own buffers",
+                osh_cufile_text(code, why, sizeof why));
+    else s->locked = true;
+done:
+    return rc;
+}
+
+void osh_card_stage_deinit(osh_card *c)
+{
+    osh_card_stage *s = &c->stage;
+    if (s->locked) osh_cufile_unlock(s->base);
+    for (int i = 0; i < OSH_CARD_SLOTS; i++)
+        if (s->slots[i].copied) cudaEventDestroy(s->slots[i].copied);
+    pthread_cond_destroy(&s->given);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* ---- files ---- */
+
+/* From now on it is read through the host; the first of a card says so. */
+static void refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what, const char *why)
+{
+    osh_card *c = f->c;
+    pthread_mutex_lock(&c->lock);
+    f->refused = true;
+    pthread_mutex_unlock(&c->lock);
+    if (osh_card_detour(c, OSH_DETOUR_FILE, 1))
+        osh_log(cx, level, "%s: %s: %s: it is read through page-locked host memory", osh_file_path(f->f), what,
+                why);
+}
+
+static bool is_direct(osh_cuda_file *f)
+{
+    pthread_mutex_lock(&f->c->lock);
+    bool yes = f->handle && !f->refused;
+    pthread_mutex_unlock(&f->c->lock);
+    return yes;
+}
+
+osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_file *file = NULL; // own
+    char why[128];
+    osh_log_level level = osh_card_of(d)->stage.asked ? OSH_LOG_WARN : OSH_LOG_INFO;
+    OSH_NEW(cx, file, 1);
+    file->c = osh_card_of(d), file->f = f;
+    cudaSetDevice(file->c->ordinal);
+    if (file->c->stage.block && osh_file_direct_fd(f) < 0) {
+        refuse(cx, file, level, "cuFile", "this file system has no O_DIRECT");
+    } else if (file->c->stage.block) {
+        int64_t code = osh_cufile_register(&file->handle, osh_file_direct_fd(f));
+        if (code) file->handle = NULL;
+        if (code) refuse(cx, file, level, "cuFileHandleRegister", osh_cufile_text(code, why, sizeof why));
+    }
+    *out = file, file = NULL; // give
+done:
+    osh_free(cx, file);
+    return rc;
+}
+
+void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why)
+{
+    refuse(cx, f, OSH_LOG_WARN, "cuFileRead", why);
+}
+
+void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
+{
+    if (!f) return;
+    if (f->handle) osh_cufile_deregister(f->handle);
+    osh_free(cx, f);
+}
+
+/* ---- reading ---- */
+static int slot_take(osh_card_stage *s)
+{
+    int i = 0;
+    pthread_mutex_lock(&s->lock);
+    for (;; i = (i + 1) % OSH_CARD_SLOTS) {
+        if (!s->slots[i].taken) break;
+        if (i + 1 == OSH_CARD_SLOTS) pthread_cond_wait(&s->given, &s->lock);
+    }
+    s->slots[i].taken = true;
+    pthread_mutex_unlock(&s->lock);
+    return i;
+}
+
+static void slot_give(osh_card_stage *s, int i)
+{
+    pthread_mutex_lock(&s->lock);
+    s->slots[i].taken = false;
+    pthread_cond_signal(&s->given);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The blocks of [at, at + n_bytes) to a slot; false: it is left to the host, and so is the rest of the file. */
+static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
+{
+    const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
+    int64_t want = (at + (int64_t)n_bytes - begin + block - 1) / block * block, have = 0;
+    char why[128];
+    while (begin + have < at + (int64_t)n_bytes) {
+        int64_t k = osh_cufile_read(f->handle, f->c->stage.base, (size_t)(want - have), begin + have,
+                                    (int64_t)slot * OSH_CARD_SLOT + have);
+        if (k < 0) return refuse(cx, f, OSH_LOG_WARN, "cuFileRead", osh_cufile_text(k, why, sizeof why)), false;
+        if (begin + have + k >= at + (int64_t)n_bytes) return true; // the last block of a file may be a part of one
+        if (k < block) return refuse(cx, f, OSH_LOG_WARN, "cuFileRead", "less than a block came"), false;
+        have += k / block * block; // goes on where a block begins
+    }
+    return true;
+}
+
+/* As much of r as one slot has; *n: bytes, 0: it is left to the host. */
+static osh_status read_slot(osh_ctx *cx, osh_cuda_file *f, const osh_card_read *r, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    osh_card *c = f->c;
+    osh_card_stage *s = &c->stage;
+    cudaStream_t stream = r->ahead ? c->copy : c->compute;
+    size_t lead = (size_t)(r->at % OSH_BLOCK_BYTES), room = OSH_CARD_SLOT - lead;
+    int slot = slot_take(s);
+    *n = r->n_bytes < room ? r->n_bytes : room;
+    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // what it held has gone
+    if (!slot_fill(cx, f, slot, *n, r->at)) {
+        *n = 0;
+        goto done;
+    }
+    OSH_CUDA(cx, cudaMemcpyAsync(r->to, s->base + (size_t)slot * OSH_CARD_SLOT + lead, *n, cudaMemcpyDeviceToDevice,
+                                 stream));
+    OSH_CUDA(cx, cudaEventRecord(s->slots[slot].copied, stream));
+    pthread_mutex_lock(&c->lock);
+    c->count.file_bytes += (int64_t)*n;
+    pthread_mutex_unlock(&c->lock);
+done:
+    slot_give(s, slot);
+    return rc;
+}
+
+osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead)
+{
+    osh_status rc = OSH_OK;
+    osh_card_read r = {(char *)to, f->f, n_bytes, at, ahead}; // what is left
+    bool direct = is_direct(f);
+    size_t n = 1;
+    cudaSetDevice(f->c->ordinal);
+    if (direct && ahead) OSH_TRY(osh_card_follow(cx, f->c));
+    while (direct && n && r.n_bytes) {
+        OSH_TRY(read_slot(cx, f, &r, &n));
+        r.to += n, r.at += (int64_t)n, r.n_bytes -= n;
+    }
+    if (r.n_bytes) OSH_TRY(osh_card_put_file(cx, f->c, &r));
+done:
+    return rc;
+}
+
+/* ---- what came ---- */
+uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_card_of(d)->stage.verdict; }
+
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
+{
+    osh_status rc = OSH_OK;
+    osh_card *c = osh_card_of(d);
+    int64_t at = 0, bad = 0;
+    const int64_t none = INT64_MAX;
+    *first = n;
+    if (!n) goto done;
+    OSH_TRY(d->type->put(cx, d, c->stage.verdict, &none, sizeof none));
+    for (int i = 0; i < n; at += osh_tensor_numel(tensors[i++]))
+        OSH_TRY(osh_cuda_finite(cx, c->stage.verdict, tensors[i], at));
+    OSH_TRY(d->type->get(cx, d, &bad, c->stage.verdict, sizeof bad));
+    at = 0;
+    for (int i = 0; i < n && *first == n && bad != none; i++)
+        if ((at += osh_tensor_numel(tensors[i])) > bad) *first = i;
+done:
+    return rc;
+}

@@ -1,0 +1,296 @@
+/* span512.c - see span512.h. Sums run over the same eight lanes as in span.c: of 16 values the first eight are added,
+ * then the others. A last half vector is masked; whole ones are not, as what a masked store leaves is slow to load
+ * again. No fused multiply-add, as there (vec.h). */
+#include "math/span512.h"
+#include "base/isa.h"
+#include "math/vec.h"
+
+#include <assert.h>
+#include <math.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define WIDE_FN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
+
+bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
+
+/* A step goes over SIDE vectors at a time, each instruction over all of them: alone a vector waits for its own results,
+ * of which an exponential has twenty behind each other. What is left of a row goes one by one: n is a constant where
+ * this is inlined. */
+enum { LANES = 16, SIDE = 8 };
+#ifdef __clang__
+#define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
+#else
+#define EVERY(n) _Pragma("GCC unroll 8") for (int k = 0; k < (n); k++)
+#endif
+
+typedef struct part {
+    int64_t i; // its first value
+    int n;     // vectors
+    bool half; // of 8 values: at the end of a row of an odd multiple of 8
+} part;
+
+/* step(args, part) for all of [0, end). */
+#define EACH(end, step, ...)                                                                                           \
+    do {                                                                                                               \
+        int64_t at = 0;                                                                                                \
+        for (; at + SIDE * LANES <= (end); at += SIDE * LANES) step(__VA_ARGS__, (part){at, SIDE, false});             \
+        for (; at + LANES <= (end); at += LANES) step(__VA_ARGS__, (part){at, 1, false});                              \
+        if (at < (end)) step(__VA_ARGS__, (part){at, 1, true});                                                        \
+    } while (0)
+
+WIDE_FN __m512 load(const float *p, bool half)
+{
+    return half ? _mm512_maskz_loadu_ps(0xff, p) : _mm512_loadu_ps(p);
+}
+
+WIDE_FN void store(float *p, __m512 x, bool half)
+{
+    if (half) _mm512_mask_storeu_ps(p, 0xff, x);
+    else _mm512_storeu_ps(p, x);
+}
+
+WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
+
+/* p = p r + c */
+WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
+{
+    EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
+    EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
+}
+
+/* v8_exp_below of n vectors. */
+WIDE_FN void exp_below(__m512 *x, int n)
+{
+    __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
+    /* m holds the power in its low bits */
+    __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
+    EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
+    EVERY(n) m[k] = _mm512_add_ps(m[k], magic);
+    EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
+    EVERY(n) r[k] = _mm512_sub_ps(x[k], _mm512_mul_ps(p[k], constant(0.693359375f)));
+    EVERY(n) r[k] = _mm512_sub_ps(r[k], _mm512_mul_ps(p[k], constant(-2.12194440e-4f)));
+    EVERY(n) p[k] = constant(1.9875691500e-4f);
+    horner(p, r, 1.3981999507e-3f, n);
+    horner(p, r, 8.3334519073e-3f, n);
+    horner(p, r, 4.1665795894e-2f, n);
+    horner(p, r, 1.6666665459e-1f, n);
+    horner(p, r, 5.0000001201e-1f, n);
+    EVERY(n) p[k] = _mm512_mul_ps(_mm512_mul_ps(p[k], r[k]), r[k]);
+    EVERY(n) p[k] = _mm512_add_ps(_mm512_add_ps(p[k], r[k]), constant(1.0f));
+    EVERY(n) {
+        __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m[k]), bias), 23);
+        __mmask16 below = _mm512_cmp_ps_mask(x[k], constant(-87.33f), _CMP_LT_OQ);
+        x[k] = _mm512_maskz_mul_ps((__mmask16)~below, p[k], _mm512_castsi512_ps(e));
+    }
+}
+
+WIDE_FN __m512 nearest_bf16(__m512 x) // not of NaN
+{
+    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000u)));
+}
+
+WIDE_FN __m512 round_bf16(__m512 x)
+{
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), nearest_bf16(x));
+}
+
+/* sum [8] + both halves of v, one after the other. */
+WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
+{
+    *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
+    if (!half) *sum = _mm256_add_ps(*sum, _mm512_extractf32x8_ps(v, 1));
+}
+
+WIDE_FN float total(__m256 sum)
+{
+    osh_v8f v;
+    _mm256_storeu_ps((float *)&v, sum);
+    return v8_sum(&v);
+}
+
+/* x = act(x), rounded; n vectors. */
+WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
+{
+    __m512 e[SIDE], limit = constant(88.37f);
+    if (act == OSH_ACT_GELU_TANH) {
+        EVERY(n) e[k] = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x[k], x[k]), x[k]), constant(0.044715f));
+        EVERY(n) e[k] = _mm512_mul_ps(_mm512_add_ps(x[k], e[k]), constant(-1.59576912160573071176f));
+    } else {
+        EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
+    }
+    EVERY(n) e[k] = _mm512_mask_mov_ps(e[k], _mm512_cmp_ps_mask(e[k], limit, _CMP_GT_OQ), limit);
+    exp_below(e, n);
+    EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
+    EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);
+    EVERY(n) x[k] = round_bf16(x[k]);
+}
+
+WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, part t)
+{
+    __m512 x[SIDE];
+    EVERY(t.n) x[k] = load(gate + t.i + k * LANES, t.half);
+    act_of(x, act, t.n);
+    EVERY(t.n) store(gate + t.i + k * LANES, _mm512_mul_ps(x[k], load(up + t.i + k * LANES, t.half)), t.half);
+}
+
+WIDE void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
+{
+    EACH(n, glu_step, gate, up, act);
+}
+
+WIDE_FN __m512 widen(const uint16_t *p, __mmask16 in)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
+}
+
+WIDE_FN void narrow(uint16_t *p, __m512 x, __mmask16 in)
+{
+    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(round_bf16(x)), 16);
+    _mm256_mask_storeu_epi16(p, in, _mm512_cvtepi32_epi16(u));
+}
+
+WIDE_FN __mmask16 mask_of(int64_t left) { return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff; }
+
+WIDE_FN void glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act, __mmask16 in, int n)
+{
+    __m512 x[SIDE];
+    EVERY(n) x[k] = widen(g + k * LANES, in);
+    act_of(x, act, n);
+    EVERY(n) x[k] = _mm512_mul_ps(x[k], widen(up + k * LANES, in));
+    EVERY(n) narrow(to + k * LANES, x[k], in);
+}
+
+WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+{
+    int64_t i = 0;
+    for (; i + SIDE * LANES <= n; i += SIDE * LANES) glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
+    for (; i < n; i += LANES) glu_bf16(to + i, x + i, y + i, act, mask_of(n - i), 1);
+}
+
+WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        __mmask16 in = mask_of(n - i);
+        narrow(to + i, _mm512_add_ps(widen(x + i, in), widen(y + i, in)), in);
+    }
+}
+
+WIDE_FN void square_step(__m256 *sum, const float *x, part t)
+{
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = load(x + t.i + k * LANES, t.half);
+    EVERY(t.n) add_halves(sum, _mm512_mul_ps(v[k], v[k]), t.half);
+}
+
+WIDE_FN void norm_step(float *x, const float *w, __m512 r, part t)
+{
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = round_bf16(_mm512_mul_ps(load(x + t.i + k * LANES, t.half), r));
+    EVERY(t.n) store(x + t.i + k * LANES, _mm512_mul_ps(v[k], load(w + t.i + k * LANES, t.half)), t.half);
+}
+
+WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
+{
+    __m256 sum = _mm256_setzero_ps();
+    EACH(n, square_step, &sum, x);
+    __m512 r = constant(1.0f / sqrtf(total(sum) / (float)n_real + eps));
+    EACH(n, norm_step, x, w, r);
+}
+
+WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
+{
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = _mm512_mul_ps(load(s + t.i + k * LANES, t.half), by);
+    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // not of a NaN
+}
+
+WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, part t)
+{
+    __m512 v[SIDE];
+    EVERY(t.n) v[k] = _mm512_sub_ps(_mm512_mul_ps(load(s + t.i + k * LANES, t.half), by), max);
+    exp_below(v, t.n);
+    EVERY(t.n) store(s + t.i + k * LANES, v[k], t.half);
+    EVERY(t.n) add_halves(sum, v[k], t.half);
+}
+
+WIDE_FN void share_step(float *s, __m512 all, part t)
+{
+    EVERY(t.n) store(s + t.i + k * LANES, nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)), t.half);
+}
+
+/* s = e^(s * scale - max), and returns their sum in each lane. */
+WIDE_FN __m512 exps(float *s, int64_t n, float scale)
+{
+    __m512 m = constant(-INFINITY), by = constant(scale);
+    EACH(n, max_step, &m, s, by);
+    __m512 max = constant(_mm512_reduce_max_ps(m));
+    __m256 sum = _mm256_setzero_ps();
+    EACH(n, exp_step, &sum, s, by, max);
+    return constant(total(sum));
+}
+
+WIDE void osh_span512_softmax(float *s, int64_t n, float scale)
+{
+    __m512 all = exps(s, n, scale);
+    EACH(n, share_step, s, all);
+}
+
+WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
+{
+    __m256i low[SIDE];
+    EVERY(t.n) {
+        __m512i p = _mm512_castps_si512(nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)));
+        low[k] = _mm512_cvtepi32_epi16(_mm512_srli_epi32(p, 16));
+    }
+    if (t.half) _mm_storeu_si128((__m128i *)(void *)(to + t.i), _mm256_castsi256_si128(low[0]));
+    else EVERY(t.n) _mm256_storeu_si256((__m256i *)(void *)(to + t.i + k * LANES), low[k]);
+}
+
+WIDE void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+{
+    __m512 all = exps(s, n, scale);
+    EACH(n, narrow_step, to, s, all);
+}
+#else
+bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
+
+void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
+{
+    (void)gate, (void)up, (void)n, (void)act;
+    assert(false); // never where osh_span512_takes is false
+}
+
+void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+{
+    (void)to, (void)x, (void)y, (void)n, (void)act;
+    assert(false);
+}
+
+void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+{
+    (void)to, (void)x, (void)y, (void)n;
+    assert(false);
+}
+
+void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
+{
+    (void)x, (void)w, (void)n, (void)n_real, (void)eps;
+    assert(false);
+}
+
+void osh_span512_softmax(float *s, int64_t n, float scale)
+{
+    (void)s, (void)n, (void)scale;
+    assert(false);
+}
+
+void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+{
+    (void)to, (void)s, (void)n, (void)scale;
+    assert(false);
+}
+#endif

@@ -1,0 +1,224 @@
+/* ada_moves.c - what the learners of ada.c and ada_learn.c do to a row between and around the vector steps of
+ * ada_rows.c: scales by column, the first numbers, scales that move, codes. ada.c has the formulas. */
+#include "base/elementary.h"
+#include "solver/cpu/ada_rows.h"
+#include "math/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+enum { DOWN = -40 }; // a v of AdaRound that no step moves: h is 0
+
+int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
+{
+    return row / j->a->row_block * j->groups + group;
+}
+
+float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
+{
+    int64_t k = r * j->groups + g;
+    return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
+}
+
+/* Scale and zero point of AutoRound's shares a and b. */
+static void clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s, float *z)
+{
+    float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
+    if (a == 1 && b == 1) return;
+    float all = j->a->zero ? high + low : fmaxf(low, high);
+    float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
+    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
+    if (!(*s > 0)) *s = m->s0[k];
+    if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
+}
+
+static void fill(float *to, float x, int64_t n)
+{
+    osh_v8f all;
+    int64_t i = 0;
+    v8_set(&all, x);
+    for (; i + OSH_LANES <= n; i += OSH_LANES) v8_store(to + i, &all);
+    for (; i < n; i++) to[i] = x;
+}
+
+/* Scales and zero points of row r of the block by column. */
+void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t g = 0; g < j->groups; g++) {
+        float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
+        if (a->rule.kind == OSH_ADA_QUANT) s = osh_ada_scale_now(j, m, r, g);
+        if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
+        int64_t first = g * a->group, n = osh_min64(a->I - first, a->group);
+        fill(m->s + first, s, n), fill(m->z + first, z, n);
+    }
+    fill(m->s + a->I, 1, j->ld - a->I), fill(m->z + a->I, 0, j->ld - a->I);
+}
+
+/* Numbers of row r, whose w and s0 are there, before the first step. */
+void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    osh_ada_spread(j, m, row, r);
+    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+        float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
+        m->base[at] = below + m->z[i];
+        if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
+        else if (a->rule.kind == OSH_ADA_SIGN) m->x[at] = 0;
+        else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
+        else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
+    }
+    for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
+}
+
+/* What Adam's step n counts with. */
+static void adam_begin(osh_ada_row_step *s, double rate, double n)
+{
+    s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
+    s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+}
+
+/* How far a number goes whose gradient is g; the rate is what s has, or another that is as far along. */
+static float adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
+{
+    *mean = 0.9f * *mean + 0.1f * g;
+    *square = 0.999f * *square + 0.001f * g * g;
+    return rate * *mean / (sqrtf(*square) * s->root_part + 1e-8f);
+}
+
+osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
+{
+    const osh_ada_rule *u = &j->a->rule;
+    double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
+    double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
+    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    if (u->kind == OSH_ADA_SIGN) {
+        s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
+        s.has_zero = j->a->zero != NULL;
+        return s;
+    }
+    adam_begin(&s, u->rate, n);
+    if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
+    s.reg = (float)u->reg;
+    s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
+    return s;
+}
+
+void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
+{
+    osh_ada_row_step s = {0};
+    adam_begin(&s, rate, (double)(t + 1));
+    for (int64_t i = 0; i < v->n; i++) {
+        v->x[i] -= adam(&v->mean[i], &v->square[i], v->grad[i], s.rate, &s);
+        v->grad[i] = 0;
+    }
+}
+
+/* Scales of row r follow the sums of grad. */
+static void move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g;
+        double sum = 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
+        m->d[k] -= adam(&m->d_mean[k], &m->d_square[k], (float)sum * m->s0[k], rate, t);
+        if (m->d[k] < -0.5f) m->d[k] = -0.5f;
+    }
+}
+
+void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s)
+{
+    const osh_ada_args *a = j->a;
+    osh_ada_quant_step(m, r * j->ld, j->ld, s);
+    if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
+    for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
+        if (m->w[i] == 0) m->x[i] = 0;
+}
+
+static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
+
+enum { SIDE_BY_SIDE = 4 }; // groups whose sums are made at once: each is a chain, and waits for itself
+
+/* Each sum[k] of the n elements of x [k * n, ...), in their order. */
+static void sums_of(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
+{
+    double a = 0, b = 0, c = 0, d = 0;
+    for (int64_t i = 0; i < n; i++) a += x[i], b += x[n + i], c += x[2 * n + i], d += x[3 * n + i];
+    sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
+}
+
+/* Those of groups [g, g + SIDE_BY_SIDE) of a row of I elements. */
+static void group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a, int64_t g)
+{
+    int64_t first = g * a->group;
+    if (first + SIDE_BY_SIDE * a->group <= a->I) {
+        sums_of(sum, x + first, a->group);
+        return;
+    }
+    for (int k = 0; k < SIDE_BY_SIDE; k++) {
+        sum[k] = 0;
+        for (int64_t i = first + k * a->group; i < osh_min64(a->I, first + (k + 1) * a->group); i++) sum[k] += x[i];
+    }
+}
+
+/* Shares of the ranges of row r follow the sums of soft and e. */
+void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    double to_s[SIDE_BY_SIDE], to_z[SIDE_BY_SIDE] = {0};
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g, part = g % SIDE_BY_SIDE;
+        if (!part) group_sums(to_s, m->soft + r * j->ld, a, g);
+        if (!part && a->zero) group_sums(to_z, m->e + r * j->ld, a, g);
+        double ds = to_s[part], dz = to_z[part], low = -m->least[k], high = m->most[k], to_a, to_b;
+        double s = m->s[g * a->group];
+        double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
+        bool lower = m->d[k] * low > m->d_mean[k] * high;
+        to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
+        double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
+        m->d[k] = fminf(1, fmaxf(0, m->d[k] - signed_rate(by_a, rate)));
+        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - signed_rate(by_b, rate)));
+    }
+}
+
+/* Codes of row r as they are now, with their scales: it is the best step so far. */
+void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w is (q - z) s
+        a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
+    }
+    for (int64_t g = 0; g < j->groups; g++)
+        m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
+}
+
+void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t k = 0; k < n * j->groups; k++) {
+        int64_t r = k / j->groups, g = k % j->groups;
+        m->d[k] = m->d_mean[k] = 1, m->best_s[k] = m->s0[k];
+        m->best_z[k] = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) {
+            m->least[k] = fminf(m->least[k], m->w[r * j->ld + i]);
+            m->most[k] = fmaxf(m->most[k], m->w[r * j->ld + i]);
+        }
+    }
+}
+
+/* The code that row r's element at column i stands for in the end. */
+float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
+{
+    const osh_ada_args *a = j->a;
+    int64_t at = r * j->ld + i;
+    float q = a->rule.kind == OSH_ADA_ROUND ? m->base[at] + (m->x[at] >= 0)
+                                            : nearbyintf(m->x[at] / m->s[i]) + m->z[i];
+    if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
+    return q < a->lo ? a->lo : q > a->hi ? a->hi : q;
+}
+

@@ -1,0 +1,115 @@
+/* gptq_permute.c - a Hessian made symmetric and brought into solving order in its own place.
+ *
+ *   lower triangle given      mirrored               rows, then columns, along perm
+ *   | a . . |                 | a b c |              H[i][j] becomes H[perm[i]][perm[j]]
+ *   | b d . |        ->       | b d e |      ->
+ *   | c e f |                 | c e f |
+ *
+ * Rows move along the cycles of perm through one row of room, columns inside each row. */
+#include "solver/cpu/panel.h"
+#include "solver/gptq_solve.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { SIDE = 64, ROWS = 16 }; // of a tile that is turned; rows of a chunk
+
+typedef struct permute_job {
+    float *h, *room; // room: [threads, I]
+    int64_t I;
+    const int32_t *perm;
+    bool down; // mirror: lower = upper, else upper = lower
+} permute_job;
+
+/* Tile (i, j), j <= i, and its mirror image. */
+static osh_status mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
+{
+    const permute_job *p = user;
+    int64_t n = p->I, r1 = osh_min64(n, (i + 1) * SIDE);
+
+    (void)cx, (void)worker;
+    for (int64_t j = 0; j < i; j++) {
+        float *low = p->h + i * SIDE * n + j * SIDE, *up = p->h + j * SIDE * n + i * SIDE;
+        if (p->down) osh_panel_turn(low, n, up, n, SIDE, r1 - i * SIDE);
+        else osh_panel_turn(up, n, low, n, r1 - i * SIDE, SIDE);
+    }
+    for (int64_t r = i * SIDE; r < r1; r++)
+        for (int64_t c = i * SIDE; c < r; c++) {
+            float *low = &p->h[r * n + c], *up = &p->h[c * n + r];
+            if (p->down) *low = *up;
+            else *up = *low;
+        }
+    return OSH_OK;
+}
+
+osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I)
+{
+    return osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &(permute_job){.h = u, .I = I, .down = true});
+}
+
+static osh_status columns_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const permute_job *p = user;
+    float *line = p->room + worker * p->I;
+
+    (void)cx;
+    for (int64_t r = chunk * ROWS; r < p->I && r < (chunk + 1) * ROWS; r++) {
+        float *row = p->h + r * p->I;
+        for (int64_t c = 0; c < p->I; c++) line[c] = row[p->perm[c]];
+        memcpy(row, line, (size_t)p->I * sizeof *row);
+    }
+    return OSH_OK;
+}
+
+static void permute_rows(const permute_job *p, bool *moved)
+{
+    size_t bytes = (size_t)p->I * sizeof *p->h;
+    for (int64_t start = 0; start < p->I; start++) {
+        if (moved[start]) continue;
+        int64_t i = start;
+        memcpy(p->room, p->h + start * p->I, bytes);
+        for (; p->perm[i] != start; i = p->perm[i]) {
+            memcpy(p->h + i * p->I, p->h + p->perm[i] * p->I, bytes);
+            moved[i] = true;
+        }
+        memcpy(p->h + i * p->I, p->room, bytes);
+        moved[i] = true;
+    }
+}
+
+osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm)
+{
+    osh_status rc = OSH_OK;
+    permute_job p = {.h = h, .I = I, .perm = perm};
+    bool *moved = NULL; // own: [I] by row
+    bool same = true;
+
+    for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &p));
+    if (same) goto done;
+    OSH_NEW(cx, moved, I);
+    p.room = osh_alloc(cx, (size_t)(osh_threads(cx) * I) * sizeof *p.room);
+    if (!p.room) OSH_TRY(OSH_E_NOMEM);
+    permute_rows(&p, moved);
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, ROWS), columns_chunk, &p));
+done:
+    osh_free(cx, p.room);
+    osh_free(cx, moved);
+    return rc;
+}
+
+osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag)
+{
+    osh_status rc = OSH_OK;
+    permute_job p = {.h = h, .I = I, .down = true};
+
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &p));
+    for (int64_t i = 0; i < I; i++) h[i * I + i] = diag[i];
+done:
+    return rc;
+}
+
+size_t osh_gptq_permute_bytes(int64_t I, int n_threads)
+{
+    return osh_mem_gross((size_t)(n_threads * I) * sizeof(float)) + osh_mem_gross((size_t)I);
+}

@@ -1,0 +1,431 @@
+/* gptq_solve.cu - the GPTQ column loop on the device: one kernel and one product for each block of columns.
+ *
+ *   w [panels, I, P] f32: a tile of rows of the weights, turned, in solving order; a thread is a row
+ *
+ *           P rows ─►
+ *   block | codes of the columns that are done      the kernel: WIDE columns at a time in registers. What the columns
+ *         | codes | WIDE | ..................       before them in the block leave to them is gathered first, in the
+ *   rest  | w: minus U[block, rest]^T err           reference's order and with its roundings (no fused multiply-add),
+ *         |                                         then column after column is quantized.
+ *
+ * The product is one of F32, or on tensor cores one of TF32 with three times the sums. TF32 has 11 significant bits, so
+ * x = hi + lo + at most 2^-22 |x|, and but for lo x lo, as small as that, the product of two f32 is
+ *
+ *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
+ *
+ * For each element of w behind a block of 128: F32 2 x 128 operations, at 50 TFLOP/s 5.1 ps; TF32 6 x 128, at 350
+ * TFLOP/s 2.2 ps; its 8 bytes at 4 TB/s 2.0 ps. The kernel writes 12 bytes more for each error, 128 of a row, 0.4 ns at
+ * that rate: paid where `rest` is above some 130. U is split for each block, 16 bytes an element once for all rows.
+ *
+ * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
+ * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
+ *
+ * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own, and
+ * so are those of several inputs of one width and as many rows each: the downs of experts. A panel is P rows of one
+ * weight, the last one of a weight has fewer; a table says whose they are, and which U is theirs. P follows from I
+ * alone, and the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the
+ * other rows nor on the number of panels in a tile, which is what the arena has room for. */
+#include "solver/cuda/gptq_tile.cuh"
+
+#include <assert.h>
+
+enum { WIDE = 32, DEEP = 128 }; // columns in registers; rows of U in shared memory
+
+__device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
+
+/* The nearest f32 with 11 significant bits; ties away from zero. */
+__device__ static float nearest_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
+
+/* to [n, WIDE] = U from the element u on; zero beyond `wide` columns. All threads of the block. */
+__device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
+{
+    for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
+        to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
+}
+
+typedef struct row_columns { // one row of the weight, from a column on; views, with a step of P
+    float *w, *err, *split;
+    int64_t n, P;
+} row_columns;
+
+typedef struct row_values { // of WIDE columns of a row, in registers
+    float v[WIDE], scale[WIDE], zero[WIDE];
+} row_values;
+
+/* Before the chain of quantizations begins, so that none of its columns waits for memory: behind each column's stores
+ * the compiler could not move the next one's loads. */
+__device__ static void load_values(row_values *x, const row_columns &r, const float *scale, const float *zero,
+                                   const int32_t *col, int wide)
+{
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) {
+        int64_t at = j < wide ? col[j] * r.P : 0;
+        x->v[j] = j < wide ? r.w[j * r.P] : 0;
+        x->scale[j] = j < wide ? scale[at] : 1;
+        x->zero[j] = j < wide && zero ? zero[at] : 0;
+    }
+}
+
+/* WIDE columns of the block: quantized in turn; the loss grows. u: their corner. */
+template <class T>
+__device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE], const osh_grid &grid,
+                                     int wide, double *loss)
+{
+    int64_t P = r.P;
+    float *v = x->v;
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) {
+        if (j < wide) {
+            float dq, q = quantize<T>(&dq, grid, v[j], x->scale[j], x->zero[j]);
+            float e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
+            r.w[j * P] = (float)osh_cu_code(grid, q);
+            r.err[j * P] = e;
+            if (r.split) {
+                float hi = nearest_tf32(e);
+                r.split[j * P] = r.split[(r.n + j) * P] = hi;
+                r.split[(2 * r.n + j) * P] = nearest_tf32(__fsub_rn(e, hi));
+            }
+            *loss += (double)e * e / 2;
+#pragma unroll
+            for (int k = j + 1; k < WIDE; k++) v[k] = __fsub_rn(v[k], __fmul_rn(e, u[j][k]));
+        }
+    }
+}
+
+/* One block of columns: w becomes codes, err the errors, loss grows. */
+template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(tile t)
+{
+    __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
+    const panel &p = t.panels[blockIdx.y];
+    int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of it
+    bool mine = row < p.n_rows; // the others help to load
+    float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
+    float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
+    const float *scale = t.scale + b * t.n_cols * P + row, *zero = p.zero ? t.zero + b * t.n_cols * P + row : NULL;
+    double sum = mine ? t.loss[b * P + row] : 0;
+
+    for (int64_t j0 = 0; j0 < t.n; j0 += WIDE) {
+        int wide = at_most(t.n - j0, WIDE);
+        row_values x;
+        float *v = x.v;
+        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n, P};
+        load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
+        load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
+        for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
+            int deep = at_most(j0 - k0, DEEP);
+            if (k0) __syncthreads(); // the strip was read
+            load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
+            __syncthreads();
+#pragma unroll 4
+            for (int k = 0; k < deep && mine; k++) {
+                float e = err[(k0 + k) * P];
+#pragma unroll
+                for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
+            }
+        }
+        __syncthreads(); // the corner is there
+        if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
+        __syncthreads(); // corner and strip were read
+    }
+    if (mine) t.loss[b * P + row] = sum;
+}
+
+/* Where in the tile the panels of its k-th input begin. */
+__host__ __device__ static int64_t panels_before(const tile &t, int64_t k) { return k ? k * t.run - t.skip : 0; }
+
+/* to [inputs of the tile, 3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last column. */
+static __global__ void split_u(float *to, int64_t ld, tile t)
+{
+    int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
+    const float *from = t.panels[panels_before(t, blockIdx.z)].u + (t.first + j) * t.I + rest;
+    if (c >= ld) return;
+    float u = rest + c < t.I ? from[c] : 0, hi = nearest_tf32(u);
+    to += (int64_t)blockIdx.z * 3 * t.n * ld;
+    to[j * ld + c] = to[(2 * t.n + j) * ld + c] = hi;
+    to[(t.n + j) * ld + c] = nearest_tf32(__fsub_rn(u, hi));
+}
+
+/* ---- host ---- */
+typedef struct solver {
+    const osh_gptq_solve_args *jobs;
+    int n;
+    osh_device *d;
+    osh_gptq_group g;
+    char *base;       // own: of the arena
+    size_t at[OSH_GPTQ_N_ARRAYS];
+    panel *panels;    // own: [g.n_panels]
+    int *job_of;      // own: [g.n_panels] whose each is
+    int n_inputs;     // of put_job: so far
+    double *figures;  // own: [3, rows of a tile] loss and squares
+} solver;
+
+template <class X> static X *array(const solver *s, int which) { return reinterpret_cast<X *>(s->base + s->at[which]); }
+
+static osh_status put(osh_ctx *cx, const solver *s, void *to, const void *from, size_t n_bytes)
+{
+    return s->d->type->put(cx, s->d, to, from, n_bytes);
+}
+
+/* Where the columns of job k's input go; of one that has the input of the job before it, that one's list. */
+static osh_status put_place(osh_ctx *cx, solver *s, int k)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = &s->jobs[k];
+    int32_t *place = NULL; // own
+    if (k && a->u == s->jobs[k - 1].u) return OSH_OK;
+    assert(s->n_inputs < s->g.n_inputs);
+    OSH_NEW(cx, place, a->I);
+    for (int64_t i = 0; i < a->I; i++) {
+        int64_t c = a->perm ? a->perm[i] : i;
+        place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
+    }
+    OSH_TRY(put(cx, s, array<int32_t>(s, OSH_GPTQ_PLACE) + s->n_inputs++ * a->I, place, (size_t)a->I * sizeof *place));
+done:
+    osh_free(cx, place);
+    return rc;
+}
+
+/* Scales, zero points and column lists of job k; scales: of those before it. Its panels follow those before it. */
+static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = &s->jobs[k];
+    int64_t P = osh_gptq_panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
+    float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales;
+    float *zero = a->zero ? array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
+    int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I, *place = array<int32_t>(s, OSH_GPTQ_PLACE);
+    int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
+    osh_grid grid = osh_grid_of(a->bits, a->fp8);
+
+    OSH_TRY(put_place(cx, s, k));
+    place += (s->n_inputs - 1) * a->I;
+    OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
+    OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
+    if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
+    for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
+        const panel *before = *n_panels ? &s->panels[*n_panels - 1] : NULL;
+        const void *target = a->target ? osh_elem(a->target, row * a->I) : NULL;
+        s->panels[*n_panels] = {osh_elem(a->w, row * a->I), static_cast<const float *>(target),
+                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, place, a->u, row,
+                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words,
+                                before ? before->words + before->n_rows * before->n_words : 0, grid};
+        s->job_of[*n_panels] = k;
+    }
+    *scales += a->O * a->n_scale_cols;
+done:
+    return rc;
+}
+
+static osh_status put_given(osh_ctx *cx, solver *s)
+{
+    osh_status rc = OSH_OK;
+    int64_t scales = 0, n_panels = 0;
+
+    for (int k = 0; k < s->n; k++) OSH_TRY(put_job(cx, s, k, &scales, &n_panels));
+    OSH_TRY(put(cx, s, array<panel>(s, OSH_GPTQ_PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
+done:
+    return rc;
+}
+
+static osh_status open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
+    dim3 scales((unsigned)(t.P / ROWS), (unsigned)t.n_cols, (unsigned)n);
+
+    OSH_CU_BY_STORED(s->jobs->w->dtype, S,
+        OSH_LAUNCH(load_tile<S>, squares, dim3(TURN, STEP), 0, osh_cuda_stream(s->d), t));
+    OSH_LAUNCH(spread, scales, ROWS, 0, osh_cuda_stream(s->d), t);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+typedef struct panels { // of a tile, `step` apart, and the U of the first one's input; of the others, its stride apart
+    int64_t first, n, step;
+    const float *u;
+    int64_t u_ld, u_stride;
+} panels;
+
+/* What a block of columns leaves to those behind it, in some panels. */
+static osh_status multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
+{
+    int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
+    int64_t err = t.block * t.P * (t.split ? 3 : 1);
+    osh_cuda_mat c = {t.w + (x.first * t.I + rest) * t.P, t.P, x.step * t.I * t.P, OSH_F32, false};
+    osh_cuda_mat ut = {const_cast<float *>(x.u), x.u_ld, x.u_stride, OSH_F32, true};
+    osh_cuda_mat e = {(t.split ? t.split : t.err) + x.first * err, t.P, x.step * err, OSH_F32, false};
+    return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
+}
+
+/* The same in all n panels of the tile. A batch has panels of one input, or where a tile has more inputs than each has
+ * panels, a panel of each. */
+static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    int64_t rest = t.first + t.n, n_inputs = (t.skip + n - 1) / t.run + 1, ld = osh_gptq_split_ld(t.I - rest);
+    float *split = array<float>(s, OSH_GPTQ_SPLIT_U);
+    bool across = t.split && !t.skip && n == n_inputs * t.run && n_inputs > t.run;
+
+    if (t.split) {
+        dim3 grid((unsigned)osh_div_up(ld, ROWS), (unsigned)t.n, (unsigned)n_inputs);
+        OSH_LAUNCH(split_u, grid, ROWS, 0, osh_cuda_stream(s->d), split, ld, t);
+        OSH_CUDA(cx, cudaGetLastError());
+    }
+    for (int64_t k = 0; across && k < t.run; k++)
+        OSH_TRY(multiply(cx, s, t, {k, n_inputs, t.run, split, ld, 3 * t.n * ld}));
+    for (int64_t k = 0; !across && k < n_inputs; k++) {
+        int64_t first = panels_before(t, k), end = osh_min64(panels_before(t, k + 1), n);
+        const float *u = s->panels[t.panels - array<panel>(s, OSH_GPTQ_PANELS) + first].u + t.first * t.I + rest;
+        if (t.split) OSH_TRY(multiply(cx, s, t, {first, end - first, 1, split + k * 3 * t.n * ld, ld, 0}));
+        else OSH_TRY(multiply(cx, s, t, {first, end - first, 1, u, t.I, 0}));
+    }
+done:
+    return rc;
+}
+
+static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    bool tf32 = osh_cuda_tf32_pays(s->d) && osh_gptq_splits(t.first, t.n, t.I);
+    t.split = tf32 ? array<float>(s, OSH_GPTQ_SPLIT) : NULL;
+    OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
+        OSH_LAUNCH(solve_block<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n), ROWS, 0, osh_cuda_stream(s->d), t));
+    OSH_CUDA(cx, cudaGetLastError());
+    if (t.first + t.n < t.I) OSH_TRY(run_product(cx, s, t, n));
+done:
+    return rc;
+}
+
+/* Codes, losses and squares of a tile's panels, the first of which is `first` of all. */
+static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    double *loss = s->figures, *squares = loss + n * t.P;
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w); // of all packed rows, one behind the other
+    OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
+    OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
+    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
+        const panel *p = &s->panels[first + b];
+        const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
+        int64_t rows = 0;
+        for (run = 0; b + run < n && s->job_of[first + b + run] == s->job_of[first + b]; run++) {
+            int64_t k = b + run;
+            for (int64_t r = 0; r < p[run].n_rows; r++) {
+                a->loss[p[run].row + r] = loss[k * t.P + r];
+                if (a->squares) a->squares[0] += squares[2 * k * t.P + r];
+                if (a->squares) a->squares[1] += squares[(2 * k + 1) * t.P + r];
+            }
+            rows += p[run].n_rows;
+        }
+        size_t row_bytes = a->packed ? (size_t)p->n_words * sizeof(uint32_t) : (size_t)t.I;
+        const void *from = t.codes + b * t.P * t.I;
+        if (a->packed) from = words + p->words - s->panels[first].words;
+        OSH_TRY(s->d->type->get(cx, s->d, a->codes + (size_t)p->row * row_bytes, from, (size_t)rows * row_bytes));
+    }
+done:
+    return rc;
+}
+
+static bool any_packed(const solver *s)
+{
+    for (int k = 0; k < s->n; k++)
+        if (s->jobs[k].packed) return true;
+    return false;
+}
+
+static osh_status close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
+    dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n); // 8 bits at most
+    cudaStream_t stream = osh_cuda_stream(s->d);
+
+    OSH_LAUNCH(store_codes, squares, dim3(TURN, STEP), 0, stream, t);
+    OSH_CU_BY_STORED(s->jobs->w->dtype, S, OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
+        OSH_LAUNCH((decode_rows<S, T>), dim3((unsigned)t.P, (unsigned)n), ROWS, 0, stream, t)));
+    OSH_CUDA(cx, cudaGetLastError());
+    if (any_packed(s)) {
+        OSH_LAUNCH(pack_rows, words, ROWS, 0, stream, t);
+        OSH_CUDA(cx, cudaGetLastError());
+    }
+done:
+    return rc;
+}
+
+/* The codes' values, with the roundings of the kernel. */
+static void decode(const osh_gptq_solve_args *a)
+{
+    osh_grid grid = osh_grid_of(a->bits, a->fp8);
+    for (int64_t row = 0; row < a->O; row++)
+        for (int64_t i = 0; i < a->I; i++) {
+            int8_t code = a->codes[row * a->I + (a->perm ? a->perm[i] : i)];
+            int64_t at = row / a->row_block * a->n_scale_cols + a->col_scale[i];
+            float q = osh_round_to(osh_grid_value(&grid, code) - (a->zero ? a->zero[at] : 0), a->dq_dtype);
+            a->dq[row * a->I + i] = osh_round_to(q * a->scale[at], a->dq_dtype);
+        }
+}
+
+static osh_status solver_init(osh_ctx *cx, solver *s, int64_t *n_panels)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = s->jobs;
+    s->g.I = a->I, s->g.block_size = a->block_size;
+    for (int k = 0; k < s->n; k++) {
+        osh_gptq_group_add(&s->g, a[k].O, a[k].n_scale_cols);
+        if (k && a[k].u != a[k - 1].u) s->g.n_inputs++;
+    }
+    assert(s->g.n_panels % s->g.n_inputs == 0);
+    *n_panels = osh_gptq_tile_panels(&s->g, osh_arena_room(s->d->arena));
+    size_t bytes = osh_gptq_offsets(s->at, &s->g, *n_panels);
+    s->base = static_cast<char *>(osh_device_alloc(cx, s->d, bytes, OSH_LIFE_SHORT));
+    if (!s->base) OSH_TRY(OSH_E_NOMEM);
+    OSH_NEW(cx, s->panels, s->g.n_panels);
+    OSH_NEW(cx, s->job_of, s->g.n_panels);
+    OSH_NEW(cx, s->figures, 3 * *n_panels * osh_gptq_panel_rows(a->I));
+    for (int k = 0; k < s->n; k++)
+        if (a[k].squares) a[k].squares[0] = a[k].squares[1] = 0;
+    OSH_TRY(put_given(cx, s));
+done:
+    return rc;
+}
+
+static tile tile_of(const solver *s)
+{
+    const osh_gptq_solve_args *a = s->jobs;
+    return {array<float>(s, OSH_GPTQ_W), array<float>(s, OSH_GPTQ_ERR), NULL, array<float>(s, OSH_GPTQ_SCALE),
+            array<float>(s, OSH_GPTQ_ZERO), array<double>(s, OSH_GPTQ_LOSS), array<double>(s, OSH_GPTQ_SQUARES),
+            array<int8_t>(s, OSH_GPTQ_CODES), array<panel>(s, OSH_GPTQ_PANELS), a->I, osh_gptq_panel_rows(a->I),
+            osh_min64(a->block_size, a->I), s->g.n_scale_cols, s->g.n_panels / s->g.n_inputs, 0, 0, 0};
+}
+
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
+{
+    osh_status rc = OSH_OK;
+    solver s = {jobs, n, d, {}, NULL, {}, NULL, NULL, 0, NULL};
+    int64_t n_panels = 0;
+    tile t;
+
+    OSH_TRY(solver_init(cx, &s, &n_panels));
+    t = tile_of(&s);
+    for (int64_t first = 0; first < s.g.n_panels; first += n_panels, t.panels += n_panels) {
+        int64_t here = osh_min64(n_panels, s.g.n_panels - first);
+        t.skip = first % t.run;
+        OSH_TRY(open_tile(cx, &s, t, here));
+        for (t.first = 0; t.first < t.I; t.first += t.n) {
+            t.n = osh_min64(t.block, t.I - t.first);
+            OSH_TRY(run_block(cx, &s, t, here));
+        }
+        OSH_TRY(close_tile(cx, &s, t, here));
+        OSH_TRY(get_tile(cx, &s, t, first, here));
+    }
+    for (int k = 0; k < n; k++)
+        if (jobs[k].dq) decode(&jobs[k]);
+done:
+    osh_free(cx, s.figures);
+    osh_free(cx, s.job_of);
+    osh_free(cx, s.panels);
+    osh_device_free(d, s.base);
+    return rc;
+}

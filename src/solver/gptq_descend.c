@@ -1,0 +1,41 @@
+/* gptq_descend.c - coordinate descent on the codes of a row, in plain loops: the column loop looks at a column once and
+ * leaves its error to those behind it; here each column is looked at again, with the errors of all others.
+ *
+ *   G = (w^ - w) H
+ *   for each column j:   q' = round(clamp(q - G_j / (H_jj s)))
+ *                        where q' is another value, d = w^(q') - w^(q), and 2 d G_j + d^2 H_jj < 0:
+ *                            q = q',   G += d H[j, :]
+ *
+ * until nothing changes, SWEEPS times at most. */
+#include "solver/gptq_refine.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
+{
+    const osh_gptq_refine_args *a = r->a;
+    const osh_grid *grid = &a->rule.grid;
+    float s = r->s[j / a->group], z = r->z[j / a->group], h = a->h[j * a->I + j];
+    double *q = &r->q[row * a->I + j];
+    float want = fminf(fmaxf((float)(*q - g[j] / ((double)h * s)), grid->lo), grid->hi);
+    float next = osh_grid_nearest(grid, want);
+    double d = osh_refine_value(a, next, s, z) - osh_refine_value(a, (float)*q, s, z);
+
+    if (!(2 * d * g[j] + d * d * h < 0)) return false;
+    *q = next;
+    for (int64_t i = 0; i < a->I; i++) g[i] += d * a->h[j * a->I + i];
+    return true;
+}
+
+void osh_descend_ref(const osh_refine_row *r, double *room)
+{
+    for (int64_t row = 0; row < r->n; row++) {
+        bool changed = true;
+        osh_refine_pull(room, r, row);
+        for (int sweep = 0; sweep < OSH_DESCEND_SWEEPS && changed; sweep++) {
+            changed = false;
+            for (int64_t j = 0; j < r->a->I; j++) changed |= descend_column(r, row, j, room);
+        }
+    }
+}

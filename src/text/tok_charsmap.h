@@ -1,9 +1,0 @@
-/* tok_charsmap.h - SentencePiece's precompiled map of characters. */
-#ifndef OSH_TOK_CHARSMAP_H
-#define OSH_TOK_CHARSMAP_H
-#include "text/tok_impl.h"
-
-osh_status osh_tok_charsmap_load(osh_ctx *cx, osh_tok_charsmap **out, const char *base64, const char *what);
-void osh_tok_charsmap_free(osh_ctx *cx, osh_tok_charsmap *m);
-osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_tok_text *out, const char *s, size_t n);
-#endif

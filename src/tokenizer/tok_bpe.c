@@ -1,0 +1,496 @@
+/* tok_bpe.c - byte-pair merging of one word, with byte fallback and unknown tokens.
+ *
+ * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
+ * rank does, the leftmost first. Short words are scanned (the minimum of an array of ranks); from
+ * HEAP_FROM symbols on a heap of (rank, position) is kept, so that a text without a single cut
+ * costs O(n log n). */
+#include "base/map.h"
+#include "tokenizer/tok_model.h"
+#include <string.h>
+
+#define HEAP_FROM 48
+#define NO_RANK UINT32_MAX
+#define BMP 0x10000
+#define CHECK_EVERY ((size_t)1 << 18) // symbols or merges, for an interrupt
+#define JOINED_BITS ((size_t)1 << 20)
+
+typedef struct symbol {
+    int32_t id;
+    int32_t prev, next; // index, -1: none
+    bool dead;
+} symbol;
+
+typedef struct candidate {
+    uint32_t rank, pos, id;
+} candidate;
+
+typedef struct bpe {
+    osh_map *vocab;      // own; token -> id
+    osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
+    int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; -2: look it up
+    uint8_t *joined;     // own; [JOINED_BITS / 8] by hash: last character of a merge's left half, first of its right
+    int32_t byte_ids[256];
+    int32_t max_id, unk_id;
+    char *unk, *prefix, *suffix; // own; NULL: none
+    size_t n_unk, n_prefix, n_suffix;
+    bool byte_fallback, all_bytes, fuse_unk, ignore_merges;
+    symbol *symbols; // own; scratch
+    uint32_t *ranks; // own; scratch of the scan: [HEAP_FROM]
+    candidate *heap; // own; scratch
+    size_t cap_symbols, n_heap, cap_heap;
+} bpe;
+
+static bool bpe_find(const void *state, const char *token, size_t n, int32_t *id)
+{
+    const bpe *m = state;
+    int64_t v = 0;
+
+    if (!osh_map_get(m->vocab, token, n, &v)) return false;
+    *id = (int32_t)v;
+    return true;
+}
+
+static size_t bpe_size(const void *state) { return osh_map_count(((const bpe *)state)->vocab); }
+
+static int32_t bpe_max_id(const void *state) { return ((const bpe *)state)->max_id; }
+
+static void bpe_free(osh_ctx *cx, void *state)
+{
+    bpe *m = state;
+
+    osh_map_free(cx, m->vocab);
+    osh_free(cx, m->pairs.slots);
+    osh_free(cx, m->char_ids);
+    osh_free(cx, m->joined);
+    osh_free(cx, m->unk);
+    osh_free(cx, m->prefix);
+    osh_free(cx, m->suffix);
+    osh_free(cx, m->symbols);
+    osh_free(cx, m->ranks);
+    osh_free(cx, m->heap);
+    osh_free(cx, m);
+}
+
+static const struct osh_tok_pair *pair_of(const bpe *m, int32_t a, int32_t b)
+{
+    return osh_tok_pairs_get(&m->pairs, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
+}
+
+/* ---- where a text may be cut ---- */
+
+static size_t joined_bit(uint32_t x, uint32_t y)
+{
+    return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
+}
+
+/* A token across the cut would come of a merge of one that ends with x and one that begins with y. */
+static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
+{
+    const bpe *m = state;
+    size_t bit = joined_bit(x, y);
+
+    if (m->prefix || m->suffix || m->ignore_merges || x >= BMP || y >= BMP) return false;
+    return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
+}
+
+static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
+{
+    uint32_t x = 0, y = 0;
+
+    if (!n_left || !n_right) return;
+    size_t at = osh_utf8_before(left, n_left);
+    osh_utf8_decode(left + at, n_left - at, &x);
+    osh_utf8_decode(right, n_right, &y);
+    size_t bit = joined_bit(x, y);
+    m->joined[bit >> 3] |= (uint8_t)(1u << (bit & 7));
+}
+
+/* ---- merging ---- */
+
+static osh_status room_for(osh_ctx *cx, bpe *m, size_t n)
+{
+    if (n <= m->cap_symbols) return OSH_OK;
+    size_t cap = n + n / 2 + 256;
+    symbol *p = osh_realloc(cx, m->symbols, cap * sizeof *p);
+    if (!p) return OSH_E_NOMEM;
+    m->symbols = p;
+    m->cap_symbols = cap;
+    return OSH_OK;
+}
+
+/* n < HEAP_FROM: symbols stay packed, ranks[i] is that of (i, i + 1). */
+static size_t merge_scan(bpe *m, size_t n)
+{
+    symbol *s = m->symbols;
+    uint32_t *ranks = m->ranks;
+
+    for (size_t i = 0; i + 1 < n; i++) {
+        const struct osh_tok_pair *p = pair_of(m, s[i].id, s[i + 1].id);
+        ranks[i] = p ? p->a : NO_RANK;
+    }
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (ranks[i] < ranks[best]) best = i;
+        if (ranks[best] == NO_RANK) break;
+        s[best].id = (int32_t)pair_of(m, s[best].id, s[best + 1].id)->b;
+        n--;
+        memmove(&s[best + 1], &s[best + 2], (n - best - 1) * sizeof *s);
+        memmove(&ranks[best], &ranks[best + 1], (n - best - 1) * sizeof *ranks);
+        const struct osh_tok_pair *left = best ? pair_of(m, s[best - 1].id, s[best].id) : NULL;
+        const struct osh_tok_pair *right =
+            best + 1 < n ? pair_of(m, s[best].id, s[best + 1].id) : NULL;
+        if (best) ranks[best - 1] = left ? left->a : NO_RANK;
+        ranks[best] = right ? right->a : NO_RANK;
+    }
+    return n;
+}
+
+static bool sooner(candidate a, candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.pos < b.pos;
+}
+
+static osh_status heap_push(osh_ctx *cx, bpe *m, candidate c)
+{
+    if (m->n_heap == m->cap_heap) {
+        size_t cap = m->cap_heap * 2 + 256;
+        candidate *p = osh_realloc(cx, m->heap, cap * sizeof *p);
+        if (!p) return OSH_E_NOMEM;
+        m->heap = p;
+        m->cap_heap = cap;
+    }
+    size_t i = m->n_heap++;
+    while (i > 0 && sooner(c, m->heap[(i - 1) / 2])) {
+        m->heap[i] = m->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->heap[i] = c;
+    return OSH_OK;
+}
+
+static candidate heap_pop(bpe *m)
+{
+    candidate top = m->heap[0], last = m->heap[--m->n_heap];
+    size_t i = 0;
+
+    for (;;) {
+        size_t k = 2 * i + 1;
+        if (k >= m->n_heap) break;
+        if (k + 1 < m->n_heap && sooner(m->heap[k + 1], m->heap[k])) k++;
+        if (!sooner(m->heap[k], last)) break;
+        m->heap[i] = m->heap[k];
+        i = k;
+    }
+    m->heap[i] = last;
+    return top;
+}
+
+static osh_status push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0) return OSH_OK;
+    const struct osh_tok_pair *p = pair_of(m, m->symbols[left].id, m->symbols[right].id);
+    return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
+}
+
+static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    symbol *s = m->symbols;
+    size_t left = 0;
+
+    m->n_heap = 0;
+    for (size_t i = 0; i < *n; i++) {
+        s[i].prev = (int32_t)i - 1;
+        s[i].next = i + 1 < *n ? (int32_t)i + 1 : -1;
+        s[i].dead = false;
+    }
+    for (size_t i = 0; i + 1 < *n; i++) {
+        OSH_TRY(push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
+        if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
+    }
+    for (size_t k = 0; m->n_heap; k++) {
+        candidate c = heap_pop(m);
+        if (k % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
+        symbol *a = &s[c.pos];
+        if (a->dead || a->next < 0) continue;
+        symbol *b = &s[a->next];
+        const struct osh_tok_pair *now = pair_of(m, a->id, b->id);
+        if (!now || now->b != c.id) continue; // one of the two has changed since
+        a->id = (int32_t)c.id;
+        b->dead = true;
+        a->next = b->next;
+        if (b->next >= 0) s[b->next].prev = (int32_t)c.pos;
+        OSH_TRY(push_pair(cx, m, a->prev, (int32_t)c.pos));
+        OSH_TRY(push_pair(cx, m, (int32_t)c.pos, a->next));
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (!s[i].dead) s[left++] = s[i];
+    *n = left;
+done:
+    return rc;
+}
+
+/* ---- characters to symbols ---- */
+
+typedef struct character { // of a piece of text
+    const char *s;       // its bytes [n]
+    size_t n;
+    uint32_t cp;
+    bool head, tail;     // it is the first, the last
+} character;
+
+static bool char_id(const bpe *m, const character *c, int32_t *id)
+{
+    char key[128];
+    size_t k = 0;
+
+    if (m->char_ids && c->cp < BMP) {
+        *id = m->char_ids[c->cp];
+        return *id >= 0;
+    }
+    if (m->prefix && !c->head) memcpy(key, m->prefix, k = m->n_prefix);
+    memcpy(key + k, c->s, c->n);
+    k += c->n;
+    if (m->suffix && c->tail) {
+        memcpy(key + k, m->suffix, m->n_suffix);
+        k += m->n_suffix;
+    }
+    return bpe_find(m, key, k, id);
+}
+
+/* The bytes of the character, with prefix and suffix where there are any, as <0x..> tokens. */
+static bool fall_back(const bpe *m, const character *c, symbol *to, size_t *k)
+{
+    const char *parts[3] = {c->head ? NULL : m->prefix, c->s, c->tail ? m->suffix : NULL};
+    size_t sizes[3] = {m->n_prefix, c->n, m->n_suffix}, at = *k;
+
+    if (!m->byte_fallback) return false;
+    for (int j = 0; j < 3; j++)
+        for (size_t i = 0; parts[j] && i < sizes[j]; i++) {
+            int32_t id = m->byte_ids[(unsigned char)parts[j][i]];
+            if (id < 0) return false;
+            to[at++].id = id;
+        }
+    *k = at;
+    return true;
+}
+
+static osh_status to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
+{
+    osh_status rc = OSH_OK;
+    size_t k = 0, pending = 0; // pending: unknown tokens not yet written (0 or 1)
+    uint32_t cp = 0;
+
+    OSH_TRY(room_for(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
+    for (size_t i = 0, len = 0; i < n; i += len) {
+        int32_t id = -1;
+        len = osh_utf8_decode(s + i, n - i, &cp);
+        character c = {s + i, len, cp, i == 0, i + len == n};
+        if (char_id(m, &c, &id)) {
+            if (pending) m->symbols[k++].id = m->unk_id;
+            pending = 0;
+            m->symbols[k++].id = id;
+        } else if (fall_back(m, &c, m->symbols, &k)) {
+            continue; // a pending unknown token stays pending, as in the original
+        } else if (m->unk) {
+            if (m->unk_id < 0)
+                OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary",
+                         m->unk);
+            if (pending && !m->fuse_unk) m->symbols[k++].id = m->unk_id;
+            pending = 1;
+        }
+    }
+    if (pending) m->symbols[k++].id = m->unk_id;
+    *n_symbols = k;
+done:
+    return rc;
+}
+
+static osh_status append(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
+{
+    osh_status rc = osh_ids_reserve(cx, ids, (int64_t)n);
+
+    for (size_t i = 0; !rc && i < n; i++) ids->ids[ids->n++] = s[i].id;
+    return rc;
+}
+
+static osh_status bpe_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word, size_t n)
+{
+    osh_status rc = OSH_OK;
+    bpe *m = state;
+    int32_t id = -1;
+    size_t k = 1;
+
+    if (m->ignore_merges && bpe_find(m, word, n, &id)) {
+        OSH_TRY(room_for(cx, m, 1));
+        m->symbols[0].id = id;
+    } else {
+        OSH_TRY(to_symbols(cx, m, word, n, &k));
+        if (k < HEAP_FROM)
+            k = merge_scan(m, k);
+        else
+            OSH_TRY(merge_heap(cx, m, &k));
+    }
+    OSH_TRY(append(cx, ids, m->symbols, k));
+done:
+    return rc;
+}
+
+/* ---- loading ---- */
+
+static osh_status load_vocab(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_items it; // own
+    bool any = false;
+    int64_t unused;
+
+    osh_tok_items_init(&it, cx, list);
+    if (!list->text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
+    OSH_TRY(osh_map_new(cx, &m->vocab, list->n_items));
+    m->max_id = -1;
+    for (;;) {
+        OSH_TRY(osh_tok_items_next(&it, &any));
+        if (!any) break;
+        const char *token = it.key.data ? it.key.data : "";
+        int32_t id = -1;
+        OSH_TRY(osh_tok_item_id(cx, &it, &id, what));
+        if (osh_map_get(m->vocab, token, it.key.len, &unused))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", what, token);
+        OSH_TRY(osh_map_put(cx, m->vocab, token, it.key.len, id));
+        if (id > m->max_id) m->max_id = id;
+    }
+done:
+    osh_tok_items_deinit(cx, &it);
+    return rc;
+}
+
+/* One merge "a b" or ["a", "b"] to its three ids. */
+static osh_status load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank, const char *what)
+{
+    osh_status rc = OSH_OK;
+    int32_t left, right, both;
+
+    OSH_TRY(osh_tok_items_join(it));
+    char *w = it->text.data;
+    size_t n = it->text.len, n_a = it->n_first;
+    if (it->n_strings != 1 && it->n_strings != 2)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+    if (it->n_strings == 1 && it->value[0] == '[')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+    if (it->n_strings == 1) {
+        char *space = n ? memchr(w, ' ', n) : NULL;
+        if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - w)))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what, (long long)rank,
+                     w ? w : "");
+        n_a = (size_t)(space - w);
+        memmove(space, space + 1, n - n_a); // with the NUL
+        n--;
+    }
+    size_t n_b = n - n_a;
+    if (!n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
+    if (memchr(w, 0, n)) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what, (long long)rank);
+    note_joined(m, w, n_a, w + n_a, n_b);
+    bool known = bpe_find(m, w, n_a, &left) && bpe_find(m, w + n_a, n_b, &right) &&
+                 n_b >= m->n_prefix;
+    if (known && m->n_prefix) memmove(w + n_a, w + n_a + m->n_prefix, n_b - m->n_prefix);
+    if (!known || !bpe_find(m, w, n_a + n_b - m->n_prefix, &both))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: merge %lld '%.80s' uses a token that is not in the vocabulary", what,
+                 (long long)rank, w);
+    OSH_TRY(osh_tok_pairs_put(cx, &m->pairs, (uint64_t)(uint32_t)left << 32 | (uint32_t)right,
+                              (uint32_t)rank, (uint32_t)both));
+done:
+    return rc;
+}
+
+static osh_status load_merges(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_items it; // own
+    bool any = false;
+    int64_t rank = 0;
+
+    osh_tok_items_init(&it, cx, list);
+    if (!list->text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
+    OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, list->n_items));
+    OSH_NEW(cx, m->joined, JOINED_BITS / 8);
+    for (;;) {
+        OSH_TRY(osh_tok_items_next(&it, &any));
+        if (!any) break;
+        if (it.n_strings && it.text.data && !strncmp(it.text.data, "#version", 8)) continue;
+        OSH_TRY(load_merge(cx, m, &it, rank++, what));
+    }
+done:
+    osh_tok_items_deinit(cx, &it);
+    return rc;
+}
+
+static osh_status load_affix(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    const char *s = NULL;
+
+    OSH_TRY(osh_json_str_or(cx, &s, o, key, NULL, what));
+    if (!s || !*s) goto done;
+    if (strlen(s) > 100) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: \"%s\" is too long", what, key);
+    OSH_TRY(osh_tok_string(cx, out, n, s));
+done:
+    return rc;
+}
+
+/* Ids of single characters and of the byte tokens, so that the hot loop hashes no strings. */
+static osh_status index_chars(osh_ctx *cx, bpe *m)
+{
+    osh_status rc = OSH_OK;
+    char s[8];
+
+    for (int b = 0; b < 256; b++) {
+        static const char hex[] = "0123456789ABCDEF";
+        char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
+        if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
+    }
+    if (m->prefix || m->suffix) goto done; // then a character has up to four forms
+    OSH_NEW(cx, m->char_ids, BMP);
+    for (uint32_t cp = 0; cp < BMP; cp++)
+        if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;
+done:
+    return rc;
+}
+
+static osh_status bpe_load(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(f->tree, "model");
+    bpe *m = NULL; // own
+    double dropout = 0;
+
+    OSH_NEW(cx, m, 1);
+    OSH_TRY(osh_json_num_or(cx, &dropout, model, "dropout", 0, what));
+    if (dropout != 0)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: \"dropout\" is %g and makes ids random; 0 or null is wanted", what, dropout);
+    OSH_TRY(osh_json_bool_or(cx, &m->byte_fallback, model, "byte_fallback", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &m->fuse_unk, model, "fuse_unk", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &m->ignore_merges, model, "ignore_merges", false, what));
+    OSH_TRY(load_affix(cx, &m->prefix, &m->n_prefix, model, "continuing_subword_prefix", what));
+    OSH_TRY(load_affix(cx, &m->suffix, &m->n_suffix, model, "end_of_word_suffix", what));
+    OSH_TRY(load_affix(cx, &m->unk, &m->n_unk, model, "unk_token", what));
+    OSH_TRY(load_vocab(cx, m, &f->vocab, what));
+    OSH_TRY(load_merges(cx, m, &f->merges, what));
+    if (!m->unk || !bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
+    OSH_TRY(index_chars(cx, m));
+    OSH_NEW(cx, m->ranks, HEAP_FROM);
+    *state = m, m = NULL; // give
+done:
+    if (m) bpe_free(cx, m);
+    return rc;
+}
+
+const osh_tok_model_type osh_tok_bpe = {
+    .name = "BPE", .load = bpe_load, .free = bpe_free, .encode = bpe_encode, .find = bpe_find, .size = bpe_size,
+    .max_id = bpe_max_id, .parts = bpe_parts};

@@ -1,0 +1,128 @@
+/* tok_cut.c - where a text may be cut before the normalizers, so that what is made of both parts, one after the other,
+ * is what is made of the whole.
+ *
+ * Most normalizers say it by the two characters at the place (osh_cut_kind). Of those that do not (Strip, a Replace of
+ * more than one character, Precompiled, BertNormalizer), or whose order is another than tok_normalize.c wants, a place
+ * is sought amid four calm characters:
+ *
+ *     ... w x | y z ...
+ *
+ * A calm character is a letter or digit that every normalizer leaves alone, three times in a row as well, that joins no
+ * character beside it, and that no pattern of a Replace can match as part of anything. w and z keep x and y from what
+ * else the text holds: x and y stay, side by side, at every step, and nothing reaches across them. */
+#include "tokenizer/tok_charsmap.h"
+#include "tokenizer/tok_unicode.h"
+#include <string.h>
+#include <utf8proc.h>
+
+enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
+
+struct osh_tok_cuts {
+    const osh_tok_steps *steps; // view
+    osh_cut_kind kind;
+    uint8_t *calm;         // own; [BMP] where kind is OSH_CUT_CALM
+    osh_tok_text texts[2]; // own; scratch
+};
+
+void osh_tok_cuts_free(osh_ctx *cx, osh_tok_cuts *c)
+{
+    if (!c) return;
+    osh_free(cx, c->calm);
+    for (int i = 0; i < 2; i++) osh_tok_text_deinit(cx, &c->texts[i]);
+    osh_free(cx, c);
+}
+
+osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_cuts *c = NULL; // own
+
+    OSH_NEW(cx, c, 1);
+    c->steps = normalizers;
+    c->kind = osh_tok_normalizers_cut(normalizers);
+    if (c->kind == OSH_CUT_CALM) OSH_NEW(cx, c->calm, BMP);
+    *out = c, c = NULL; // give
+done:
+    osh_tok_cuts_free(cx, c);
+    return rc;
+}
+
+/* Some Replace matches text that holds the character. */
+static osh_status is_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len, bool *yes)
+{
+    osh_status rc = OSH_OK;
+
+    for (size_t i = 0; i < c->steps->n && !*yes; i++) {
+        const osh_tok_pattern *p = &c->steps->items[i].pattern;
+        osh_hit at = {SIZE_MAX, 0};
+        if (p->re) OSH_TRY(osh_tok_pattern_find(cx, p, s, 3 * len, 0, &at));
+        *yes = at.start != SIZE_MAX || (p->literal && memmem(p->literal, p->n_literal, s, len));
+    }
+done:
+    return rc;
+}
+
+static osh_status find_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_work w = {.cur = &c->texts[0], .next = &c->texts[1]};
+    char s[12];
+    size_t len = osh_utf8_encode(s, cp);
+    bool replaced = false;
+    utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)cp);
+    bool letter = (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO && kind != UTF8PROC_CATEGORY_LM) ||
+                  kind == UTF8PROC_CATEGORY_ND;
+
+    *calm = false;
+    if (!letter || !osh_cp_starts_form(cp, true) || !osh_cp_is_grapheme(cp)) goto done;
+    memcpy(s + len, s, len);
+    memcpy(s + 2 * len, s, len);
+    OSH_TRY(is_replaced(cx, c, s, len, &replaced));
+    if (replaced) goto done;
+    for (int i = 0; i < 2; i++) c->texts[i].n = c->texts[i].n_pieces = 0;
+    OSH_TRY(osh_tok_text_add(cx, w.cur, s, 3 * len));
+    OSH_TRY(osh_tok_piece_add(cx, w.cur, (osh_tok_piece){.len = (uint32_t)(3 * len), .id = -1, .cont = 255}));
+    OSH_TRY(osh_tok_normalize(cx, c->steps, &w));
+    *calm = w.cur->n == 3 * len && !memcmp(w.cur->s, s, 3 * len);
+done:
+    return rc;
+}
+
+static osh_status is_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, bool *calm)
+{
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
+
+    *calm = false;
+    if (!osh_utf8_decode(s, n, &cp) || cp >= BMP) goto done;
+    if (!c->calm[cp]) {
+        OSH_TRY(find_calm(cx, c, cp, calm));
+        c->calm[cp] = *calm ? KNOWN | CALM : KNOWN;
+    }
+    *calm = c->calm[cp] & CALM;
+done:
+    return rc;
+}
+
+osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, size_t at, bool *yes)
+{
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
+
+    *yes = false;
+    if (!at || c->kind == OSH_CUT_NEVER) goto done;
+    *yes = c->kind == OSH_CUT_ANYWHERE;
+    if (*yes) goto done;
+    if (c->kind != OSH_CUT_CALM) {
+        osh_utf8_decode(s + at, n - at, &cp);
+        *yes = osh_cp_starts_form(cp, c->kind == OSH_CUT_COMPAT);
+        goto done;
+    }
+    size_t before = osh_utf8_before(s, at), behind = at + osh_utf8_decode(s + at, n - at, &cp);
+    if (!before || behind >= n) goto done;
+    size_t places[4] = {at, before, behind, osh_utf8_before(s, before)};
+    *yes = true;
+    for (int i = 0; i < 4 && *yes; i++) OSH_TRY(is_calm(cx, c, s + places[i], n - places[i], yes));
+done:
+    return rc;
+}

@@ -1,0 +1,381 @@
+/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes as PCRE2
+ * understands them.
+ *
+ * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16); this file rewrites what PCRE2
+ * 10.42 (Perl's syntax, Unicode 14) would read differently and refuses what it cannot express:
+ *
+ *   \s             U+180E is no white space any more
+ *   \p{L} \d ...   the characters of Unicode 15 to 16 are added
+ *   \w \b          Oniguruma's word characters: marks, but not every number
+ *   ^ $            match at every line
+ *   {n,m}+         a repeated repeat, not a possessive one
+ *   \h             a hexadecimal digit
+ *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
+ */
+#include "base/buf.h"
+#include "tokenizer/tok_impl.h"
+#include "tokenizer/tok_unicode.h"
+#include <string.h>
+
+typedef struct rewriter {
+    osh_ctx *cx;
+    const char *s, *what;
+    size_t n, at;
+    osh_buf *out;
+    size_t atom;            // where the last atom starts in out
+    size_t groups[64];      // starts of the open groups
+    int n_groups;
+    bool lines;             // saw ^ or $
+    bool looks;             // saw what may look at the text before a match: \A \G \K and the like
+} rewriter;
+
+static osh_status refuse(rewriter *r, const char *why)
+{
+    return osh_fail(r->cx, OSH_E_UNSUPPORTED, "%s: regular expression '%.200s': %s", r->what, r->s,
+                    why);
+}
+
+static osh_status put(rewriter *r, const char *s, size_t n)
+{
+    return osh_buf_append(r->cx, r->out, s, n);
+}
+
+/* Ranges that Unicode 15 to 16 added to a class: "L" takes Lu, Ll, ...; "w" what \w holds. */
+static osh_status put_newer(rewriter *r, const char *cls)
+{
+    osh_status rc = OSH_OK;
+
+    for (const osh_uni_range *u = osh_uni_newer; u->hi; u++)
+        if (!strncmp(u->cls, cls, strlen(cls)))
+            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%X}-\\x{%X}", u->lo, u->hi));
+done:
+    return rc;
+}
+
+/* A class escape as members of a bracket class. */
+static osh_status put_members(rewriter *r, char kind, const char *prop)
+{
+    static const char *const word[] = {"L", "M", "Nd", "Nl"};
+    osh_status rc = OSH_OK;
+
+    if (kind == 's') {
+        OSH_TRY(osh_buf_printf(r->cx, r->out,
+                               "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
+                               "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
+    } else if (kind == 'd') {
+        OSH_TRY(put(r, "\\p{Nd}", 6));
+        OSH_TRY(put_newer(r, "Nd"));
+    } else if (kind == 'h') {
+        OSH_TRY(put(r, "0-9A-Fa-f", 9));
+    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
+        for (size_t i = 0; i < 4; i++) {
+            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
+            OSH_TRY(put_newer(r, word[i]));
+        }
+        OSH_TRY(osh_buf_printf(r->cx, r->out,
+                               "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                               "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
+    } else {
+        static const char *const scripts[] = {"Han", "Hiragana", "Katakana", "Hangul", "Latin",
+                                              "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"};
+        bool script = false; // PCRE2 reads a bare script name as the script extensions
+        for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+            script |= !strcmp(prop, scripts[i]);
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s%s}", script ? "sc:" : "", prop));
+        OSH_TRY(put_newer(r, prop));
+    }
+done:
+    return rc;
+}
+
+/* A class escape outside brackets. There Oniguruma's \w also holds Latin-1's superscripts and
+ * fractions. */
+static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
+{
+    osh_status rc = OSH_OK;
+
+    OSH_TRY(put(r, negated ? "[^" : "[", negated ? 2 : 1));
+    OSH_TRY(put_members(r, kind, prop));
+    if (kind == 'w') OSH_TRY(osh_buf_printf(r->cx, r->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE"));
+    OSH_TRY(put(r, "]", 1));
+done:
+    return rc;
+}
+
+/* \b and \B by that same \w. */
+static osh_status put_boundary(rewriter *r, bool negated)
+{
+    static const char *const ahead[2][2] = {{"(?!", "(?="}, {"(?=", "(?!"}};
+    osh_status rc = OSH_OK;
+
+    OSH_TRY(put(r, "(?:(?<=", 7));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][0]));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(put(r, ")|(?<!", 6));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][1]));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(put(r, "))", 2));
+done:
+    return rc;
+}
+
+/* \p{Name}, \p{^Name}, \P{Name}; at is behind the p. */
+static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negated)
+{
+    size_t k = 0;
+
+    if (r->at < r->n && r->s[r->at] != '{') return refuse(r, "a property without braces");
+    r->at++;
+    if (r->at < r->n && r->s[r->at] == '^') {
+        *negated = !*negated;
+        r->at++;
+    }
+    while (r->at < r->n && r->s[r->at] != '}' && k + 1 < cap) prop[k++] = r->s[r->at++];
+    if (r->at >= r->n || r->s[r->at] != '}' || k == 0) return refuse(r, "an unfinished property");
+    prop[k] = 0;
+    r->at++;
+    return OSH_OK;
+}
+
+/* An escape; in_class: inside brackets. */
+static osh_status escape(rewriter *r, bool in_class)
+{
+    osh_status rc = OSH_OK;
+    char prop[40] = "", c = r->s[r->at + 1];
+    bool negated = false;
+
+    if (r->at + 1 >= r->n) return refuse(r, "ends in a backslash");
+    if (!in_class && (c == 'b' || c == 'B')) {
+        r->at += 2;
+        return put_boundary(r, c == 'B');
+    }
+    r->looks |= c && strchr("AzZGKbByYX", c);
+    if (!strchr("sSdDwWhHpPu", c)) {
+        OSH_TRY(put(r, r->s + r->at, 2));
+        r->at += 2;
+        goto done;
+    }
+    r->at += 2;
+    if (c == 'u') { // \uHHHH
+        if (r->n - r->at < 4) OSH_TRY(refuse(r, "an unfinished \\u"));
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%.4s}", r->s + r->at));
+        r->at += 4;
+        goto done;
+    }
+    negated = strchr("SDWHP", c) != NULL;
+    char kind = negated ? (char)(c + ('a' - 'A')) : c;
+    if (kind == 'p') OSH_TRY(read_property(r, prop, sizeof prop, &negated));
+    if (in_class && negated) {
+        if (kind == 's') { // the only one whose complement PCRE2 has, but for one character
+            OSH_TRY(put(r, "\\S\\x{180E}", 10));
+            goto done;
+        }
+        OSH_TRY(refuse(r, "a negated class inside brackets"));
+    }
+    if (in_class)
+        OSH_TRY(put_members(r, kind, prop));
+    else
+        OSH_TRY(put_class(r, kind, prop, negated));
+done:
+    return rc;
+}
+
+static osh_status bracket(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    bool start = true;
+
+    OSH_TRY(put(r, "[", 1));
+    r->at++;
+    if (r->at < r->n && r->s[r->at] == '^') {
+        OSH_TRY(put(r, "^", 1));
+        r->at++;
+    }
+    for (; r->at < r->n; start = false) {
+        char c = r->s[r->at];
+        if (c == ']' && !start) {
+            OSH_TRY(put(r, "]", 1));
+            r->at++;
+            goto done;
+        }
+        if (c == '[') OSH_TRY(refuse(r, "a class inside a class"));
+        if (c == '&' && r->at + 1 < r->n && r->s[r->at + 1] == '&')
+            OSH_TRY(refuse(r, "an intersection of classes (&&)"));
+        if (c == '\\') {
+            OSH_TRY(escape(r, true));
+        } else {
+            OSH_TRY(put(r, &c, 1));
+            r->at++;
+        }
+    }
+    OSH_TRY(refuse(r, "an unfinished class"));
+done:
+    return rc;
+}
+
+/* X{n,m}+ is (?:X{n,m})+ in Ruby's syntax. at is on the brace. */
+static osh_status braces(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    const char *end = memchr(r->s + r->at, '}', r->n - r->at);
+    osh_buf tail;
+
+    osh_buf_init(&tail, 0);
+    size_t len = end ? (size_t)(end - (r->s + r->at)) + 1 : 1;
+    OSH_TRY(put(r, r->s + r->at, len));
+    r->at += len;
+    if (!end || r->at >= r->n || r->s[r->at] != '+') goto done;
+    OSH_TRY(osh_buf_append(r->cx, &tail, r->out->data + r->atom, r->out->len - r->atom));
+    r->out->len = r->atom;
+    OSH_TRY(osh_buf_printf(r->cx, r->out, "(?:%s)", tail.data));
+done:
+    osh_buf_deinit(r->cx, &tail);
+    return rc;
+}
+
+static osh_status group_open(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+
+    if (r->n_groups == 64) OSH_TRY(refuse(r, "groups nest too deeply"));
+    r->groups[r->n_groups++] = r->out->len;
+    OSH_TRY(put(r, "(", 1));
+    r->at++;
+    r->looks |= r->at < r->n && r->s[r->at] == '*'; // a verb
+    if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or what decides the kind of group
+        OSH_TRY(put(r, "?", 1));
+        r->at++;
+    }
+done:
+    return rc;
+}
+
+static osh_status next(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    char c = r->s[r->at];
+
+    switch (c) {
+    case '\\':
+        r->atom = r->out->len;
+        OSH_TRY(escape(r, false));
+        break;
+    case '[':
+        r->atom = r->out->len;
+        OSH_TRY(bracket(r));
+        break;
+    case '{': OSH_TRY(braces(r)); break;
+    case '(': OSH_TRY(group_open(r)); break;
+    case ')':
+        if (r->n_groups > 0) r->atom = r->groups[--r->n_groups];
+        OSH_TRY(put(r, ")", 1));
+        r->at++;
+        break;
+    default:
+        r->lines |= c == '^' || c == '$';
+        if (!strchr("+*?|", c) && ((unsigned char)c & 0xC0) != 0x80) r->atom = r->out->len;
+        OSH_TRY(put(r, &c, 1));
+        r->at++;
+        break;
+    }
+done:
+    return rc;
+}
+
+/* X, X+, X{n}, X{n,}, X{n,m} with n up to 3, of a character, of brackets without escapes, or of \s \d \n \r \t. */
+static bool is_one_atom(const char *s)
+{
+    uint32_t cp;
+
+    if (*s == '\\') {
+        if (!s[1] || !strchr("sdnrt", s[1])) return false;
+        s += 2;
+    } else if (*s == '[') {
+        size_t n = strcspn(s + 1, "[]\\&") + 1;
+        if (s[n] != ']' || n == 1 || (n == 2 && s[1] == '^')) return false;
+        s += n + 1;
+    } else {
+        size_t n = *s && !strchr("^$.|?*+(){}", *s) ? osh_utf8_decode(s, strlen(s), &cp) : 0;
+        if (!n) return false;
+        s += n;
+    }
+    if (*s == '+') return !s[1];
+    if (*s != '{') return !*s;
+    if (s[1] < '1' || s[1] > '3') return false;
+    s += 2;
+    s += *s == ',';
+    s += strspn(s, "0123456789");
+    return s[0] == '}' && !s[1];
+}
+
+osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
+                                 const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_buf out, whole;
+    rewriter r = {.cx = cx, .s = onig, .n = strlen(onig), .what = what, .out = &out};
+
+    osh_buf_init(&out, (size_t)1 << 20);
+    osh_buf_init(&whole, 0);
+    while (r.at < r.n) OSH_TRY(next(&r));
+    OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
+    OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
+    p->one_atom = is_one_atom(onig);
+    p->local = !r.lines && !r.looks && osh_regex_local(p->re);
+done:
+    if (rc) osh_note(cx, "reading a regular expression of %s", what);
+    osh_buf_deinit(cx, &out);
+    osh_buf_deinit(cx, &whole);
+    return rc;
+}
+
+osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o, const char *what)
+{
+    const cJSON *re = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "Regex") : NULL;
+    const cJSON *lit = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "String") : NULL;
+
+    if (cJSON_IsString(re)) return osh_tok_pattern_regex(cx, p, re->valuestring, what);
+    if (!cJSON_IsString(lit) || !*lit->valuestring)
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: a pattern is neither a \"Regex\" nor a non-empty \"String\"", what);
+    p->local = true;
+    return osh_tok_string(cx, &p->literal, &p->n_literal, lit->valuestring);
+}
+
+osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                size_t from, osh_hit *at)
+{
+    osh_status rc = OSH_OK;
+
+    if (!p->re) {
+        const char *hit = from < n ? memmem(s + from, n - from, p->literal, p->n_literal) : NULL;
+        at->start = hit ? (size_t)(hit - s) : SIZE_MAX;
+        at->end = hit ? at->start + p->n_literal : SIZE_MAX;
+        return OSH_OK;
+    }
+    OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, at));
+done:
+    return rc;
+}
+
+osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
+                                     osh_hit *at)
+{
+    if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, at);
+    *at = (osh_hit){SIZE_MAX, from};
+    if (p->re) return OSH_OK;
+    osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
+    if (at->start != SIZE_MAX) return rc;
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // what is behind may begin one
+    while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
+    return rc;
+}
+
+void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p)
+{
+    osh_regex_free(cx, p->re);
+    osh_free(cx, p->literal);
+    memset(p, 0, sizeof *p);
+}
