@@ -1,4 +1,5 @@
-# cuda.cmake - the CUDA back end: src/ops/cuda/*.cu in osh_ops, where there is a compiler for them. cudart is linked
+# cuda.cmake - the CUDA back end: the .cu files of src/gpu, src/ops/cuda and src/solver/cuda, if there is a
+# compiler for them. cudart is linked
 # statically; cuBLASLt and cuSOLVER are opened when a card is, so the binary starts without driver and toolkit.
 set(OSH_CUDA AUTO CACHE STRING "the CUDA back end: AUTO (where nvcc is found, but not under a sanitizer), ON or OFF")
 set_property(CACHE OSH_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -25,9 +26,10 @@ else()
   message(STATUS "CUDA: not built")
 endif()
 
-function(osh_cuda_sources target)
+# osh_cuda_sources(target folder): adds the .cu files of src/<folder> to the target, if CUDA is built.
+function(osh_cuda_sources target folder)
   if(OSH_CUDA_BUILT)
-    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cuda/*.cu)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cu)
     target_sources(${target} PRIVATE ${files})
     target_compile_definitions(${target} PRIVATE OSH_CUDA_BUILT)
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)

@@ -19,7 +19,7 @@
 #include "base/isa.h"
 #include "graph/models.h"
 #include "modifiers/modifier.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "math/isa.h"
 #include "text/json.h"
 

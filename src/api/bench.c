@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/peak.h"
 #include "plan/plan.h"

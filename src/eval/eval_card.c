@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "eval/eval_weights.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "plan/cost.h"
 #include "plan/memory.h"
 #include "plan/plan.h"

@@ -7,6 +7,7 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "graph/picked.h"
+#include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 
 typedef struct placed {

@@ -215,22 +215,3 @@ done:
 
 /* ---- what came ---- */
 uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_card_of(d)->stage.verdict; }
-
-osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
-{
-    osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
-    int64_t at = 0, bad = 0;
-    const int64_t none = INT64_MAX;
-    *first = n;
-    if (!n) goto done;
-    OSH_TRY(d->type->put(cx, d, c->stage.verdict, &none, sizeof none));
-    for (int i = 0; i < n; at += osh_tensor_numel(tensors[i++]))
-        OSH_TRY(osh_cuda_finite(cx, c->stage.verdict, tensors[i], at));
-    OSH_TRY(d->type->get(cx, d, &bad, c->stage.verdict, sizeof bad));
-    at = 0;
-    for (int i = 0; i < n && *first == n && bad != none; i++)
-        if ((at += osh_tensor_numel(tensors[i])) > bad) *first = i;
-done:
-    return rc;
-}

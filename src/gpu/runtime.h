@@ -1,10 +1,9 @@
-/* runtime.h - the card behind an osh_device, for the files of this folder. */
+/* runtime.h - the GPU behind an osh_device, for CUDA files. */
 #ifndef OSH_CUDA_RUNTIME_H
 #define OSH_CUDA_RUNTIME_H
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 extern "C" {
-#include "base/num.h"
-#include "ops/kernel.h"
+#include "tensor/scalar.h"
 }
 #include <cuda_runtime.h>
 
@@ -45,13 +44,6 @@ typedef struct osh_cuda_algo {
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 bool osh_cuda_tf32_pays(const osh_device *d); // three products of TF32 are faster than one of F32
-
-typedef struct osh_cuda_array { // on the card; view
-    void *data;
-    osh_dtype dtype;
-} osh_cuda_array;
-/* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
-osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from, int64_t n);
 
 /* Cholesky factor and inverse of a triangle by cuSOLVER, in place; *ok false: not positive definite, or singular.
  * Column-major as cuSOLVER has it: `upper` is the triangle of the column-major matrix. Both wait. */

@@ -15,7 +15,6 @@
  * In the room: work of cuSOLVER; or [s, s] each: `first` and `second`, copies of D with zeros above the diagonal (above
  * the diagonal of A something else may lie), `sum`, a block's product; and behind them what cuSOLVER works in. */
 #include "gpu/kernel.cuh"
-#include "ops/cuda/sizes.h"
 
 enum { THREADS = 256 };
 enum how { WHOLE, LOWER, LOWER_ZEROS, MINUS_LOWER }; // to = from; of the lower triangle; and zeros; to -= from of it

@@ -1,12 +1,10 @@
-/* gemm.h - f32 matrix products on one thread (OpenBLAS), and the linear layer's product over fixed
- * tiles.
+/* gemm.h - f32 matrix products of one thread by OpenBLAS, row-major.
  *
- * Row-major. A product's bytes depend on m, n and k: callers give tiles that depend
- * on a sample alone. */
+ * The bytes of a product depend on m, n and k: callers pass tiles that depend on one sample alone. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"
-#include "ops/kernel.h"
+#include "tensor/tensor.h"
 
 enum { OSH_BLOCKS_EACH = 4 }; // of H for each thread, where it has so many: none waits long for the last ones
 
@@ -21,20 +19,12 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 /* The same of all n x n tiles. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n) { *i = c / n, *j = c % n; }
 
-/* These want osh_blas_open (ops/cpu/blas.h) before. */
+/* These want osh_blas_open (math/blas.h) before. */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
 /* Lower triangle of c [n, n] += a^T a, a [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
-
-/* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. compute: the dtype of x. */
-osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
-                           const osh_seqs *seqs);
-enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 }; // tile of y; rows of x widened at a time
-/* Room for these rows, of x [N, I]. */
-static inline int64_t osh_panel_floats(int64_t N, int64_t I) { return osh_min64(N, OSH_GEMM_PANEL) * I; }
-size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads);
 
 /* Rows [first row of tiles[0], ...) of x in f32, in parallel: to [rows, I]. */
 osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first, int64_t n_rows);

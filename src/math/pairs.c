@@ -3,7 +3,7 @@
 #include "math/pairs.h"
 #include "base/isa.h"
 #include "base/num.h"
-#include "ops/kernel.h"
+#include "tensor/scalar.h"
 
 #include <string.h>
 #if defined(__x86_64__)

@@ -4,7 +4,7 @@
 #include "base/isa.h"
 #include "math/span512.h"
 #include "math/vec.h"
-#include "ops/kernel.h"
+#include "tensor/scalar.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * 2015): 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds each. */
 #include "math/tile.h"
 #include "base/isa.h"
-#include "ops/kernel.h"
+#include "tensor/scalar.h"
 
 #include <assert.h>
 #include <string.h>

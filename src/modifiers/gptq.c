@@ -16,7 +16,7 @@
  * W, the objective against that. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
-#include "ops/cuda/cuda.h"
+#include "solver/cuda/solver.h"
 #include "quant/observer.h"
 
 #include <string.h>

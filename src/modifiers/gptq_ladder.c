@@ -1,7 +1,7 @@
 /* gptq_ladder.c - the factor of one Hessian and one ordering: columns in their order, the damping, and what is tried
  * where H cannot be factored (gptq.c). */
 #include "modifiers/gptq.h"
-#include "ops/cuda/cuda.h"
+#include "solver/cuda/solver.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
+#include "solver/cuda/solver.h"
 
 typedef osh_gptq gptq;
 typedef osh_gptq_job solve;

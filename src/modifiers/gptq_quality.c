@@ -8,7 +8,7 @@
  *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, behind the solves of all layers */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
-#include "ops/cuda/cuda.h"
+#include "solver/cuda/solver.h"
 
 #include <string.h>
 

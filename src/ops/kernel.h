@@ -1,17 +1,12 @@
-/* kernel.h - what the kernels share: rounding to the compute dtype, tiles that start at each
- * sample's first token, loads.
+/* kernel.h - helpers of the kernels: loads, activations, tiles that start at the first token of each sample.
  *
  * Rounding points are those of transformers' eager Llama code in the model's dtype. Shapes are
  * checked by the graph before any kernel runs, so that a wrong shape here is a programmer's error
  * (assert). */
 #ifndef OSH_KERNEL_H
 #define OSH_KERNEL_H
-#include "base/num.h"
 #include "ops/op.h"
-
-static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+#include "tensor/scalar.h"
 
 /* Tokens from one kept state to the next, on the way back through a recurrence: the least C with C C >= n. */
 static inline int64_t osh_state_span(int64_t n_tokens)
@@ -19,21 +14,6 @@ static inline int64_t osh_state_span(int64_t n_tokens)
     int64_t C = 1;
     while (C * C < n_tokens) C++;
     return C;
-}
-
-/* The value that a tensor of dtype dt keeps of f; ties to even. */
-static inline float osh_round_to(float f, osh_dtype dt)
-{
-    if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(f));
-    if (dt == OSH_F16) return osh_f32_of_f16(osh_f16_of_f32(f));
-    return f;
-}
-
-static inline int64_t osh_rows(const osh_tensor *t) { return t->shape[0]; }
-static inline int64_t osh_width(const osh_tensor *t) { return t->ndim < 2 ? 1 : t->shape[1]; }
-static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of element i
-{
-    return (char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype);
 }
 
 /* n weights from element `first`, as f32 values of the compute dtype (from_pretrained casts other

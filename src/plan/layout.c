@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "plan/bytes.h"
 #include "tensor/device.h"
 

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "io/edges.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "math/isa.h"
 #include "plan/cards.h"
 #include "plan/bands.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "plan/cards.h"
 #include "plan/memory.h"
 #include "quant/observer.h"

@@ -2,7 +2,7 @@
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
 #include "base/profile.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "output/emit.h"
 #include "run/coverage.h"
 #include "run/pace.h"

@@ -6,7 +6,7 @@
 #include <zstd.h>
 
 #include "base/file.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "store/blocks.h"
 #include "store/loaders.h"
 #include "store/scratch.h"

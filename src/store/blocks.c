@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 
 enum { PAGE = 4096, STEPS = 16 };
 

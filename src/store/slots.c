@@ -1,5 +1,6 @@
 /* slots.c - see slots.h. */
 #include "store/slots.h"
+#include "ops/cuda/cuda.h"
 
 #include <string.h>
 #include <zstd.h>

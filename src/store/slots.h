@@ -13,7 +13,7 @@
 #define OSH_SLOTS_H
 #include "base/file.h"
 #include "graph/exec.h"
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "data/dataset.h"
 
 typedef struct osh_slot_file { // of a value

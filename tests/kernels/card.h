@@ -6,7 +6,9 @@
 #ifndef OSH_KERNEL_CARD_H
 #define OSH_KERNEL_CARD_H
 #include "kernel_test.h"
+#include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
+#include "solver/cuda/solver.h"
 #include "strict.h"
 
 void osh_play_order(unsigned seed) __attribute__((weak)); // tests/play/play.h: there where the card is played

@@ -1,6 +1,6 @@
 /* test_blocks.c - values at rest in page-locked host memory (src/store/blocks.c, activations.c) on the played card:
  * the same rows in every order that the streams allow, few blocks, and memory that cannot be locked. */
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "play/fixture.h"
 #include "play/play.h"
 #include "store/activations.h"

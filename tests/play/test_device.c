@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/cuda/cuda.h"
+#include "gpu/gpu.h"
 #include "play/fixture.h"
 #include "play/play.h"
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cufile.h"
+#include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 #include "play/fixture.h"
 #include "play/play.h"

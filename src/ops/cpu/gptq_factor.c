@@ -15,7 +15,7 @@
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
-#include "solver/gptq_solve.h"
+#include "ops/kernel.h"
 #include "ops/kernel.h"
 
 #include <string.h>

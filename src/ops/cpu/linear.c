@@ -3,6 +3,7 @@
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
+#include "ops/cpu/gemm_linear.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "math/tile.h"

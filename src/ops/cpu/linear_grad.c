@@ -4,6 +4,7 @@
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
+#include "ops/cpu/gemm_linear.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"

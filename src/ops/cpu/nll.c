@@ -8,6 +8,7 @@
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
+#include "ops/cpu/gemm_linear.h"
 #include "math/span.h"
 #include "math/vec.h"
 #include "ops/kernel.h"

@@ -5,7 +5,7 @@
  *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)      x/2 (1 + tanh u) in another shape */
 #ifndef OSH_ACT_CUH
 #define OSH_ACT_CUH
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 #include <string.h>
 

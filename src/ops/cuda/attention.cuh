@@ -1,7 +1,7 @@
 /* attention.cuh - what attention and its gradient share: sinks, and which keys a query sees. */
 #ifndef OSH_ATTENTION_CUH
 #define OSH_ATTENTION_CUH
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 typedef struct sink_weights { // [H]; NULL: none
     const void *w;

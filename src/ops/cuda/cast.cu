@@ -1,4 +1,5 @@
 /* cast.cu - a tensor in another dtype, as from_pretrained casts on loading. */
+#include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 
 template <class S, class T> static __global__ void cast_kernel(T *to, const S *from, int64_t n)

@@ -14,7 +14,7 @@
  * and n^3 operations instead of 2/3 n^3, since a product takes the square of X.
  *
  * Nothing is written to an H before its X is known to be finite. One that has none keeps H as it was. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };

@@ -41,6 +41,24 @@ done:
     return rc;
 }
 
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
+{
+    osh_status rc = OSH_OK;
+    int64_t at = 0, bad = 0, *verdict = (int64_t *)osh_cuda_sums(d);
+    const int64_t none = INT64_MAX;
+    *first = n;
+    if (!n) goto done;
+    OSH_TRY(d->type->put(cx, d, verdict, &none, sizeof none));
+    for (int i = 0; i < n; at += osh_tensor_numel(tensors[i++]))
+        OSH_TRY(osh_cuda_finite(cx, verdict, tensors[i], at));
+    OSH_TRY(d->type->get(cx, d, &bad, verdict, sizeof bad));
+    at = 0;
+    for (int i = 0; i < n && *first == n && bad != none; i++)
+        if ((at += osh_tensor_numel(tensors[i])) > bad) *first = i;
+done:
+    return rc;
+}
+
 static __device__ inline void lower_to(float *p, float x)
 {
     if (__float_as_int(x) >= 0) atomicMin(reinterpret_cast<int *>(p), __float_as_int(x));

@@ -3,7 +3,7 @@
  *
  * Above the diagonal nothing is written before the inverse is known to be finite: after a failure it is the
  * caller's. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 

@@ -1,5 +1,6 @@
 /* gptq_target.cu - gptq_shift and gptq_target by slabs of ROWS rows, each a product or two of F32. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/cast.cuh"
+#include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { ROWS = OSH_TARGET_ROWS, THREADS = 256 };

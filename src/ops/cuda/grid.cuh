@@ -1,7 +1,7 @@
 /* grid.cuh - ops/grid.h and the roundings of a quantized weight in kernels. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 extern "C" {
 #include "math/grid.h"
 }

@@ -33,7 +33,7 @@
  *
  * (halved: the squares of 2048 x 2048 on the diagonal, those of one size as a batch, each chunk straight into H). H is
  * read and written once for PARTS chunks; parts (32 MiB at most) fit into the L2 cache of a card that has 50 MB. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIAN_ROWS, PARTS = OSH_HESSIAN_PARTS };

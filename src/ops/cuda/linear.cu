@@ -5,7 +5,8 @@
  *
  * A panel has at most 2^23 elements, whatever the arena has left. Where single rows are wanted they are routed.cu's, or
  * all are made. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/cast.cuh"
+#include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { THREADS = 256 };

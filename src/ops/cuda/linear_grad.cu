@@ -4,6 +4,7 @@
  *
  * W and x are widened to f32 for it, some rows at a time; a panel has at most 2^23 elements, whatever the arena has
  * left, and panels are added in their order. Rough ones of BF16 round dy instead, and multiply on tensor cores. */
+#include "ops/cuda/cast.cuh"
 #include "ops/cuda/sums.cuh"
 
 typedef struct linear_back {

@@ -20,7 +20,7 @@
  * the others behind a barrier after that. */
 #ifndef OSH_MMA_CUH
 #define OSH_MMA_CUH
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 struct osh_cu_frag_a { uint32_t r[4]; };
 struct osh_cu_frag_b { uint32_t r[2]; };

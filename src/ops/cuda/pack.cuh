@@ -5,7 +5,7 @@
  * warps in their order. */
 #ifndef OSH_PACK_CUH
 #define OSH_PACK_CUH
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 template <class T> struct alignas(16) osh_cu_pack {
     static constexpr int N = 16 / (int)sizeof(T);

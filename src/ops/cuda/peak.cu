@@ -1,7 +1,7 @@
 /* peak.cu - what the card sustains: products of square matrices, attention, copies inside its memory and from the
  * host's page-locked memory. Each repeats its work until the time is over; clocks fall while a card gets warm, so a
  * rate of less than a few seconds is too high. */
-#include "gpu/runtime.h"
+#include "ops/cuda/op.cuh"
 
 #include "base/rng.h"
 

@@ -1,6 +1,6 @@
 /* shift_accum.cu - D += (X0 - X)^T X: the difference, rounded to the dtype of x, then products as those of
  * hessian_accum.cu, in the same chunks of tokens, over the whole square. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = 2048, TOKENS = OSH_HESSIAN_TOKENS, THREADS = 256, GRAIN = OSH_HESSIAN_GRAIN };

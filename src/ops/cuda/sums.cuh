@@ -2,6 +2,7 @@
  * these in their order, so that the bytes follow from the number of rows. */
 #ifndef OSH_SUMS_CUH
 #define OSH_SUMS_CUH
+#include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 

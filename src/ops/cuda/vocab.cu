@@ -1,4 +1,5 @@
 /* vocab.cu - blocks of logits: room, products, and the walk over panels and vocabulary. */
+#include "ops/cuda/cast.cuh"
 #include "ops/cuda/vocab.cuh"
 
 /* x [rows, OSH_VOCAB_COLS], of which cols are there */

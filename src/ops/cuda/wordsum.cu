@@ -1,5 +1,5 @@
 /* wordsum.cu - osh_wordsum (ops/wordsum.h) of bytes on the card: a sum of integers, in whatever order threads add. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
 
 extern "C" {
 #include "ops/wordsum.h"

@@ -6,7 +6,8 @@
  *   | c e f |                 | . . f |                       | c e f |      read is written by the same kernel
  *
  * The diagonal, which is both, goes through a row of room. */
-#include "gpu/kernel.cuh"
+#include "ops/cuda/op.cuh"
+#include "solver/cuda/solver.h"
 
 enum { TILE = 32, STEP = 8, THREADS = TILE * STEP };
 

@@ -2,7 +2,7 @@
  * works on `next`, a copy of G; what it proposes is judged by a G made anew, and kept row by row, or band by band.
  * The tile follows from the weight's shape alone, so that the products do. */
 #include "solver/cuda/gptq_refine.cuh"
-#include "ops/cuda/sizes.h"
+#include "solver/cuda/sizes.h"
 
 #include <math.h>
 #include <string.h>

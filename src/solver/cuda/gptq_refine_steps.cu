@@ -1,7 +1,7 @@
 /* gptq_refine_steps.cu - the steps on a tile of rows: what a group or a block of columns changes is found by a thread a
  * row, and goes to the rest of G by a product. */
 #include "solver/cuda/gptq_refine.cuh"
-#include "ops/cuda/sizes.h"
+#include "solver/cuda/sizes.h"
 
 enum { THREADS = 64 };
 

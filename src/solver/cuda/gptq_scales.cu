@@ -1,7 +1,7 @@
 /* gptq_scales.cu - the search for scales on the device: a block has the weights of one scale, a thread one candidate,
  * so that no sum crosses threads. The weights pass through shared memory. */
 #include "solver/cuda/gptq_refine.cuh"
-#include "ops/cuda/sizes.h"
+#include "solver/cuda/sizes.h"
 
 enum { THREADS = 96, CHUNK = 512 }; // THREADS >= OSH_SCALE_CANDIDATES
 

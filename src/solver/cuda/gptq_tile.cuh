@@ -3,7 +3,7 @@
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
-#include "ops/cuda/sizes.h"
+#include "solver/cuda/sizes.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* refine_sizes.c - what the search for scales and the steps behind the column loop take of a device and its host. */
-#include "ops/cuda/sizes.h"
+#include "solver/cuda/sizes.h"
 #include "ops/kernel.h"
 
 enum { TILE_ROWS = 1024 };

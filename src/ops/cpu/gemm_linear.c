@@ -1,0 +1,125 @@
+/* gemm_linear.c - a linear layer on OpenBLAS: y is cut into tiles of 256 rows (from the first token of each sample) and
+ * 192 columns, and one sgemm over all of I makes each tile. The grid depends neither on threads nor on the batch, so
+ * neither do the bytes. BF16 goes to pairs_linear.c if the CPU has bf16 instructions. */
+#include "ops/cpu/gemm_linear.h"
+#include "math/blas.h"
+#include "math/gemm.h"
+
+typedef struct linear_worker {
+    float *w;      // own: [OSH_GEMM_COLS, I], the block of w that it holds
+    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS]
+    int64_t block; // -1: none yet
+} linear_worker;
+
+typedef struct linear_job {
+    const osh_tensor *w;
+    osh_tensor *y;
+    const osh_tile *tiles; // of this panel
+    int64_t n_tiles, I, O, first_row;
+    osh_dtype dtype;
+    const float *x;    // [rows of the panel, I]
+    const float *bias; // [O] or NULL
+    linear_worker *workers;
+} linear_job;
+
+static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const linear_job *j = user;
+    linear_worker *me = &j->workers[worker];
+    int64_t block = chunk / j->n_tiles, col = block * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->O - col);
+    const osh_tile *t = &j->tiles[chunk % j->n_tiles];
+
+    (void)cx;
+    if (me->block != block) osh_load_weight(me->w, j->w, col * j->I, n * j->I, j->dtype);
+    me->block = block;
+    osh_gemm_nt((osh_into){me->y, n, false}, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I},
+                (osh_mat){me->w, j->I}, (osh_mnk){t->n, n, j->I});
+    for (int64_t r = 0; r < t->n; r++) {
+        float *row = me->y + r * n;
+        if (j->bias)
+            for (int64_t o = 0; o < n; o++) row[o] += j->bias[col + o];
+        osh_from_f32(osh_elem(j->y, (t->row + r) * j->O + col), j->y->dtype, row, n);
+    }
+    return OSH_OK;
+}
+
+/* What a worker has: columns of w, and a tile of y. */
+static int64_t weight_floats(int64_t cols, int64_t I) { return cols * I; }
+static int64_t tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
+
+static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64_t O)
+{
+    osh_status rc = OSH_OK;
+    int n = osh_threads(cx);
+    int64_t cols = osh_min64(O, OSH_GEMM_COLS);
+    linear_worker *w = NULL;
+
+    OSH_NEW(cx, w, n);
+    *out = w; // give: freed by workers_free, complete or not
+    for (int i = 0; i < n; i++) {
+        w[i].block = -1;
+        if (!(w[i].w = osh_alloc(cx, (size_t)weight_floats(cols, I) * sizeof(float)))) return OSH_E_NOMEM;
+        if (!(w[i].y = osh_alloc(cx, (size_t)tile_floats(cols) * sizeof(float)))) return OSH_E_NOMEM;
+    }
+done:
+    return rc;
+}
+
+static void workers_free(osh_ctx *cx, linear_worker *w)
+{
+    for (int i = 0; w && i < osh_threads(cx); i++) {
+        osh_free(cx, w[i].y);
+        osh_free(cx, w[i].w);
+    }
+    osh_free(cx, w);
+}
+
+osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
+                           const osh_seqs *seqs)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
+    osh_tile *tiles = NULL;         // own
+    float *xf = NULL, *b = NULL;    // own: [panel, I] where x is not F32, [O] or NULL
+    linear_worker *workers = NULL;  // own
+
+    OSH_TRY(osh_blas_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
+    OSH_TRY(workers_new(cx, &workers, I, O));
+    if (bias) OSH_TRY(osh_f32_weight(cx, &b, bias, x->dtype));
+    if (x->dtype != OSH_F32) {
+        xf = osh_alloc(cx, (size_t)osh_panel_floats(N, I) * sizeof *xf);
+        if (!xf) OSH_TRY(OSH_E_NOMEM);
+    }
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
+        int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
+        if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
+        linear_job j = {.w = w,
+                        .y = y,
+                        .tiles = tiles + first,
+                        .n_tiles = end - first,
+                        .I = I,
+                        .O = O,
+                        .bias = b,
+                        .first_row = row,
+                        .dtype = x->dtype,
+                        .x = xf ? xf : (float *)x->data + row * I,
+                        .workers = workers};
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
+    }
+done:
+    workers_free(cx, workers);
+    osh_free(cx, xf);
+    osh_free(cx, b);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
+{
+    int64_t worker = weight_floats(OSH_GEMM_COLS, I) + tile_floats(OSH_GEMM_COLS);
+
+    return (size_t)(osh_panel_floats(n_tokens, I) + n_threads * worker) * sizeof(float) +
+           (size_t)n_tokens * sizeof(osh_tile);
+}

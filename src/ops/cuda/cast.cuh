@@ -1,0 +1,12 @@
+/* cast.cuh - elements of a GPU array in another dtype. */
+#ifndef OSH_CAST_CUH
+#define OSH_CAST_CUH
+#include "gpu/runtime.h"
+
+typedef struct osh_cuda_array { // of GPU memory; view
+    void *data;
+    osh_dtype dtype;
+} osh_cuda_array;
+/* to [n] = from [n] as f32 values, rounded once. from: F64, F32, BF16 or F16. */
+osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from, int64_t n);
+#endif

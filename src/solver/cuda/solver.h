@@ -1,0 +1,41 @@
+/* solver.h - the solver's functions for a GPU, callable from C. gpu/gpu.h says what a call waits for and how it fails. */
+#ifndef OSH_SOLVER_CUDA_H
+#define OSH_SOLVER_CUDA_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "gpu/gpu.h"
+#include "solver/gptq_refine.h"
+#include "solver/gptq_solve.h"
+
+/* ops/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of each behind each
+ * other and with as many panels. I, block_size, dq_dtype and the dtype of w are those of the first, perm and dead those
+ * of the first with the same u; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
+ * device; a->w (stored dtype), a->target, a->u and a->w_out lie there, the other members in host memory; codes,
+ * loss and squares are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
+typedef struct osh_gptq_group { // of jobs, for what they take
+    int64_t I, block_size; // given; the others begin with 0
+    int64_t n_jobs, n_panels, n_scales, n_scale_cols;
+    int64_t n_inputs; // of their jobs, all together; add makes 1 of 0
+} osh_gptq_group;
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols);
+size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room); // of the arena; more than `room`: the least
+size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
+/* ops/gptq_scales.h and ops/gptq_refine.h: w and h lie on the device, the other members in host memory, where the
+ * results are when the call returns. Rows are worked on in tiles that follow from the shape. */
+osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
+size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block); // of the arena
+osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
+size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
+size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
+osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
+osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host
+size_t osh_gptq_permute_cuda_bytes(int64_t I);
+osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h);        // to the host
+osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);    // from the host
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,27 @@
+/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that rounds up, rounding to a
+ * dtype, and the address of an element. */
+#ifndef OSH_SCALAR_H
+#define OSH_SCALAR_H
+#include "base/num.h"
+#include "tensor/tensor.h"
+
+static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The value that a tensor of dtype dt keeps of f; ties to even. */
+static inline float osh_round_to(float f, osh_dtype dt)
+{
+    if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(f));
+    if (dt == OSH_F16) return osh_f32_of_f16(osh_f16_of_f32(f));
+    return f;
+}
+
+static inline int64_t osh_rows(const osh_tensor *t) { return t->shape[0]; }
+static inline int64_t osh_width(const osh_tensor *t) { return t->ndim < 2 ? 1 : t->shape[1]; }
+static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of element i
+{
+    return (char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype);
+}
+
+#endif
