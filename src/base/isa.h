@@ -1,6 +1,6 @@
 /* isa.h - the instruction set that this process computes with: the best of the CPU, or a lower one that was pinned.
  *
- * One setting for the whole process, because OpenBLAS, whose kernels it chooses too (ops/isa.h), has one.
+ * One setting for the whole process, because OpenBLAS, whose kernels it chooses too (math/isa.h), has one.
  * Our own kernels give the same bytes under every set; matrix products, the libraries' and ours, do not. */
 #ifndef OSH_ISA_H
 #define OSH_ISA_H

@@ -4,7 +4,7 @@
  *   x of the original model  ──► block as it was            ──► y0     (made before, by the caller)
  *
  * A step takes some samples, all of its elements weigh the same, and the gradient goes back through the block to the
- * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept are the codes in the end: which step lost
+ * weights (graph/back.h), whose codes follow it (solver/ada.h). What is kept are the codes in the end: which step lost
  * least depends more on its samples than on the step. With rule.selective they are those of rounding to nearest where
  * the loss of all samples is no less then. Samples are drawn without replacement, by a counter RNG, until
  * fewer than a step wants are left; then anew from all. With rule.share each step draws anew which elements of what

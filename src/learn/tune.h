@@ -7,7 +7,7 @@
  *   code, norm   what there is to be written, if it became better there
  *
  * A code is a real number v that the forward pass rounds. It begins where the weight lies, no further than 0.4 from
- * the code, so that nothing changes at first; ops/tune.c has the step. Step t of n moves by this part of the rate
+ * the code, so that nothing changes at first; solver/tune.c has the step. Step t of n moves by this part of the rate
  *
  *   (t + 1) / 4 for t < 4, then 0.05 + 0.95 (1 + cos(pi (t - 4) / (n - 4))) / 2
  *

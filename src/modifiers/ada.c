@@ -1,5 +1,5 @@
 /* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes that learn from what a layer puts out
- * (ops/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and of LLM Compressor.
+ * (solver/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
  * Of a layer's inputs both read H = X^T X, GPTQ's statistic, and with target 'original' (X0 - X)^T X, GPTQ's other one:
  * what the loss is of all inputs together is in these, so no input is kept, a step sees all samples, and nothing is

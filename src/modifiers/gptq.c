@@ -6,7 +6,7 @@
  *   - dead columns (diag 0): diag := 1, weights := 0
  *   - diag += dampening_frac * mean(diag)
  *   - U upper with U^T U = H^-1
- *   - column loop with U (ops/gptq_solve.h)
+ *   - column loop with U (solver/gptq_solve.h)
  * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input
  * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times (from 0: to 0.01, 0.1
  * and 1), then the weight is rounded to nearest; the job says so.

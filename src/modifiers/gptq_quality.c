@@ -4,7 +4,7 @@
  *   scale_search: none                 scales of the whole range, as upstream
  *                 mse                  those that lose least of the weights themselves
  *                 ldl                  the same, an error in column j costs 1 / U_jj^2
- *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h
+ *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; solver/gptq_refine.h
  *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, behind the solves of all layers */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"

@@ -67,7 +67,7 @@ struct osh_linear_job { // one Linear to be quantized
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H, dW against the target; < 0: no Hessian
     double nearest;             // out: the same of the target rounded to nearest, with the scales before any search,
-                                // beyond 255 rows drawn from some (ops/gptq_solve.h); < 0: not known
+                                // beyond 255 rows drawn from some (solver/gptq_solve.h); < 0: not known
     osh_losses losses;          // out: objective after each step; none where there was one step
     const char *fallback;       // out: static text, what was done instead; NULL: nothing
     /* Called when the outputs are there, which it may take, so that the results of many jobs are not held at once; w

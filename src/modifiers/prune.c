@@ -3,7 +3,7 @@
  * Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A Simple and Effective Pruning Approach for Large Language
  * Models" (arXiv 2306.11695).
  *
- * What becomes 0, and what is pushed on to later columns, is ops/prune.h. A weight that nothing quantizes is written
+ * What becomes 0, and what is pushed on to later columns, is solver/prune.h. A weight that nothing quantizes is written
  * dense, with its zeros; behind a quantizer's codes they stay (osh_linear_job.pruned).
  *
  * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac mean(diag). Where it

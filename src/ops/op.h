@@ -230,5 +230,5 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *                  U^T U = H^-1. OSH_E_NUMERIC: not positive definite
  *   gptq_shift     in u [I, I], perm I32 [I]; D F32 [I, I] in place: becomes S = D H^-1
  *   gptq_target    in w [O, I], s [I, I]; out t F32 [O, I] = W + W S
- *   gptq_solve     see ops/gptq_solve.h */
+ *   gptq_solve     see solver/gptq_solve.h */
 #endif

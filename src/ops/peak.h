@@ -4,8 +4,8 @@
 #include "ops/op.h"
 
 /* Floating-point operations a second of all threads together: each multiplies square matrices of its own, for about
- * this long each, in F32 on OpenBLAS or, where that is faster, by tiles (ops/cpu/tile.h), or in BF16 by pairs
- * (ops/cpu/pairs.h). BF16 without such instructions: OSH_E_UNSUPPORTED without a message, as products of bf16 are then
+ * this long each, in F32 on OpenBLAS or, where that is faster, by tiles (math/tile.h), or in BF16 by pairs
+ * (math/pairs.h). BF16 without such instructions: OSH_E_UNSUPPORTED without a message, as products of bf16 are then
  * made in f32. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
 /* The same of causal attention, as a run calls it: on all threads one sample of 512 tokens of BF16, 9 heads of 64 on 3

@@ -7,7 +7,7 @@
  *
  * the mean squared error of a token's outputs above that of the weight as it was: 0 for w^ = w, and below 0 where w^
  * makes up for errors of the layers before. All tokens are in H and S, so each step sees all of them, and rows of a
- * weight are problems of their own. ops/cpu/ada.c has what learns. */
+ * weight are problems of their own. solver/cpu/ada.c has what learns. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include "tensor/tensor.h"

@@ -6,8 +6,8 @@
  *
  * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
  * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
- * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need.
- * With AVX-512 BF16 (ops/cpu/pairs.h) keys and values are packed, too, and queries are read as they lie, 32 rows of a
+ * (math/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need.
+ * With AVX-512 BF16 (math/pairs.h) keys and values are packed, too, and queries are read as they lie, 32 rows of a
  * head at a time. */
 #include "base/isa.h"
 #include "math/blas.h"

@@ -2,7 +2,7 @@
  * of up to 512 tokens in the batch's order.
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
- * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
+ * the diagonal are ssyrk. With AVX2 (math/tile.h) the tokens are packed from their own dtype, once for all
  * threads; with AVX-512 BF16 products are of BF16 (ops/cpu/pairs_hessian.c). */
 #include "base/isa.h"
 #include "math/blas.h"
@@ -45,7 +45,7 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return OSH_OK;
 }
 
-/* ---- by tiles of ops/cpu/tile.h ---- */
+/* ---- by tiles of math/tile.h ---- */
 
 typedef struct packed_job {
     float *h;               // [I, I]

@@ -1,4 +1,4 @@
-/* pairs_ops.h - what multiplies by BF16 pairs (ops/cpu/pairs.h), of BF16 tensors throughout. */
+/* pairs_ops.h - what multiplies by BF16 pairs (math/pairs.h), of BF16 tensors throughout. */
 #ifndef OSH_PAIRS_OPS_H
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"

@@ -1,4 +1,4 @@
-/* grid.cuh - ops/grid.h and the roundings of a quantized weight in kernels. */
+/* grid.cuh - math/grid.h and the roundings of a quantized weight in kernels. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
 #include "ops/cuda/op.cuh"
@@ -6,7 +6,7 @@ extern "C" {
 #include "math/grid.h"
 }
 
-/* The nearest value, |x| within the grid: as v8_on_grid of ops/cpu/panel.c. */
+/* The nearest value, |x| within the grid: as v8_on_grid of solver/cpu/panel.c. */
 __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
 {
     if (!g.digits) return rintf(x);

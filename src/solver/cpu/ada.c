@@ -1,4 +1,4 @@
-/* ada.c - the steps of ops/ada.h, a block of rows from first to last before the next one begins: all that a thread
+/* ada.c - the steps of solver/ada.h, a block of rows from first to last before the next one begins: all that a thread
  * holds are the numbers of its block. The blocks know nothing of threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568): a weight goes down or up, by a soft number h of v

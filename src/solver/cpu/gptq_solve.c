@@ -107,7 +107,7 @@ static void solve_block(const solve_job *j, solve_worker *me, const rows *w, int
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* What rounding to nearest costs (ops/gptq_solve.c) is what the loop makes of its rest. */
+/* What rounding to nearest costs (solver/gptq_solve.c) is what the loop makes of its rest. */
 static void begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;

@@ -1,4 +1,4 @@
-/* gptq_refine.cuh - a tile of rows on its way through the steps of ops/gptq_refine.h on the device. */
+/* gptq_refine.cuh - a tile of rows on its way through the steps of solver/gptq_refine.h on the device. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"

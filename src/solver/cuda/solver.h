@@ -8,7 +8,7 @@ extern "C" {
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-/* ops/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of each behind each
+/* solver/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of each behind each
  * other and with as many panels. I, block_size, dq_dtype and the dtype of w are those of the first, perm and dead those
  * of the first with the same u; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
  * device; a->w (stored dtype), a->target, a->u and a->w_out lie there, the other members in host memory; codes,
@@ -22,7 +22,7 @@ typedef struct osh_gptq_group { // of jobs, for what they take
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols);
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room); // of the arena; more than `room`: the least
 size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
-/* ops/gptq_scales.h and ops/gptq_refine.h: w and h lie on the device, the other members in host memory, where the
+/* solver/gptq_scales.h and solver/gptq_refine.h: w and h lie on the device, the other members in host memory, where the
  * results are when the call returns. Rows are worked on in tiles that follow from the shape. */
 osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block); // of the arena
