@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""lint.py - habits of size are printed; what must not be in the repository fails.
+"""lint.py - prints habits of size, and fails on what must not be in the repository.
 
-Fails: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside src/cli; paths of a
+Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside src/cli; paths of a
 development machine; notes of unfinished work; a .c or .h that does not open with its own name; a function of src/ with
 more than six parameters.
+
+In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a word of NO_BEGINNING; a
+retired word in a comment (RETIRED); a static function whose name two files of these folders define, unless it is a column
+of a table of rows (COLUMNS).
 Usage: lint.py [source folder]"""
 import pathlib
 import re
@@ -19,6 +23,40 @@ MAX_LINE, MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 120, 600, 80, 6
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 DEV_PATH = re.compile(r"(?<![\w.}$])/(" + "|".join(["wo" + "rk", "tm" + "p", "ro" + "ot", "ho" + "me"]) + r")/")
 CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|puts|putchar|vprintf)\s*\(|\bstdout\b")
+
+
+# Folders of src/ that follow the language rule of CONTRIBUTING.md. The others join when they are rewritten.
+PLAIN = set(''''''.split())
+MAX_PLAIN_LINE = 100
+NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
+RETIRED = re.compile(r"\b(cards?|played|affair|behind|ahead of|so many|way through)\b", re.I)
+COMMENT = re.compile(r'/\*(.*?)\*/|//([^\n]*(?:\n[ \t]*//[^\n]*)*)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
+COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
+
+
+def check_language(here, text, wrong, statics):
+    """Comments and names of one file of a folder of PLAIN."""
+    for m in COMMENT.finditer(text):
+        words = (m[1] or m[2] or "").strip(" *-\n\t/")
+        line = text.count("\n", 0, m.start()) + 1
+        first = NO_BEGINNING.match(words)
+        if first:
+            wrong.append(f"{here}:{line}: the comment begins with '{first[0]}': want subject, verb, object")
+        for word in RETIRED.finditer(words):
+            wrong.append(f"{here}:{line}: the comment has the retired word '{word[0]}' (CONTRIBUTING.md)")
+    for i, line in enumerate(text.split("\n"), 1):
+        if len(line) > MAX_PLAIN_LINE:
+            wrong.append(f"{here}:{i}: {len(line)} characters, at most {MAX_PLAIN_LINE}")
+    if here.suffix in {".c", ".cu"}:
+        for name in set(STATIC.findall(strip_comments_and_strings(text))) - COLUMNS:
+            statics.setdefault(name, []).append(str(here))
+
+
+def check_statics(statics, wrong):
+    for name, files in sorted(statics.items()):
+        if len(files) > 1:
+            wrong.append(f"the static function {name} is defined in {', '.join(files)}: put the noun in front of the name")
 
 
 def strip_comments_and_strings(text):
@@ -58,7 +96,7 @@ def check_parameters(here, code, wrong):
             wrong.append(f"{here}:{line}: {name} has {n} parameters, at most {MAX_PARAMETERS}")
 
 
-def check(path, wrong, large):
+def check(path, wrong, large, statics):
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
@@ -84,6 +122,8 @@ def check(path, wrong, large):
                 wrong.append(f"{here}:{i}: {m.group(0).rstrip('( ')} outside src/cli")
     if here.parts[0] == "src":
         check_parameters(here, code, wrong)
+    if here.parts[0] == "src" and here.parts[1] in PLAIN:
+        check_language(here, text, wrong, statics)
     if len(lines) > MAX_FILE:
         large.append(f"{here}: {len(lines)} lines")
     for start, n in function_sizes(code):
@@ -105,15 +145,16 @@ def strays():
 
 
 def main():
-    wrong, large, n = strays(), [], 0
+    wrong, large, statics, n = strays(), [], {}, 0
     for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:
         for path in sorted((ROOT / top).rglob("*")):
             generated = any(p in {"fixtures", "corpus", "data", "__pycache__"} for p in path.parts)
             if path.is_file() and path.suffix in TEXT_FILES and not generated:
                 if top == "tests" and path.suffix not in C_FILES | {".py", ".sh"}:
                     continue  # inputs of tests may hold anything
-                check(path, wrong, large)
+                check(path, wrong, large, statics)
                 n += 1
+    check_statics(statics, wrong)
     print("\n".join(["larger than usual: " + x for x in large] + wrong + [f"{n} files, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 

@@ -91,8 +91,9 @@ enum { OSH_CUDA_SUMS = 512 };
 uint64_t *osh_cuda_sums(const osh_device *d);
 /* Arena bytes, gross, that a Cholesky factor [n, n] and its inverse take. */
 size_t osh_cuda_triangle_bytes(int64_t n);
-/* Rows of a triangle that cuSOLVER gets at most; a larger one is cut into blocks of that many rows, or of a power of two
- * less. A triangle takes its square, of no more than 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+/* cuSOLVER gets triangles of at most OSH_TRIANGLE_BLOCK rows; a larger one is cut into blocks of that
+ * many rows, or of that number halved once or more. A triangle takes its square, of no more than 2 x 2
+ * blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -1,5 +1,5 @@
-/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that rounds up, rounding to a
- * dtype, and the address of an element. */
+/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that rounds
+ * up, rounding to a dtype, and the address of an element. */
 #ifndef OSH_SCALAR_H
 #define OSH_SCALAR_H
 #include "base/num.h"

@@ -1,8 +1,8 @@
 /* cuda.h - the CUDA column of ops.def, callable from C.
  *
- * Tensors lie on the device (osh_tensor.device) unless an argument says otherwise. Scratch comes from the device's arena
- * (OSH_LIFE_SHORT) and is freed before the call returns. Results depend on the shapes and on the GPU, never on the size
- * of the arena. gpu/gpu.h says what a call waits for and how it fails. */
+ * Tensors are in GPU memory (osh_tensor.device) unless an argument says otherwise. Scratch comes from
+ * the device's arena (OSH_LIFE_SHORT) and is freed before the call returns. Results depend on the shapes
+ * and on the GPU, never on the size of the arena. gpu/gpu.h says what a call waits for and how it fails. */
 #ifndef OSH_OPS_CUDA_H
 #define OSH_OPS_CUDA_H
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* sizes.c - scratch that the CUDA column takes. It is in every binary: a plan for a GPU needs neither GPU nor kernels. */
+/* sizes.c - scratch of the CUDA column, in every binary: a plan for a GPU needs neither GPU nor kernels. */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"

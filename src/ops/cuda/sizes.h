@@ -1,5 +1,5 @@
-/* sizes.h - tile constants that determine how much scratch the kernels take; shared by the kernels and by sizes.c, which
- * every binary has. */
+/* sizes.h - tile constants that determine the scratch of kernels; shared by the kernels and by sizes.c,
+ * which is in every binary. */
 #ifndef OSH_CUDA_SIZES_H
 #define OSH_CUDA_SIZES_H
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* gptq_refine.cu - the steps after the column loop on the device, over tiles of rows as solver/cpu/gptq_refine.c: a step
+/* gptq_refine.cu - the steps after the column loop on the device, over tiles of rows as in
+ * solver/cpu/gptq_refine.c: a step
  * works on `next`, a copy of G; what it proposes is judged by a G made anew, and kept row by row, or band by band.
  * The tile follows from the weight's shape alone, so that the products do. */
 #include "solver/cuda/gptq_refine.cuh"

@@ -1,4 +1,4 @@
-/* sizes.c - scratch that a GPU's solve takes. It is in every binary: a plan for a GPU needs neither GPU nor kernels. */
+/* sizes.c - scratch of a solve on a GPU, in every binary: a plan for a GPU needs neither GPU nor kernels. */
 #include "solver/cuda/sizes.h"
 
 #include "ops/kernel.h"

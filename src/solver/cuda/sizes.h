@@ -1,5 +1,5 @@
-/* sizes.h - tile constants that determine how much scratch the solver's kernels take; shared by the kernels and by
- * sizes.c and refine_sizes.c, which every binary has. */
+/* sizes.h - tile constants that determine the scratch of the solver's kernels; shared by the kernels and
+ * by sizes.c and refine_sizes.c, which are in every binary. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
 #ifdef __cplusplus

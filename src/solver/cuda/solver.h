@@ -1,4 +1,5 @@
-/* solver.h - the solver's functions for a GPU, callable from C. gpu/gpu.h says what a call waits for and how it fails. */
+/* solver.h - the solver's functions for a GPU, callable from C. gpu/gpu.h says what a call waits for and
+ * how it fails. */
 #ifndef OSH_SOLVER_CUDA_H
 #define OSH_SOLVER_CUDA_H
 #ifdef __cplusplus
@@ -8,8 +9,8 @@ extern "C" {
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-/* solver/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of each behind each
- * other and with as many panels. I, block_size, dq_dtype and the dtype of w are those of the first, perm and dead those
+/* solver/gptq_solve.h on the device: weights with one input in one call, or of several inputs, those of
+ * each behind each other and with as many panels. I, block_size, dq_dtype and the dtype of w are those of the first, perm and dead those
  * of the first with the same u; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
  * device; a->w (stored dtype), a->target, a->u and a->w_out lie there, the other members in host memory; codes,
  * loss and squares are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
