@@ -267,7 +267,7 @@ if(TARGET oneshot)
 endif()
 
 if(Python3_FOUND)
-  foreach(name check_layers lint check_docs check_commands release)
+  foreach(name check_layers lint check_docs check_commands check_subjects release)
     if(EXISTS ${CMAKE_SOURCE_DIR}/scripts/${name}.py)
       set(objects)
       if(name STREQUAL check_layers AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""check_subjects.py - fails on commit subjects that are not of the form `area: verb object`.
+
+A subject has at most 72 characters; the area is one or more lower-case words, divided by commas; a verb in the imperative
+follows (VERBS). Merges, reverts and fixups are left alone.
+
+  check_subjects.py                  every commit since this file was added
+  check_subjects.py RANGE            the commits of a range, as git log takes it
+  check_subjects.py --message FILE   the message in FILE: scripts/install-hooks.sh makes it git's commit-msg hook"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST = 72
+SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)\b")
+VERBS = set("""accept account add adjust admit adopt align allow answer append apply ask assert assign avoid batch bind block
+    bound break bring build bump cache call cap carry catch change charge check choose claim clamp clean clear close collect
+    combine compare compile complete compress compute connect convert copy correct count cover create cut decide declare
+    decode default define delete depend derive describe detect divide document double download draw drop embed emit enable
+    encode end escape estimate exclude execute exit expand explain export extend extract factor fail feed fetch fill filter
+    find fit fix flush fold follow format free fuse gather generate give grow guard halve hand handle hide hold ignore
+    implement import include increase index infer inherit initialize inline insert install introduce join judge keep label
+    lay leave let lift limit link list load lock log look lower make map mark match measure mend merge mention migrate mirror
+    move multiply name need normalize note number obey observe offer omit open order overlap own pack pad parse pass pick pin
+    place plan plant point predict prefer prefix prepare print probe prove prune pull push put quantize query quote raise
+    read rebuild recognize record reduce refer refresh refuse regenerate register reject release reload remove rename reorder
+    repair repeat replace report request require rerun reserve reset resolve restore restrict resume retire retry return
+    reuse reveal revert rewrite rotate round route run sample save scale scan schedule seal search select send separate serve
+    set shorten show shrink shut sign simplify simulate size skip solve sort speed split stage start state stop store stream
+    strip subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace track translate
+    treat trim truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary verify wait walk warn
+    widen wire work wrap write yield zero""".split())
+
+
+def complaint(subject):
+    """What is wrong with the subject; None if nothing is."""
+    if re.match(r"(Merge|Revert|fixup!|squash!)", subject):
+        return None
+    if len(subject) > MOST:
+        return f"{len(subject)} characters, at most {MOST}"
+    m = SUBJECT.match(subject)
+    if not m:
+        return "want 'area: verb object'"
+    if m[1] not in VERBS:
+        return f"'{m[1]}' is not a verb in the imperative that scripts/check_subjects.py knows"
+    return None
+
+
+def git(*args):
+    return subprocess.run(["git", "-C", ROOT, *args], capture_output=True, text=True)
+
+
+def subjects(arguments):
+    """Pairs of a commit's name and its subject, or None where there is no history to check."""
+    if arguments[:1] == ["--message"]:
+        lines = [x for x in pathlib.Path(arguments[1]).read_text().splitlines() if not x.startswith("#")]
+        return [("the message", lines[0] if lines else "")]
+    span = arguments[0] if arguments else ""
+    if not span:
+        added = git("log", "--diff-filter=A", "--format=%H", "--", "scripts/check_subjects.py").stdout.split()
+        if not added:
+            return None
+        span = added[-1] + "..HEAD"
+    log = git("log", "--no-merges", "--format=%h %s", span)
+    if log.returncode:
+        sys.exit(f"git log {span}: {log.stderr.strip()}")
+    return [line.split(" ", 1) for line in log.stdout.splitlines()]
+
+
+def main():
+    found = subjects(sys.argv[1:])
+    if found is None:
+        print("no history of this file here: nothing is checked")
+        return 0
+    wrong = [f"{name}: {why}: {subject}" for name, subject in found if (why := complaint(subject))]
+    print("\n".join(wrong + [f"{len(found)} subjects, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+sys.exit(main())
