@@ -9,12 +9,13 @@ extern "C" {
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-/* The column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights have one input, or several
- * inputs; those of one input stand next to each other, and each input has equally many panels. All have the I, block_size,
- * dq_dtype and weight dtype of the first; perm and dead are those of the first with the same u. The result of a job does
- * not depend on the others. h [I, I] F32 and diag stay on the device; a->w (stored dtype), a->target, a->u and a->w_out are
- * in GPU memory, the other members in host memory. codes, loss and squares are complete on return. The call works on as
- * many rows at a time as the arena has room for. */
+/* The column loop (solver/gptq_solve.h) on the device, for n weights in one call. The weights have one
+ * input, or several inputs; those of one input stand next to each other, and each input has equally many
+ * panels. All have the I, block_size, dq_dtype and weight dtype of the first; perm and dead are those of the
+ * first with the same u. The result of a job does not depend on the others. h [I, I] F32 and diag stay on
+ * the device; a->w (stored dtype), a->target, a->u and a->w_out are in GPU memory, the other members in host
+ * memory. codes, loss and squares are complete on return. The call works on as many rows at a time as the
+ * arena has room for. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
 typedef struct osh_gptq_group { // of jobs, for what they take
     int64_t I, block_size; // given; the others begin with 0
