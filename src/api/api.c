@@ -387,7 +387,8 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
         OSH_TRY(tokenize_line(cx, &ids, tok, lines, special_tokens, &to));
     }
 done:
-    if (rc && lines) osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_number(lines));
+    if (rc && lines)
+        osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_place(lines).number);
     osh_ids_deinit(cx, &ids);
     osh_lines_close(cx, lines);
     osh_tokenizer_close(cx, tok);

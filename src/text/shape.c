@@ -29,7 +29,6 @@ struct osh_shape {
     int64_t n_columns, which, at; // which: the one that is wanted, -1: not seen yet; at: the field that is read
     bool in_header, quoted, closing, cr; // closing: a quote in quotes, which may be one of two; cr: a \r that waits
     bool any;           // bytes of this record
-    size_t bom;         // bytes of the mark at the beginning that were seen
 };
 
 const char *osh_data_kind(const char *path)
@@ -222,10 +221,7 @@ done:
 
 static osh_status csv_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
-    static const char mark[] = "\xef\xbb\xbf";
     osh_status rc = OSH_OK;
-    if (s->bom < 3 && c == mark[s->bom]) return s->bom++, OSH_OK;
-    s->bom = 3;
     if (s->quoted && !s->closing) {
         if (c == '"') s->closing = true;
         else OSH_TRY(csv_put(cx, s, to, c));

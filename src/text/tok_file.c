@@ -96,7 +96,7 @@ osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, si
     *f = (osh_tok_file){.tree = NULL};
     osh_buf_init(&rest, 0);
     OSH_TRY(check_utf8(cx, text, n, what));
-    osh_json_scan_bom(&s);
+    OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) == '{') {
         OSH_TRY(split_object(&s, &rest, &outer, &model));

@@ -315,7 +315,7 @@ static void test_json(void **state)
         {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
         {"[,{\"text\": \"a\"}]", "a comma without a row"},  {"[{\"text\": \"a\"}] x", "something behind the list"},
         {"[]", "the dataset is empty"},                         {"", "the dataset is empty"},
-        {"\"text\"", "something that is no object"},            {"[1, 2]", "line 1"},
+        {"\"text\"", "something that is no object"},            {"[1, 2]", "row 1"},
         {"[{\"text\": \"a\"}}", "'}' where the list ends"},     {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
         {"{\"text\": \"a\"}]", "a bracket that nothing opened"},
     };
