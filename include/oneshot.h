@@ -55,7 +55,7 @@ typedef struct oneshot_progress {
  * the job. */
 typedef struct oneshot_options {
     size_t size;      /* sizeof(oneshot_options) */
-    int threads;      /* 0: one for each core that the process may use */
+    int threads;      /* 0: one for each core that the process may use; at most 4096 */
     int log_level;    /* messages above it are dropped */
     void (*on_log)(void *user, int level, const char *text);             /* NULL: standard error */
     void (*on_progress)(void *user, const oneshot_progress *p);          /* NULL: none */

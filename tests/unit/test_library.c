@@ -80,7 +80,11 @@ static void test_options(void **state)
     oneshot_free(o);
     opt.size = 0;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
-    opt = (oneshot_options)ONESHOT_OPTIONS_INIT, opt.threads = -1;
+    opt = (oneshot_options)ONESHOT_OPTIONS_INIT, opt.threads = 4097;
+    assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
+    opt.threads = 0x7fffffff;
+    assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
+    opt.threads = -1;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
     opt.threads = 0, opt.log_level = 4;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
