@@ -171,6 +171,19 @@ static void test_steps_count_bytes(void **state)
     }
 }
 
+static void test_last_place_of_a_part(void **state)
+{
+    osh_ctx *cx = *state;
+    gives(cx,
+          "{{ 'abab'.rfind('ab') }} {{ 'abab'.rfind('ba') }} {{ 'ab'.rfind('abc') }} {{ "
+          "''.rfind('') }}",
+          "2 1 -1 0", (osh_jinja_vars){0});
+    gives(cx,
+          "{{ 'aaa'.rsplit('aa', 1) }} {{ 'h\xc3\xa9h\xc3\xa9'.rfind('\xc3\xa9') }} {{ "
+          "'xba'.rfind('xa') }}",
+          "['a', ''] 3 -1", (osh_jinja_vars){0});
+}
+
 /* An index in the path of an attribute ends where the path does, whatever stands behind it in memory. */
 static void test_index_in_a_path_ends_with_it(void **state)
 {
@@ -437,6 +450,7 @@ int main(void)
                                         drop_context),
         cmocka_unit_test_setup_teardown(test_bounds, make_context, drop_context),
         cmocka_unit_test_setup_teardown(test_steps_count_bytes, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(test_last_place_of_a_part, make_context, drop_context),
         cmocka_unit_test_setup_teardown(test_index_in_a_path_ends_with_it, make_context,
                                         drop_context),
         cmocka_unit_test_setup_teardown(test_date_and_strict, make_context, drop_context),
