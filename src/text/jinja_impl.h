@@ -10,9 +10,8 @@
 #include "text/jinja.h"
 
 enum {
-    OSH_JINJA_MAX_DEPTH = 400, // of nested nodes, calls of macros included
-    OSH_JINJA_MAX_STEPS =
-        20000000, // nodes; blocks of 64 bytes that are made or looked at; see osh_jrun_step
+    OSH_JINJA_MAX_DEPTH = 400,        // of nested nodes, calls of macros included
+    OSH_JINJA_MAX_STEPS = 20000000,   // nodes, and what osh_jrun_step counts
     OSH_JINJA_MAX_BYTES = 256 << 20,  // of values, of one run
     OSH_JINJA_MAX_TEMPLATE = 4 << 20, // bytes of source
 };
