@@ -310,8 +310,8 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
     }
     osh_log(cx, OSH_LOG_DEBUG,
-            "%s: squared error %.2f times that of rounding, of a row %.2f; of an element %.2f scales; the source is %.3f "
-            "times as large, the cosine of row %lld is %.3f",
+            "%s: squared error %.2f times that of rounding, of a row %.2f; of an element %.2f scales; the source is "
+            "%.3f times as large, the cosine of row %lld is %.3f",
             l->name, ratio, e->worst_row, e->worst_steps, e->square > 0 ? e->dot / e->square : 0,
             (long long)e->cosine_row, e->worst_cosine);
     if (pruned && target) OSH_TRY(check_direction(cx, v, l, e, &rule));
