@@ -19,6 +19,11 @@ grep -q 'experts are measured first: 6 of 8 are left in each of 3 layers' plan |
 "$ONESHOT" "${job[@]}" --threads 1 --output out >said
 grep -q 'experts: 6 of 8 left in each of 3 layers' said || fail "$(cat said)"
 "$ONESHOT" verify out --model m >found || fail "$(cat found)"
+cp -r out edited
+sed -i 's/\("dropped": \["[^"]*\.experts\.\)[0-9]*/\17/' edited/oneshot-manifest.json
+cmp -s out/oneshot-manifest.json edited/oneshot-manifest.json && fail "no other list of dropped tensors"
+! "$ONESHOT" verify edited --model m >found 2>&1 || fail "another list of dropped tensors is not found"
+grep -q '^dropped: has .*experts.7.* as its tensor 0, wanted ' found || fail "$(cat found)"
 "$ONESHOT" "${job[@]}" --threads 1 --output out | grep -q 'nothing to do' || fail "it is not known to be finished"
 "$ONESHOT" eval --model out --dataset m/calibration.jsonl --max-seq-length 40 --progress none >/dev/null
 cat >look.py <<'P'
