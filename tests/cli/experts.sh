@@ -1,6 +1,7 @@
 # Experts that go (docs/pruning.md): those that LLM Compressor drops, the others and their routers byte for byte, the same
 # bytes for any threads and behind a kill; quantizers behind; what cannot be is refused before the work. 2 s of processors.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" m hidden=64 intermediate=32 heads=4 kv=2 layers=3 vocab=300 experts=8 topk=2 head_dim=16 samples=6 \
@@ -83,7 +84,7 @@ default_stage:
         g: {targets: [Linear], weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}}
       ignore: [lm_head]
 R
-    "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
+    last_wins "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
     "$ONESHOT" verify $quantizer --model m >found || fail "$quantizer: $(cat found)"
     python3 - $quantizer <<'P' || fail "$(cat $quantizer/config.json)"
 import json, sys
@@ -97,7 +98,7 @@ done
 refused() { # EXIT TEXT, arguments
     local exit=$1 text=$2 rc=0
     shift 2
-    "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
+    last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ $rc = "$exit" ] && grep -q -- "$text" said || fail "$rc, and '$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }
