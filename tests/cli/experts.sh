@@ -34,7 +34,7 @@ def tensors(folder):
             if name != "__metadata__": all[name] = (t["shape"], raw[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
     return all
 a, b = tensors("m"), tensors("out")
-kept = json.load(open("kept.json"))
+kept = json.load(open("out/kept.json"))
 # what LLM Compressor 0.14.0.1 keeps of this model and data (pipeline="basic"; its sequential pipeline loses the causal mask)
 assert kept == {"model.layers.0.mlp": [0, 3, 4, 5, 6, 7], "model.layers.1.mlp": [0, 2, 3, 4, 6, 7],
                 "model.layers.2.mlp": [0, 3, 4, 5, 6, 7]}, kept
@@ -110,6 +110,18 @@ refused 2 'leaves 1 of 8 experts, and a token goes to 2' "${job[@]}" --recipe "$
 refused 2 'of 8 experts is none: want 0.125' "${job[@]}" --recipe "$(with 'sparsity: 0.1')"
 refused 2 'want a share of the experts' "${job[@]}" --recipe "$(with '')"
 refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity: 0.5, report_path: kept.txt')"
+echo '{"user": 1}' >mine.json && ln mine.json other.json
+for name in config.json Config.JSON model.safetensors.index.json tokenizer.json generation_config.json oneshot-report.json \
+    ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
+    [ $name != calibration.json ] || cp mine.json m/Calibration.json # a file of the model that is copied
+    refused 2 'report_path .*: \(want a name\|want the name\|a model has\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
+done
+rm m/Calibration.json
+[ "$(cat mine.json)" = '{"user": 1}' ] || fail "a recipe wrote over a user's file"
+"$ONESHOT" --model m --recipe "$(with 'sparsity: 0.5, report_path: mine.json')" "${job[@]:4}" --output mine >/dev/null
+grep -q '"model.layers.0.mlp": \[' mine/mine.json && [ "$(cat mine.json)" = '{"user": 1}' ] || fail "mine/mine.json"
+"$ONESHOT" verify mine --model m >found || fail "with a report: $(cat found)"
+"$ONESHOT" --model m --scheme W8A8 --progress none --overwrite --output mine >/dev/null && [ ! -e mine/mine.json ] || fail "its report stays"
 refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 'sparsity: 0.5, ignore: [layers.0]')"
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
