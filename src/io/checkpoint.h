@@ -44,8 +44,8 @@ typedef struct osh_checkpoint {
     int64_t n_parts;
 } osh_checkpoint;
 
-/* model.safetensors, or else model.safetensors.index.json with its shards; both only if they are one (ckpt_files.h). A tensor in the index and not in its shard,
- * in a shard and not in the index, or twice, is an error. */
+/* model.safetensors, or else model.safetensors.index.json with its shards; both only if they are one (ckpt_files.h). A
+ * tensor in the index and not in its shard, in a shard and not in the index, or twice, is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name); // NULL: absent
