@@ -81,7 +81,7 @@ static osh_status unknown_flag(osh_ctx *cx, const command *c, const char *name)
 static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
 {
     osh_status rc = OSH_OK;
-    char name[80];
+    char name[80], shown[82] = "--";
     const char *arg = argv[*i] + 2, *eq = strchr(arg, '=');
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
     if (n >= sizeof name) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'", argv[*i]);
@@ -97,6 +97,8 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
     if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // Python writes True
         value = strcasecmp(value, "true") ? "false" : "true";
+    osh_flag_name(shown + 2, f ? f->name : python->name);
+    OSH_TRY(osh_field_once(cx, &l->given, f ? f : python, shown, value));
     OSH_TRY(f ? osh_field_set(cx, f, &l->options, value) : osh_option_python(cx, python, value));
 done:
     return rc;

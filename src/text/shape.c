@@ -152,7 +152,11 @@ static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
     osh_status rc = OSH_OK;
     if (s->in_header) {
         const char *name = s->name.data ? s->name.data : "";
-        if (s->which < 0 && !strcmp(name, s->column)) s->which = s->at;
+        bool wanted = !s->all && !strcmp(name, s->column);
+        if (wanted && s->which >= 0)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: columns %lld and %lld are both named '%s': want one of that name", s->path,
+                     (long long)s->which + 1, (long long)s->at + 1, name);
+        if (wanted) s->which = s->at;
         OSH_TRY(osh_buf_printf(cx, &s->header, "%s%s", s->at ? ", " : "", name));
         for (const char *c = name; s->all && *c; c++) OSH_TRY(put_escaped(cx, &s->keys, *c));
         if (s->all) OSH_TRY(put_byte(cx, &s->keys, 0));

@@ -347,7 +347,7 @@ static void test_csv(void **state)
         {"txt,n\na,1\n", "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
         {"text,n\na\n", "record 1 has 1 fields, want the 2"}, {"text,n\na,1\nb,2,3\n", "record 2 has 3 fields"},
         {"text\n\"a\n", "record 1 ends inside quotes"},       {"", "no line that names the columns"},
-        {"text\n", "the dataset is empty"},
+        {"text\n", "the dataset is empty"}, {"text,n,text\na,1,b\n", "columns 1 and 3 are both named 'text'"},
     };
     opt.n_vocab = 10;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -108,6 +108,10 @@ static void test_refused(void **state)
                    "oneshot_options");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", NULL}, {0}}), "want a value");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", "x"}, {0}}), "seed");
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_plan(s->o, (oneshot_argument[]){{"output", "a"}, {"ignore", "x"}, {"ignore", "y"},
+                                                           {"output-dir", "b"}, {0}}),
+                   "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "--model is not given"); // an argument of LLM Compressor's that is taken
     assert_refused(s, ONESHOT_E_USAGE, oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),

@@ -4,6 +4,7 @@
 #include "base/quote.h"
 #include "modifiers/gptq.h"
 #include "modifiers/recipe.h"
+#include "plan/options.h"
 #include "text/yaml.h"
 #include "torture.h"
 
@@ -499,6 +500,31 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
+/* An option or an argument whose name says that it is a path has a use in its table, from which the checks follow. */
+static void test_paths(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model", "recipe", "dataset", "output", "reference", "profile", "per_token",
+                                        "eval", "dir"};
+    static const char *const tails[] = {"_dir", "_file", "_path", "_folder"};
+    const osh_field *tables[64] = {osh_option_fields, osh_eval_fields, osh_bench_fields, osh_verify_fields,
+                                   osh_check_fields, osh_report_fields, osh_pull_fields};
+    size_t n = 7, seen = 0;
+    for (size_t i = 0; osh_modifier_at(i); i++)
+        if (osh_modifier_at(i)->fields) tables[n++] = osh_modifier_at(i)->fields;
+    for (size_t t = 0; t < n; t++)
+        for (const osh_field *f = tables[t]; f->name; f++) {
+            bool path = false;
+            for (size_t i = 0; i < sizeof names / sizeof *names; i++) path |= !strcmp(f->name, names[i]);
+            for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) path |= strstr(f->name, tails[i]) != NULL;
+            if (path && !f->path) fail_msg("%s has no .path", f->name);
+            if (f->path && f->type != OSH_F_STR) fail_msg("%s has a .path and is no text", f->name);
+            if (t >= 7 && f->path && f->path != OSH_PATH_IN_OUTPUT) fail_msg("%s of a recipe", f->name);
+            seen += path;
+        }
+    assert_true(seen > 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_written_back),
         cmocka_unit_test(test_scheme_and_observers),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_paths),
         cmocka_unit_test(test_torture),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
