@@ -7,7 +7,8 @@
  *   oneshot_free(o);
  *
  * A job's arguments are the program's flags (`oneshot --help`, `oneshot help FLAG`): their names with underscores or
- * dashes, their values as text. This header needs no other of the library. examples/c-api is a whole program.
+ * dashes, their values as text. An argument that is no list is given once: two values are refused. This header needs no
+ * other of the library. examples/c-api is a whole program.
  *
  * A context does one job at a time; contexts of two threads do theirs beside each other. Structs that the caller fills
  * begin with their size, so a program runs with a library that is newer than its header. */
@@ -55,7 +56,7 @@ typedef struct oneshot_progress {
  * the job. */
 typedef struct oneshot_options {
     size_t size;      /* sizeof(oneshot_options) */
-    int threads;      /* 0: one for each core that the process may use */
+    int threads;      /* 0: one for each core that the process may use; at most 4096 */
     int log_level;    /* messages above it are dropped */
     void (*on_log)(void *user, int level, const char *text);             /* NULL: standard error */
     void (*on_progress)(void *user, const oneshot_progress *p);          /* NULL: none */

@@ -13,6 +13,7 @@
 #include "plan/dense.h"
 #include "plan/folds.h"
 #include "plan/memory.h"
+#include "plan/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
 #include "report/report.h"
@@ -245,7 +246,7 @@ static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sin
 {
     osh_status rc = OSH_OK;
     osh_options with = *opt; // views
-    char *recipe = NULL, *report = NULL; // own
+    char *recipe = NULL; // own
     OSH_TRY(check_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
@@ -253,19 +254,18 @@ static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sin
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with a recipe that drops experts, "
                  "nor with sparsity_profile owl: want the output of that first, and them on it");
     OSH_TRY(osh_output_claim(cx, opt));
-    OSH_TRY(osh_measure(cx, &recipe, &report, opt, sink, user));
+    OSH_TRY(osh_measure(cx, &recipe, opt, sink, user));
     with.chosen = recipe;
     OSH_TRY(compress(cx, &with, sink, user));
-    OSH_TRY(osh_measure_report(cx, recipe, report));
 done:
     osh_free(cx, recipe);
-    osh_free(cx, report);
     return rc;
 }
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
@@ -283,6 +283,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     OSH_TRY(check_model(cx, opt));
+    OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     bool measured = false;
     if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, opt));
     else OSH_TRY(osh_wants_measure(cx, &measured, opt));
@@ -387,7 +388,8 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
         OSH_TRY(tokenize_line(cx, &ids, tok, lines, special_tokens, &to));
     }
 done:
-    if (rc && lines) osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_number(lines));
+    if (rc && lines)
+        osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_place(lines).number);
     osh_ids_deinit(cx, &ids);
     osh_lines_close(cx, lines);
     osh_tokenizer_close(cx, tok);

@@ -144,7 +144,7 @@ static osh_status measure_card_reads(osh_ctx *cx, peaks *p, osh_device *d, int o
     char *block = osh_alloc(cx, BLOCK); // own
     if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file");
     memset(block, 0x5a, BLOCK);
-    OSH_TRY(osh_file_create(cx, &r.f, path));
+    OSH_TRY(osh_file_create_exclusive(cx, &r.f, path));
     unlink(path);
     for (int64_t i = 0; i < N_BLOCKS; i++) OSH_TRY(osh_file_pwrite(cx, r.f, block, BLOCK, i * BLOCK));
     OSH_TRY(osh_file_sync(cx, r.f));

@@ -34,7 +34,7 @@ static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
                                      {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds},
                                      {"json", "true"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i][1]) OSH_TRY(osh_argument_set(cx, osh_eval_fields, &e, values[i][0], values[i][1]));
+        if (values[i][1]) OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, &e, values[i][0], values[i][1]));
     e.max_seq_length = opt->max_seq_length, e.batch_size = opt->batch_size;
     e.host_memory = opt->host_memory, e.device_memory = opt->device_memory;
     OSH_TRY(osh_eval(cx, &e, keep_text, out));

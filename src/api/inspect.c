@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
-#include "quant/scheme.h"
+#include "quant/source.h"
 
 static osh_status shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
 {
@@ -95,6 +95,18 @@ done:
     return rc;
 }
 
+/* A quantized source whose tensors do not fit together is listed, and refused then. A way to quantize that no source
+ * reads is no fault of the checkpoint. */
+static osh_status check_parts(osh_ctx *cx, const char *dir)
+{
+    osh_source *s = NULL; // own
+    osh_status rc = osh_source_open(cx, &s, dir);
+    osh_source_close(cx, s);
+    if (rc != OSH_E_UNSUPPORTED) return rc;
+    osh_error_clear(cx);
+    return OSH_OK;
+}
+
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -112,6 +124,7 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));
     sink(user, b.data, b.len);
+    if (method) OSH_TRY(check_parts(cx, dir));
 done:
     osh_buf_deinit(cx, &b);
     osh_q_config_free(cx, q);

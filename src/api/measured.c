@@ -107,25 +107,6 @@ done:
     return rc;
 }
 
-/* own; in both YAML and JSON a map of lists. */
-static osh_status print_kept(osh_ctx *cx, char **out, const osh_experts *x)
-{
-    osh_status rc = OSH_OK;
-    osh_buf b; // own
-    osh_buf_init(&b, 0);
-    for (int l = 0; l < x->n; l++) {
-        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": [", l ? ", " : "{", x->layers[l].name));
-        for (int k = 0; k < x->n_kept; k++)
-            OSH_TRY(osh_buf_printf(cx, &b, "%s%d", k ? ", " : "", x->layers[l].kept[k]));
-        OSH_TRY(osh_buf_printf(cx, &b, "]"));
-    }
-    OSH_TRY(osh_buf_printf(cx, &b, "}"));
-    if (!(*out = osh_strdup(cx, b.data))) OSH_TRY(OSH_E_NOMEM);
-done:
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
 /* An output of this very job is there: its recipe. */
 static osh_status look_for_output(osh_ctx *cx, char **recipe, const measuring *m, const osh_options *opt)
 {
@@ -167,7 +148,7 @@ static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring
     int n = 0;
     if (m->a.reap) {
         OSH_TRY(osh_reaping_run(cx, m->r, pr));
-        OSH_TRY(print_kept(cx, &found, x));
+        OSH_TRY(osh_experts_print(cx, &found, x));
         *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept, x->n_all, x->n);
     } else {
         OSH_TRY(osh_owl_run(cx, &shares, &n, m->owl, pr));
@@ -185,13 +166,13 @@ done:
     return rc;
 }
 
-osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_options *opt, osh_sink sink, void *user)
+osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     measuring m; // own
     osh_progress pr = {.budget_bytes = opt->host_memory};
     char *line = NULL, *said = NULL; // own
-    *recipe = *report = NULL;
+    *recipe = NULL;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(look_for_output(cx, recipe, &m, opt));
     if (*recipe) goto done;
@@ -199,27 +180,11 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_opti
     OSH_TRY(measuring_run(cx, &line, &said, &m, &pr));
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_recipe_with_line(cx, recipe, m.p->recipe, m.mark, (int)m.a.at, line));
-    if (m.a.reap && m.a.reap->report_path && !(*report = osh_strdup(cx, m.a.reap->report_path)))
-        OSH_TRY(OSH_E_NOMEM);
     if (sink) sink(user, said, strlen(said));
 done:
     osh_free(cx, line);
     osh_free(cx, said);
     measuring_end(cx, &m);
-    return rc;
-}
-
-osh_status osh_measure_report(osh_ctx *cx, const char *recipe, const char *report)
-{
-    osh_status rc = OSH_OK;
-    char *text = NULL; // own
-    const char *at = strstr(recipe, "retained: "), *end = at ? strchr(at, '\n') : NULL;
-    if (!report || !end) goto done;
-    at += strlen("retained: ");
-    if (!(text = osh_sprintf(cx, "%.*s\n", (int)(end - at), at))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_write_all(cx, report, text, strlen(text)));
-done:
-    osh_free(cx, text);
     return rc;
 }
 

@@ -7,10 +7,8 @@
 
 /* Whether the recipe asks for that and does not say what would be found. */
 osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
-/* The recipe with it, own; *report: what report_path gets, own, NULL: none is given. */
-osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_options *opt, osh_sink sink, void *user);
-/* Of a run with that recipe, when it is complete. */
-osh_status osh_measure_report(osh_ctx *cx, const char *recipe, const char *report);
+/* The recipe with it. own */
+osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink, void *user);
 /* What measuring would take, for a plan. own */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
 #endif

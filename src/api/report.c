@@ -4,26 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "plan/paths.h"
 #include "report/profiles.h"
-
-static const char begin[] = "<!doctype html>";
-
-/* A page may take the place of a page: of nothing else that a user may have there. */
-static osh_status check_output(osh_ctx *cx, const char *path)
-{
-    osh_status rc = OSH_OK;
-    char head[sizeof begin] = "";
-    osh_file *f = NULL; // own
-    if (!osh_file_exists(path)) return OSH_OK;
-    OSH_TRY(osh_file_open(cx, &f, path));
-    size_t n = (size_t)osh_file_bytes(f) < sizeof begin - 1 ? (size_t)osh_file_bytes(f) : sizeof begin - 1;
-    OSH_TRY(osh_file_pread(cx, f, head, n, 0));
-    if (strcmp(head, begin))
-        OSH_FAIL(cx, OSH_E_USAGE, "--output %s: there is a file that is no page; it is left as it is", path);
-done:
-    osh_file_close(cx, f);
-    return rc;
-}
 
 static osh_status check_format(osh_ctx *cx, const osh_report_options *opt, int n)
 {
@@ -33,7 +15,7 @@ static osh_status check_format(osh_ctx *cx, const osh_report_options *opt, int n
     if (strcmp(opt->format, "html") && opt->output)
         OSH_FAIL(cx, OSH_E_USAGE, "--output is for the page, not for --format %s, which goes to standard output",
                  opt->format);
-    if (opt->output) OSH_TRY(check_output(cx, opt->output));
+    OSH_TRY(osh_paths_check(cx, osh_report_fields, opt));
 done:
     return rc;
 }

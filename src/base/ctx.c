@@ -6,6 +6,8 @@
 
 #include "base/profile.h"
 
+enum { MAX_THREADS = 4096 }; // as the flag --threads allows
+
 static int n_cpus(void)
 {
     cpu_set_t set; // what this process may use, which in a container is less than what is online
@@ -38,6 +40,10 @@ osh_status osh_ctx_new(osh_ctx **out, int n_threads)
     osh_ctx *cx = calloc(1, sizeof *cx);
 
     *out = NULL;
+    if (n_threads > MAX_THREADS) {
+        free(cx);
+        return OSH_E_USAGE;
+    }
     if (!cx) return rc;
     cx->root = true;
     cx->sh = calloc(1, sizeof *cx->sh);

@@ -226,6 +226,19 @@ done:
     return rc;
 }
 
+osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *f, const char *shown, const char *value)
+{
+    if (f->type == OSH_F_STRS) return OSH_OK;
+    for (size_t i = 0; i < given->n; i++)
+        if (given->fields[i] == f)
+            return osh_fail(cx, OSH_E_USAGE, "%s was given twice: '%s' and '%s'", shown, given->values[i], value);
+    if (given->n == OSH_MAX_GIVEN)
+        return osh_fail(cx, OSH_E_INTERNAL, "%s: more than %d options", shown, OSH_MAX_GIVEN);
+    given->fields[given->n] = f;
+    given->values[given->n++] = value;
+    return OSH_OK;
+}
+
 static bool same_name(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)

@@ -1,26 +1,19 @@
 /* file.c - reading and writing files. Loops go on after a short transfer or a signal; each failure names the path and
  * the operating system's reason; whole files appear under their name complete or not at all. */
-#include "base/file.h"
+#include "base/file_impl.h"
 #include "base/ctx.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { READ_ONCE = 64 << 20 }; // a call is not interrupted
 
-struct osh_file {
-    int fd;
-    int direct; // the same file past the page cache; -1: none
-    char *path; // own
-};
-
-static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
+osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 {
     char why[128];
     return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
@@ -53,6 +46,20 @@ static osh_status check_kind(osh_ctx *cx, const struct stat *st, const char *wha
     return osh_fail(cx, OSH_E_IO, "cannot %s %s: want a regular file", what, path);
 }
 
+osh_status osh_file_new(osh_ctx *cx, osh_file **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    *out = NULL;
+    OSH_NEW(cx, f, 1);
+    f->fd = f->direct = -1;
+    if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    *out = f, f = NULL; // give
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
 /* Regular files only: a pipe or a device may never end, and to open one can do something to it. With O_PATH any. */
 static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int flags, const char *what)
 {
@@ -61,11 +68,9 @@ static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int f
     struct stat st;
 
     *out = NULL;
-    OSH_NEW(cx, f, 1);
-    f->fd = f->direct = -1;
-    if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_new(cx, &f, path));
     if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(check_kind(cx, &st, what, path));
-    if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st)) OSH_TRY(fail_os(cx, what, path));
+    if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st)) OSH_TRY(osh_file_fail(cx, what, path));
     if (!(flags & O_PATH)) OSH_TRY(check_kind(cx, &st, what, path)); // it may be another one by now
     *out = f, f = NULL;
 done:
@@ -101,6 +106,7 @@ osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path)
 void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
+    if (f->locked) osh_file_unlock(f);
     if (f->fd >= 0) close(f->fd); // what had to be safe was synced before
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
@@ -126,7 +132,7 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
         size_t want = n - got < READ_ONCE ? n - got : READ_ONCE;
         ssize_t k = pread(f->fd, (char *)to + got, want, (off_t)(offset + (int64_t)got));
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return fail_os(cx, "read", f->path);
+        if (k < 0) return osh_file_fail(cx, "read", f->path);
         if (k == 0)
             return osh_fail(cx, OSH_E_FORMAT, "needs bytes [%lld, %lld) but the file has %lld: %s", (long long)offset,
                             (long long)(offset + (int64_t)n), (long long)osh_file_bytes(f), f->path);
@@ -157,7 +163,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
-        if (k < 0) return fail_os(cx, "read", s->f->path);
+        if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
             s->fn(s->user, s->room + (from - at), (size_t)(to_end - from));
@@ -219,7 +225,7 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
     while (put < n) {
         ssize_t k = pwrite(f->fd, (const char *)from + put, n - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return fail_os(cx, "write", f->path);
+        if (k <= 0) return osh_file_fail(cx, "write", f->path);
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
     }
@@ -251,7 +257,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
     while (f->direct >= 0 && have < lead + n) {
         ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno != EINVAL) return fail_os(cx, "read", f->path);
+        if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
         if (k <= 0) break; // it takes the flag and cannot do it; the end of the file
         have += (size_t)k;
         if (k % OSH_BLOCK_BYTES) break; // so, too
@@ -271,7 +277,7 @@ osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, siz
     while (put < end) {
         ssize_t k = pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno != EINVAL) return fail_os(cx, "write", f->path);
+        if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "write", f->path);
         if (k <= 0) break; // it takes the flag and cannot do it
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
@@ -297,7 +303,7 @@ osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)
     }
     char what[64];
     snprintf(what, sizeof what, "reserve %lld bytes for", (long long)n_bytes);
-    return fail_os(cx, what, f->path);
+    return osh_file_fail(cx, what, f->path);
 }
 
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
@@ -305,7 +311,8 @@ osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
     int rc;
     do rc = fsync(f->fd);
     while (rc && errno == EINTR);
-    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK; // EINVAL: a file system that has no sync
+    if (rc && errno != EINVAL) return osh_file_fail(cx, "sync", f->path); // EINVAL: a file system that has no sync
+    return OSH_OK;
 }
 
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
@@ -313,7 +320,7 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
     int rc;
     do rc = fdatasync(f->fd);
     while (rc && errno == EINTR);
-    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK;
+    return rc && errno != EINVAL ? osh_file_fail(cx, "sync", f->path) : OSH_OK;
 }
 
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n)
@@ -326,16 +333,7 @@ osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes)
     int rc;
     do rc = ftruncate(f->fd, (off_t)n_bytes);
     while (rc && errno == EINTR);
-    return rc ? fail_os(cx, "cut", f->path) : OSH_OK;
-}
-
-osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
-{
-    int rc;
-    do rc = flock(f->fd, LOCK_EX | LOCK_NB);
-    while (rc && errno == EINTR);
-    *taken = !rc || errno == EOPNOTSUPP || errno == ENOLCK || errno == ENOSYS; // a file system without locks
-    return rc && !*taken && errno != EWOULDBLOCK ? fail_os(cx, "lock", f->path) : OSH_OK;
+    return rc ? osh_file_fail(cx, "cut", f->path) : OSH_OK;
 }
 
 bool osh_file_is_at(const osh_file *f, const char *path)
@@ -361,7 +359,7 @@ static osh_stamp stamp_of(const struct stat *st)
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f)
 {
     struct stat st;
-    if (fstat(f->fd, &st)) return fail_os(cx, "look at", f->path);
+    if (fstat(f->fd, &st)) return osh_file_fail(cx, "look at", f->path);
     *out = stamp_of(&st);
     return OSH_OK;
 }
@@ -369,7 +367,7 @@ osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f)
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path)
 {
     struct stat st;
-    if (stat(path, &st)) return fail_os(cx, "look at", path);
+    if (stat(path, &st)) return osh_file_fail(cx, "look at", path);
     *out = stamp_of(&st);
     return OSH_OK;
 }
@@ -422,7 +420,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
         if (got) OSH_TRY(osh_check_interrupt(cx));
         ssize_t k = read(f->fd, p + got, cap - got < READ_ONCE ? cap - got : READ_ONCE);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) OSH_TRY(fail_os(cx, "read", path));
+        if (k < 0) OSH_TRY(osh_file_fail(cx, "read", path));
         if (k == 0) break;
         got += (size_t)k;
         atomic_fetch_add(&cx->sh->read_bytes, k);
@@ -452,7 +450,7 @@ osh_status osh_file_write_by(osh_ctx *cx, const char *path, osh_status (*fill)(o
     bool made = false;
 
     if (!(temp = osh_sprintf(cx, "%s.tmp", path))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_create(cx, &f, temp));
+    OSH_TRY(osh_file_create_exclusive(cx, &f, temp));
     made = true;
     OSH_TRY(fill(cx, user, f));
     OSH_TRY(osh_file_sync(cx, f));
@@ -490,7 +488,7 @@ osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from)
     if (!fstat(in->fd, &a) && !stat(to, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
         OSH_FAIL(cx, OSH_E_IO, "cannot copy %s to itself", from);
     if (!(block = osh_alloc(cx, BLOCK))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_create(cx, &out, to));
+    OSH_TRY(osh_file_create_exclusive(cx, &out, to));
     int64_t n = osh_file_bytes(in);
     for (int64_t at = 0; at < n; at += BLOCK) {
         size_t k = (size_t)(n - at < BLOCK ? n - at : BLOCK);

@@ -10,6 +10,10 @@ int osh_fd_open(const char *path, int flags);
 typedef struct osh_file osh_file; // an open file: fd and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated
+/* As osh_file_create, but never through a link and never over what somebody else made: for temporary files. The file
+ * is new, and locked until it is closed. A leftover of a killed process is removed first: a regular file of this user
+ * (root: of any) with one name that no process has locked. Anything else at path is an error. */
+osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path); // must exist
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, what it holds stays
 /* A file, directory or link, not its bytes: for osh_file_is_at alone. While it is held no other one gets its inode. */
@@ -45,7 +49,8 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: f
 /* To the disk, without waiting: a sync finds less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
-/* Takes the whole file for this process until it is closed; *taken false: another one has it. */
+/* Takes the whole file for this process until it is closed; *taken false: another one has it, or another open file of
+ * this process. A forked child does not get the lock: f is closed in it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
 bool osh_file_is_at(const osh_file *f, const char *path); // path, no link, still names this very file
 /* What tells two states of a file apart without reading it. */

@@ -156,7 +156,8 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     pthread_mutex_lock(&l->lock);
     if (level <= OSH_LOG_INFO || level <= l->level) to_file(l, level_names[level], text);
     if (level <= l->level && l->hears) {
-        l->hears(l->hears_user, level, text);
+        osh_show(safe, sizeof safe, text, NULL);
+        l->hears(l->hears_user, level, safe);
     } else if (level <= l->level) {
         if (l->mode == OSH_PROGRESS_JSON) {
             osh_quote(safe, sizeof safe, text);

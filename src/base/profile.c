@@ -3,6 +3,7 @@
  * Wall time of a scope goes to the row of its phase without the time of the scopes inside, so the rows of the job's
  * thread and what no scope covers add up to the whole. Memory points: the highest value of each interval; when 1000 are
  * there, neighbours are merged and the interval doubles, so no peak is lost. */
+#include "base/made.h"
 #include "base/profile_impl.h"
 #include "base/quote.h"
 #include "base/thread.h"
@@ -222,6 +223,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
     clear(p);
+    if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path)); // a caller of the library names it, too
     if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path, strerror_r(errno, why, sizeof why));
     p->start = osh_now();

@@ -1,5 +1,6 @@
-/* quote.c - see quote.h. What YAML calls not printable becomes \uXXXX; a byte that is not UTF-8 (a path may hold any)
- * becomes U+FFFD. */
+/* quote.c - see quote.h. These become \uXXXX: control characters, what ends a line, what YAML calls not printable, and
+ * format characters, which make a text look like another (U+202E turns what follows around, U+200B is not seen). A
+ * byte that is not UTF-8 (a path may hold any) becomes U+FFFD. */
 #include "base/quote.h"
 
 #include <stdbool.h>
@@ -27,10 +28,17 @@ static size_t character(const unsigned char *s, uint32_t *code)
     return n;
 }
 
+/* In order. All below U+10000: a \u of JSON has four digits. */
+static const struct { uint16_t lo, hi; } hidden[] = {
+    {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x180e, 0x180e},
+    {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
+    {0xfffe, 0xffff}};
+
 static bool is_printable(uint32_t code)
 {
-    return code >= 0x20 && !(code >= 0x7f && code < 0xa0) && code != 0x2028 && code != 0x2029 && code != 0xfeff &&
-           code != 0xfffe && code != 0xffff;
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden && code >= hidden[i].lo; i++)
+        if (code <= hidden[i].hi) return false;
+    return true;
 }
 
 static size_t escape(char *to, size_t room, const char *text, bool in_quotes, const char **rest)

@@ -4,6 +4,8 @@
 #define OSH_QUOTE_H
 #include <stddef.h>
 
+enum { OSH_QUOTE_MOST = 6 }; // bytes that one byte of a text becomes, at most
+
 /* Writes at most room - 1 bytes and a NUL; what does not fit is left out at a character's border. Returns the
  * bytes written. */
 size_t osh_quote(char *to, size_t room, const char *text);

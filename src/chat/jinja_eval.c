@@ -6,7 +6,7 @@
 
 static osh_jv eval_name(osh_jrun *r, osh_jv name)
 {
-    for (const osh_jscope *s = r->scope; s; s = s->up) {
+    for (const osh_jscope *s = r->scope; s && osh_jrun_step(r, 0); s = s->up) {
         const osh_jv *v = osh_jdict_get(r, &s->vars, name);
         if (v) return *v;
     }

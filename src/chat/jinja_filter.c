@@ -164,12 +164,12 @@ static void append(osh_jrun *r, osh_buf *b, osh_jv s)
 }
 
 /* Python ends lines at these, too, and indent joins them with \n. */
-static bool has_other_lines(osh_jv s)
+static bool has_other_lines(osh_jrun *r, osh_jv s)
 {
     static const char *const ends[] = {"\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8",
                                        "\xe2\x80\xa9"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (osh_jstr_find(s, osh_jv_word(ends[i]), 0) != SIZE_MAX) return true;
+        if (osh_jstr_find(r, s, osh_jv_word(ends[i]), 0) != SIZE_MAX) return true;
     return false;
 }
 
@@ -177,7 +177,8 @@ static osh_jv filter_indent(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv s = a->self, width = arg_or(a->at[0], osh_jv_int(4));
     if (s.kind != OSH_JV_STR) return osh_jrun_fail(r, OSH_E_FORMAT, "indent of %s, want a string", osh_jv_type(s));
-    if (has_other_lines(s)) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "indent of lines that end in other than \\n");
+    if (has_other_lines(r, s))
+        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "indent of lines that end in other than \\n");
     int64_t n = width.kind == OSH_JV_STR ? 1 : osh_jv_whole(r, width, "the width of indent");
     bool blank = osh_jv_true(a->at[2]);
     osh_buf out;
@@ -236,7 +237,7 @@ static osh_jv filter_last(osh_jrun *r, const osh_jargs *a) { return end_of(r, a-
 static osh_jv filter_reverse(osh_jrun *r, const osh_jargs *a)
 {
     if (a->self.kind == OSH_JV_STR) {
-        int64_t n = osh_jstr_length(a->self);
+        int64_t n = osh_jstr_length(r, a->self);
         return osh_jstr_slice(r, a->self, n - 1, -1, -1);
     }
     osh_jv v = osh_jv_list(r, OSH_JV_ITER);
@@ -255,8 +256,14 @@ static osh_jv attribute_of(osh_jrun *r, osh_jv object, osh_jv path)
         const char *dot = memchr(path.u.s + at, '.', path.n - at);
         size_t end = dot ? (size_t)(dot - path.u.s) : path.n;
         osh_jv part = osh_jv_view(path.u.s + at, end - at);
-        bool number = part.n > 0 && part.n < 10 && strspn(part.u.s, "0123456789") >= part.n;
-        object = osh_jinja_item(r, object, number ? osh_jv_int(strtoll(part.u.s, NULL, 10)) : part);
+        bool number = part.n > 0 && part.n < 10;
+        int64_t index = 0;
+        for (size_t i = 0; number && i < part.n; i++) {
+            number = part.u.s[i] >= '0' && part.u.s[i] <= '9';
+            index = 10 * index + (part.u.s[i] - '0');
+        }
+        if (!osh_jrun_step(r, part.n)) break;
+        object = osh_jinja_item(r, object, number ? osh_jv_int(index) : part);
         at = end + 1;
     }
     return object;
@@ -357,7 +364,7 @@ static osh_jv sorted(osh_jrun *r, const osh_jlist *l, osh_jv path, bool case_sen
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
     osh_jpair *pairs = l ? osh_jrun_get(r, (l->n + 1) * sizeof *pairs) : NULL;
-    if (path.kind == OSH_JV_STR && memchr(path.u.s, ',', path.n))
+    if (path.kind == OSH_JV_STR && osh_jstr_find(r, path, osh_jv_word(","), 0) != SIZE_MAX)
         return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "sort by several attributes is not supported");
     for (size_t i = 0; pairs && i < l->n && !r->rc; i++)
         pairs[i] = (osh_jpair){sort_key(r, l->at[i], path, case_sensitive), l->at[i]};
@@ -386,7 +393,7 @@ static osh_jv extreme(osh_jrun *r, const osh_jargs *a, int sign)
 {
     const osh_jlist *l = osh_jv_walk(r, a->self);
     osh_jv best = osh_jv_undef("no item", 7), key = best;
-    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+    for (size_t i = 0; l && i < l->n && osh_jrun_step(r, 0); i++) {
         osh_jv k = sort_key(r, l->at[i], a->at[1], osh_jv_true(a->at[0]));
         if (i && sign * osh_jv_order(r, k, key) <= 0) continue;
         best = l->at[i], key = k;
@@ -416,7 +423,7 @@ static osh_jv filter_sum(osh_jrun *r, const osh_jargs *a)
     int64_t whole = start.kind == OSH_JV_FLOAT ? 0 : osh_jv_whole(r, start, "the start of sum");
     double real = start.kind == OSH_JV_FLOAT ? start.u.f : (double)whole;
     bool is_real = start.kind == OSH_JV_FLOAT;
-    for (size_t i = 0; l && i < l->n && !r->rc; i++) {
+    for (size_t i = 0; l && i < l->n && osh_jrun_step(r, 0); i++) {
         osh_jv v = attribute_of(r, l->at[i], a->at[0]);
         if (!r->rc && !osh_jv_is_num(v)) osh_jrun_fail(r, OSH_E_FORMAT, "sum of %s", osh_jv_type(v));
         if (r->rc) break;

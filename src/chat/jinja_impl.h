@@ -10,10 +10,10 @@
 #include "chat/jinja.h"
 
 enum {
-    OSH_JINJA_MAX_DEPTH = 400,          // of nested nodes, calls of macros included
-    OSH_JINJA_MAX_STEPS = 20000000,     // nodes, and blocks of 64 bytes that are made
-    OSH_JINJA_MAX_BYTES = 256 << 20,    // of values, of one run
-    OSH_JINJA_MAX_TEMPLATE = 4 << 20,   // bytes of source
+    OSH_JINJA_MAX_DEPTH = 400,        // of nested nodes, calls of macros included
+    OSH_JINJA_MAX_STEPS = 20000000,   // nodes, and what osh_jrun_step counts
+    OSH_JINJA_MAX_BYTES = 256 << 20,  // of values, of one run
+    OSH_JINJA_MAX_TEMPLATE = 4 << 20, // bytes of source
 };
 
 typedef struct osh_jarena {
@@ -162,7 +162,10 @@ typedef struct osh_jrun {
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void *osh_jrun_get(osh_jrun *r, size_t n); // zeroed; counts steps
 void osh_jrun_vars(osh_jrun *r, osh_jv dict); // variables, which hide those before them
-bool osh_jrun_step(osh_jrun *r, size_t n); // false: failed, now or before
+/* Steps bound the time of a row: every function that goes through n bytes, or n items, says so, however it ends. A
+ * character that is decoded takes longer than a byte that is copied or compared. False: failed, now or before. */
+bool osh_jrun_step(osh_jrun *r, size_t n);       // a step, and one for each 64 bytes
+bool osh_jrun_step_chars(osh_jrun *r, size_t n); // n bytes that are decoded
 
 osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // ends with an END
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
@@ -225,12 +228,12 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // Python's str
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]); // ensure_ascii, indent, separators, sort_keys
 osh_jv osh_jv_take(osh_jrun *r, osh_buf *b); // its text as a string; the buffer is released
-int64_t osh_jstr_length(osh_jv s); // code points
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // code points
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step); // places: of code points
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides); // 1: left, 2: right; chars NONE: white space
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how); // upper, lower, capitalize, title; T: str.title
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-size_t osh_jstr_find(osh_jv s, osh_jv part, size_t from); // SIZE_MAX: not there
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // SIZE_MAX: not there
 bool osh_jcp_is_space(uint32_t cp); // str.isspace
 
 /* ---- what is called by name: jinja_filter.c, jinja_test.c, jinja_method.c ---- */

@@ -117,7 +117,6 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n)
     int depth = r->depth;
     if (r->rc) return osh_jv_none();
     osh_buf_init(&p.text, 0);
-    osh_json_scan_bom(&p.s);
     osh_jv v = read_json(&p);
     if (!r->rc) r->rc = osh_json_scan_end(&p.s);
     r->depth = depth;

@@ -38,9 +38,10 @@ static osh_jv str_replace(osh_jrun *r, const osh_jargs *a)
     return r->rc ? old : osh_jstr_replace(r, a->self, old, by, n);
 }
 
-static bool has_end(osh_jv s, osh_jv part, bool at_end)
+static bool has_end(osh_jrun *r, osh_jv s, osh_jv part, bool at_end)
 {
-    return part.n <= s.n && (!part.n || !memcmp(s.u.s + (at_end ? s.n - part.n : 0), part.u.s, part.n));
+    return part.n <= s.n && osh_jrun_step(r, part.n) &&
+           (!part.n || !memcmp(s.u.s + (at_end ? s.n - part.n : 0), part.u.s, part.n));
 }
 
 static osh_jv begins_or_ends(osh_jrun *r, const osh_jargs *a, bool at_end)
@@ -48,11 +49,11 @@ static osh_jv begins_or_ends(osh_jrun *r, const osh_jargs *a, bool at_end)
     bool any = false;
     if (a->at[0].kind != OSH_JV_TUPLE) {
         osh_jv part = want_str(r, a->at[0], at_end ? "endswith" : "startswith");
-        return osh_jv_bool(!r->rc && has_end(a->self, part, at_end));
+        return osh_jv_bool(!r->rc && has_end(r, a->self, part, at_end));
     }
     for (size_t i = 0; i < a->at[0].u.list->n && !any && !r->rc; i++) {
         osh_jv part = want_str(r, a->at[0].u.list->at[i], at_end ? "endswith" : "startswith");
-        any = !r->rc && has_end(a->self, part, at_end);
+        any = !r->rc && has_end(r, a->self, part, at_end);
     }
     return osh_jv_bool(any);
 }
@@ -62,7 +63,7 @@ static osh_jv str_endswith(osh_jrun *r, const osh_jargs *a) { return begins_or_e
 static osh_jv without_end(osh_jrun *r, const osh_jargs *a, bool at_end)
 {
     osh_jv part = want_str(r, a->at[0], "removeprefix and removesuffix"), s = a->self;
-    if (r->rc || !has_end(s, part, at_end)) return s;
+    if (r->rc || !has_end(r, s, part, at_end)) return s;
     return osh_jv_view(s.u.s + (at_end ? 0 : part.n), s.n - part.n);
 }
 static osh_jv str_removeprefix(osh_jrun *r, const osh_jargs *a) { return without_end(r, a, false); }
@@ -71,25 +72,33 @@ static osh_jv str_removesuffix(osh_jrun *r, const osh_jargs *a) { return without
 /* The last place of part in the first `end` bytes. */
 static size_t find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
 {
-    if (!osh_jrun_step(r, s.n) || part.n > end) return SIZE_MAX;
-    for (size_t i = end - part.n + 1; i > 0; i--)
-        if (!part.n || !memcmp(s.u.s + i - 1, part.u.s, part.n)) return i - 1;
+    size_t room = end; // the part ends in front of it
+    if (part.n > end || r->rc) return SIZE_MAX;
+    if (!part.n) return end;
+    while (room >= part.n) {
+        const char *last = memrchr(s.u.s, part.u.s[part.n - 1], room);
+        size_t behind = last ? (size_t)(last - s.u.s) + 1 : 0;
+        bool fits = behind >= part.n;
+        if (!osh_jrun_step(r, room - behind + (fits ? part.n : 0)) || !fits) break;
+        if (!memcmp(s.u.s + behind - part.n, part.u.s, part.n)) return behind - part.n;
+        room = behind - 1;
+    }
     return SIZE_MAX;
 }
 
-static osh_jv place(osh_jv s, size_t at)
+static osh_jv place(osh_jrun *r, osh_jv s, size_t at)
 {
-    return osh_jv_int(at == SIZE_MAX ? -1 : osh_jstr_length(osh_jv_view(s.u.s, at)));
+    return osh_jv_int(at == SIZE_MAX ? -1 : osh_jstr_length(r, osh_jv_view(s.u.s, at)));
 }
 static osh_jv str_find(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv part = want_str(r, a->at[0], "find");
-    return r->rc ? part : place(a->self, osh_jstr_find(a->self, part, 0));
+    return r->rc ? part : place(r, a->self, osh_jstr_find(r, a->self, part, 0));
 }
 static osh_jv str_rfind(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv part = want_str(r, a->at[0], "rfind");
-    return r->rc ? part : place(a->self, find_last(r, a->self, part, a->self.n));
+    return r->rc ? part : place(r, a->self, find_last(r, a->self, part, a->self.n));
 }
 
 static osh_jv str_count(osh_jrun *r, const osh_jargs *a)
@@ -97,8 +106,8 @@ static osh_jv str_count(osh_jrun *r, const osh_jargs *a)
     osh_jv part = want_str(r, a->at[0], "count");
     int64_t n = 0;
     if (r->rc) return part;
-    if (!part.n) return osh_jv_int(osh_jstr_length(a->self) + 1);
-    for (size_t at = 0; (at = osh_jstr_find(a->self, part, at)) != SIZE_MAX && osh_jrun_step(r, 0); at += part.n) n++;
+    if (!part.n) return osh_jv_int(osh_jstr_length(r, a->self) + 1);
+    for (size_t at = 0; (at = osh_jstr_find(r, a->self, part, at)) != SIZE_MAX; at += part.n) n++;
     return osh_jv_int(n);
 }
 
@@ -117,7 +126,10 @@ static osh_jv split_space(osh_jrun *r, osh_jv s, int64_t most)
             osh_jv_push(r, out, s); // with what is behind it
             break;
         }
-        while (end < s.n && (len = osh_utf8_decode(s.u.s + end, s.n - end, &cp)) && !osh_jcp_is_space(cp)) end += len;
+        while (end < s.n && (len = osh_utf8_next(s.u.s + end, s.n - end, &cp)) &&
+               !osh_jcp_is_space(cp))
+            end += len;
+        if (!osh_jrun_step_chars(r, end)) break;
         osh_jv_push(r, out, cut(s, 0, end));
         s = cut(s, end, s.n);
     }
@@ -133,7 +145,9 @@ static osh_jv str_split(osh_jrun *r, const osh_jargs *a)
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "split at an empty string");
     out = osh_jv_list(r, OSH_JV_LIST);
     size_t at = 0, found;
-    for (int64_t k = 0; !r->rc && (most < 0 || k < most) && (found = osh_jstr_find(s, sep, at)) != SIZE_MAX; k++) {
+    for (int64_t k = 0;
+         !r->rc && (most < 0 || k < most) && (found = osh_jstr_find(r, s, sep, at)) != SIZE_MAX;
+         k++) {
         osh_jv_push(r, out, cut(s, at, found));
         at = found + sep.n;
     }
@@ -164,7 +178,7 @@ static osh_jv parted(osh_jrun *r, const osh_jargs *a, bool last)
     osh_jv sep = want_str(r, a->at[0], "partition"), s = a->self, out = osh_jv_list(r, OSH_JV_TUPLE);
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "partition at an empty string");
     if (r->rc) return out;
-    size_t at = last ? find_last(r, s, sep, s.n) : osh_jstr_find(s, sep, 0);
+    size_t at = last ? find_last(r, s, sep, s.n) : osh_jstr_find(r, s, sep, 0);
     osh_jv empty = osh_jv_view("", 0);
     bool found = at != SIZE_MAX;
     osh_jv_push(r, out, found ? cut(s, 0, at) : last ? empty : s);
@@ -185,9 +199,10 @@ static osh_jv str_splitlines(osh_jrun *r, const osh_jargs *a)
     osh_jv out = osh_jv_list(r, OSH_JV_LIST), s = a->self;
     bool keep = osh_jv_true(a->at[0]);
     size_t from = 0;
+    if (!osh_jrun_step_chars(r, s.n)) return out;
     for (size_t i = 0, len; i < s.n && !r->rc; i += len) {
         uint32_t cp;
-        len = osh_utf8_decode(s.u.s + i, s.n - i, &cp);
+        len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
         if (!ends_line(cp)) continue;
         if (cp == '\r' && i + 1 < s.n && s.u.s[i + 1] == '\n') len = 2;
         osh_jv_push(r, out, cut(s, from, keep ? i + len : i));
@@ -210,28 +225,29 @@ static osh_jv str_join(osh_jrun *r, const osh_jargs *a)
     return osh_jv_take(r, &out);
 }
 
-static bool all_are(osh_jv s, bool (*is)(uint32_t cp))
+static bool all_are(osh_jrun *r, osh_jv s, bool (*is)(uint32_t cp))
 {
-    for (size_t i = 0; i < s.n;) {
+    bool all = s.n > 0;
+    size_t i = 0;
+    while (all && i < s.n) {
         uint32_t cp;
-        i += osh_utf8_decode(s.u.s + i, s.n - i, &cp);
-        if (!is(cp)) return false;
+        i += osh_utf8_next(s.u.s + i, s.n - i, &cp);
+        all = is(cp);
     }
-    return s.n > 0;
+    return osh_jrun_step_chars(r, i) && all;
 }
 static bool is_digit(uint32_t cp) { return cp >= '0' && cp <= '9'; }
 
 static osh_jv str_isspace(osh_jrun *r, const osh_jargs *a)
 {
-    (void)r;
-    return osh_jv_bool(all_are(a->self, osh_jcp_is_space));
+    return osh_jv_bool(all_are(r, a->self, osh_jcp_is_space));
 }
 
 static osh_jv str_isdigit(osh_jrun *r, const osh_jargs *a)
 {
     for (size_t i = 0; i < a->self.n; i++)
         if (a->self.u.s[i] & 0x80) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "isdigit of text that is not ASCII");
-    return osh_jv_bool(all_are(a->self, is_digit));
+    return osh_jv_bool(all_are(r, a->self, is_digit));
 }
 
 /* ---- of dicts and lists ---- */

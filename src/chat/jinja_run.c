@@ -64,6 +64,12 @@ bool osh_jrun_step(osh_jrun *r, size_t n)
     return !r->rc;
 }
 
+bool osh_jrun_step_chars(osh_jrun *r, size_t n)
+{
+    enum { CHAR_COST = 8 }; // bytes that are copied while one is decoded
+    return osh_jrun_step(r, n < SIZE_MAX / CHAR_COST ? CHAR_COST * n : SIZE_MAX);
+}
+
 void *osh_jrun_get(osh_jrun *r, size_t n)
 {
     if (n > OSH_JINJA_MAX_BYTES)

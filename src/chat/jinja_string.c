@@ -13,9 +13,10 @@ bool osh_jcp_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
-int64_t osh_jstr_length(osh_jv s)
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s)
 {
     int64_t n = 0;
+    if (!osh_jrun_step(r, s.n)) return 0;
     for (size_t i = 0; i < s.n; i++) n += (s.u.s[i] & 0xc0) != 0x80;
     return n;
 }
@@ -42,23 +43,24 @@ osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t s
     size_t byte = 0, n = 0;
     if (step == 1) {
         if (to <= from) return osh_jv_view("", 0);
-        size_t start = place_of(s, from, &at, &byte);
-        return osh_jv_view(s.u.s + start, place_of(s, to, &at, &byte) - start);
+        size_t start = place_of(s, from, &at, &byte), end = place_of(s, to, &at, &byte);
+        return osh_jrun_step(r, end) ? osh_jv_view(s.u.s + start, end - start) : osh_jv_none();
     }
-    char *out = osh_jrun_get(r, s.n + 1);
+    char *out = osh_jrun_step_chars(r, s.n) ? osh_jrun_get(r, s.n + 1) : NULL;
     for (int64_t i = from; out && (step > 0 ? i < to : i > to); i += step) {
         uint32_t cp;
-        size_t start = place_of(s, i, &at, &byte), len = osh_utf8_decode(s.u.s + start, s.n - start, &cp);
+        size_t start = place_of(s, i, &at, &byte),
+               len = osh_utf8_next(s.u.s + start, s.n - start, &cp);
         memcpy(out + n, s.u.s + start, len);
         n += len;
     }
     return out ? osh_jv_view(out, n) : osh_jv_none();
 }
 
-static bool is_stripped(osh_jv chars, const char *s, size_t n, uint32_t cp)
+static bool is_stripped(osh_jrun *r, osh_jv chars, osh_jv c, uint32_t cp)
 {
     if (chars.kind != OSH_JV_STR) return osh_jcp_is_space(cp);
-    return osh_jstr_find(chars, osh_jv_view(s, n), 0) != SIZE_MAX;
+    return osh_jstr_find(r, chars, c, 0) != SIZE_MAX;
 }
 
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides)
@@ -68,25 +70,26 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides)
     if (chars.kind != OSH_JV_STR && chars.kind != OSH_JV_NONE)
         return osh_jrun_fail(r, OSH_E_FORMAT, "strip of %s, want a string", osh_jv_type(chars));
     while (sides & 1 && from < end && osh_jrun_step(r, 0)) {
-        size_t len = osh_utf8_decode(s.u.s + from, end - from, &cp);
-        if (!is_stripped(chars, s.u.s + from, len, cp)) break;
+        size_t len = osh_utf8_next(s.u.s + from, end - from, &cp);
+        if (!is_stripped(r, chars, osh_jv_view(s.u.s + from, len), cp)) break;
         from += len;
     }
     while (sides & 2 && end > from && osh_jrun_step(r, 0)) {
         size_t at = osh_utf8_before(s.u.s, end);
         osh_utf8_decode(s.u.s + at, end - at, &cp);
-        if (!is_stripped(chars, s.u.s + at, end - at, cp)) break;
+        if (!is_stripped(r, chars, osh_jv_view(s.u.s + at, end - at), cp)) break;
         end = at;
     }
     return osh_jv_view(s.u.s + from, end - from);
 }
 
-size_t osh_jstr_find(osh_jv s, osh_jv part, size_t from)
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from)
 {
-    if (from > s.n || part.n > s.n - from) return SIZE_MAX;
+    if (from > s.n || part.n > s.n - from || r->rc) return SIZE_MAX;
     if (!part.n) return from;
     const char *found = memmem(s.u.s + from, s.n - from, part.u.s, part.n);
-    return found ? (size_t)(found - s.u.s) : SIZE_MAX;
+    size_t at = found ? (size_t)(found - s.u.s) : SIZE_MAX;
+    return osh_jrun_step(r, found ? at - from + part.n : s.n - from) ? at : SIZE_MAX;
 }
 
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv old, osh_jv by, int64_t count)
@@ -95,14 +98,14 @@ osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv old, osh_jv by, int64_t co
     osh_buf_init(&out, OSH_JINJA_MAX_BYTES);
     size_t at = 0;
     for (int64_t k = 0; (count < 0 || k < count) && osh_jrun_step(r, by.n); k++) {
-        size_t found = osh_jstr_find(s, old, at);
+        size_t found = osh_jstr_find(r, s, old, at);
         if (!old.n) { // before every code point, and behind the last one
             int64_t none = 0;
             size_t to = at;
             if (k) found = at < s.n ? place_of(s, 1, &none, &to) : SIZE_MAX;
             while (k && found != SIZE_MAX && found < s.n && (s.u.s[found] & 0xc0) == 0x80) found++;
         }
-        if (found == SIZE_MAX) break;
+        if (found == SIZE_MAX || r->rc) break;
         r->rc = osh_buf_append(r->cx, &out, s.u.s + at, found - at);
         if (!r->rc) r->rc = osh_buf_append(r->cx, &out, by.u.s, by.n);
         at = found + old.n;
@@ -163,12 +166,12 @@ static bool ends_word(uint32_t cp, char how)
 
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how)
 {
-    char *out = osh_jrun_get(r, 3 * s.n + 8);
+    char *out = osh_jrun_step_chars(r, s.n) ? osh_jrun_get(r, 3 * s.n + 8) : NULL;
     size_t n = 0;
     bool begin = true;
     for (size_t i = 0, len; out && i < s.n; i += len) {
         uint32_t cp;
-        len = osh_utf8_decode(s.u.s + i, s.n - i, &cp);
+        len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
         char one = how == 'u' || how == 'l' ? how : !begin ? 'l' : how == 't' ? 'u' : 'c';
         if (one == 'l' && cp == 0x3a3 && is_final_sigma(s, i, len)) n += osh_utf8_encode(out + n, 0x3c2);
         else n += map_one(out + n, cp, one);

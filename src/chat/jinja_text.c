@@ -51,7 +51,7 @@ static void put_repr(osh_jrun *r, osh_buf *b, osh_jv s)
     put(r, b, &quote, 1);
     for (size_t i = 0, len; i < s.n && !r->rc; i += len) {
         uint32_t cp;
-        len = osh_utf8_decode(s.u.s + i, s.n - i, &cp);
+        len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
         const char *esc = cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : cp == '\t' ? "\\t" : cp == '\\' ? "\\\\" : NULL;
         if (esc) put_word(r, b, esc);
         else if (cp == (uint32_t)quote) snprintf(text, sizeof text, "\\%c", quote), put_word(r, b, text);
@@ -138,7 +138,7 @@ static void put_json_string(writer *w, osh_jv s)
     put_word(w->r, w->b, "\"");
     for (size_t i = 0, len; i < s.n && !w->r->rc; i += len) {
         uint32_t cp;
-        len = osh_utf8_decode(s.u.s + i, s.n - i, &cp);
+        len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
         const char *found = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
         *text = 0;
         if (found) snprintf(text, sizeof text, "\\%c", escaped[found - plain]);

@@ -65,18 +65,18 @@ void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item)
 
 const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key)
 {
-    for (size_t i = 0; i < d->n; i++) {
+    enum { ENTRY_COST = 8 }; // an entry is passed as fast as so many bytes
+    const osh_jv *found = NULL;
+    size_t looked = 0;
+    for (size_t i = 0; i < d->n && !found && !r->rc; i++) {
         osh_jv k = d->at[i].key;
-        if (k.kind == OSH_JV_STR && key.kind == OSH_JV_STR) {
-            if (k.n != key.n || memcmp(k.u.s, key.u.s, k.n)) continue;
-        } else if (!osh_jv_equal(r, k, key)) {
-            continue;
-        }
-        r->steps += (int64_t)i / 8;
-        return &d->at[i].value;
+        bool strings = k.kind == OSH_JV_STR && key.kind == OSH_JV_STR,
+             as_long = strings && k.n == key.n;
+        looked += ENTRY_COST + (as_long ? k.n : 0);
+        if (strings ? as_long && !memcmp(k.u.s, key.u.s, k.n) : osh_jv_equal(r, k, key))
+            found = &d->at[i].value;
     }
-    r->steps += (int64_t)d->n / 8;
-    return NULL;
+    return osh_jrun_step(r, looked) ? found : NULL;
 }
 
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value)
@@ -175,7 +175,8 @@ static bool equal_lists(osh_jrun *r, const osh_jlist *a, const osh_jlist *b)
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
 {
     bool same = false;
-    if (!osh_jrun_step(r, a.kind == OSH_JV_STR ? a.n : 0)) return false;
+    if (!osh_jrun_step(r, a.kind == OSH_JV_STR && b.kind == OSH_JV_STR && a.n == b.n ? a.n : 0))
+        return false;
     if (osh_jv_is_num(a) && osh_jv_is_num(b)) return equal_numbers(a, b);
     if (a.kind != b.kind) return false;
     if (++r->depth > OSH_JINJA_MAX_DEPTH) {
@@ -206,6 +207,7 @@ int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b)
     }
     if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // bytes of UTF-8 are in the order of code points
         size_t n = a.n < b.n ? a.n : b.n;
+        if (!osh_jrun_step(r, n)) return 0;
         int d = n ? memcmp(a.u.s, b.u.s, n) : 0;
         return d ? d : (a.n > b.n) - (a.n < b.n);
     }
@@ -221,12 +223,12 @@ int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b)
 
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all)
 {
-    if (!osh_jrun_step(r, all.kind == OSH_JV_STR ? all.n : 0)) return false;
+    if (!osh_jrun_step(r, 0)) return false;
     switch (all.kind) {
     case OSH_JV_UNDEF: return false;
     case OSH_JV_STR:
         if (item.kind != OSH_JV_STR) osh_jrun_fail(r, OSH_E_FORMAT, "%s in a string, want a string", osh_jv_type(item));
-        return !r->rc && osh_jstr_find(all, item, 0) != SIZE_MAX;
+        return !r->rc && osh_jstr_find(r, all, item, 0) != SIZE_MAX;
     case OSH_JV_DICT: return osh_jdict_get(r, all.u.dict, item) != NULL;
     case OSH_JV_LIST:
     case OSH_JV_TUPLE:
@@ -279,7 +281,7 @@ osh_jv osh_jv_length(osh_jrun *r, osh_jv v)
 {
     switch (v.kind) {
     case OSH_JV_UNDEF: return osh_jv_int(0);
-    case OSH_JV_STR: return osh_jv_int(osh_jstr_length(v));
+    case OSH_JV_STR: return osh_jv_int(osh_jstr_length(r, v));
     case OSH_JV_LIST:
     case OSH_JV_TUPLE:
     case OSH_JV_VIEW: return osh_jv_int((int64_t)v.u.list->n);

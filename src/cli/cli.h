@@ -18,6 +18,7 @@ typedef struct line { // a command line
     const char **words; // own: positional arguments
     int n_words;
     bool help, dot, no_special_tokens, json;
+    osh_given given;
 } line;
 
 typedef struct out_state {

@@ -81,7 +81,7 @@ static osh_status unknown_flag(osh_ctx *cx, const command *c, const char *name)
 static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
 {
     osh_status rc = OSH_OK;
-    char name[80];
+    char name[80], shown[82] = "--";
     const char *arg = argv[*i] + 2, *eq = strchr(arg, '=');
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
     if (n >= sizeof name) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'", argv[*i]);
@@ -97,6 +97,8 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
     if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // Python writes True
         value = strcasecmp(value, "true") ? "false" : "true";
+    osh_flag_name(shown + 2, f ? f->name : python->name);
+    OSH_TRY(osh_field_once(cx, &l->given, f ? f : python, shown, value));
     OSH_TRY(f ? osh_field_set(cx, f, &l->options, value) : osh_option_python(cx, python, value));
 done:
     return rc;
@@ -301,15 +303,19 @@ static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
     struct sigaction rest = {.sa_handler = on_suspend, .sa_flags = (int)SA_RESTART}, was;
     char *dir = NULL, quoted[PATH_MAX]; // own
 
-    if (l->command->run == run_compress && (dir = osh_partial_dir(cx, &l->options.run)))
-        snprintf(stop.dir, sizeof stop.dir, "%s", dir), osh_quote(quoted, sizeof quoted, dir);
+    if (l->command->run == run_compress && (dir = osh_partial_dir(cx, &l->options.run))) {
+        snprintf(stop.dir, sizeof stop.dir, "%s", dir);
+        if (st->json) osh_quote(quoted, sizeof quoted, dir);
+        else osh_show(quoted, sizeof quoted, dir, NULL);
+    }
     snprintf(stop.said, sizeof stop.said,
              st->json ? "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\"}\n" : "oneshot: %s\n", what);
     if (dir && st->json)
         snprintf(stop.hint, sizeof stop.hint,
                  "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what, quoted);
     else if (dir)
-        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n", stop.said, dir);
+        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
+                 stop.said, quoted);
     else osh_error_clear(cx); // the run says it, too
     osh_free(cx, dir);
     if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience)) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
@@ -389,7 +395,9 @@ static void complain(const osh_ctx *cx, osh_status rc, const out_state *st)
     if (!st->json) {
         fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
         if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
-        if (st->resume) fprintf(stderr, "hint: the same command goes on from %s\n", st->resume);
+        if (!st->resume) return;
+        osh_show(dir, sizeof dir, st->resume, NULL);
+        fprintf(stderr, "hint: the same command goes on from %s\n", dir);
         return;
     }
     osh_quote(text, sizeof text, osh_error_text(cx));

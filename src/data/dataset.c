@@ -43,12 +43,17 @@ static osh_status check_options(osh_ctx *cx, const osh_dataset_options *opt)
     return OSH_OK;
 }
 
-static osh_status end_sample(osh_ctx *cx, loader *l, int64_t line)
+static void warn_of_empty(osh_ctx *cx, const osh_lines *lines)
 {
-    if (l->ids.n == l->offsets[l->n]) {
-        osh_log(cx, OSH_LOG_WARN, "%s line %lld: holds no token, skipped", l->opt->path, (long long)line);
-        return OSH_OK;
-    }
+    osh_place at = osh_lines_place(lines);
+    osh_log(cx, OSH_LOG_WARN, "%s %s %lld: holds no token, skipped", at.path, at.what,
+            (long long)at.number);
+}
+
+/* One without a token is none. */
+static osh_status end_sample(osh_ctx *cx, loader *l)
+{
+    if (l->ids.n == l->offsets[l->n]) return OSH_OK;
     if (l->n_skipped < l->n_skip) {
         l->n_skipped++;
         l->ids.n = l->offsets[l->n];
@@ -144,7 +149,8 @@ static osh_status read_slice(osh_ctx *cx, loader *l, int64_t limit)
         }
         OSH_TRY(osh_row_read(cx, &l->rows, &l->ids, lines, &blank));
         if (blank) continue;
-        OSH_TRY(end_sample(cx, l, osh_lines_number(lines)));
+        if (l->ids.n == l->offsets[l->n]) warn_of_empty(cx, lines);
+        OSH_TRY(end_sample(cx, l));
         l->n_seen++;
     }
 done:
@@ -185,7 +191,7 @@ done:
 }
 
 typedef struct span { // of a row in the ids of a reading
-    int64_t at, n, line;
+    int64_t at, n;
 } span;
 
 typedef struct reading {
@@ -212,7 +218,8 @@ static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t
         }
         OSH_TRY(osh_row_read(cx, &l->rows, &r->ids, lines, &blank));
         if (blank) continue;
-        r->spans[to - first] = (span){at, r->ids.n - at, osh_lines_number(lines)};
+        r->spans[to - first] = (span){at, r->ids.n - at};
+        if (r->ids.n == at) warn_of_empty(cx, lines);
         n_read++;
     }
 done:
@@ -233,7 +240,7 @@ static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int6
         const span *s = &r.spans[i];
         if (s->n) memcpy(l->ids.ids + l->ids.n, r.ids.ids + s->at, (size_t)s->n * sizeof *r.ids.ids);
         l->ids.n += s->n;
-        OSH_TRY(end_sample(cx, l, s->line));
+        OSH_TRY(end_sample(cx, l));
     }
 done:
     osh_ids_deinit(cx, &r.ids);

@@ -341,7 +341,6 @@ static osh_status scan_row(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
     while (osh_json_scan_peek(&s) >= 0 && osh_is_blank(s.text + s.at, 1)) s.at++;
     *blank = osh_json_scan_peek(&s) < 0 && !s.failed;
     if (*blank) goto done;
-    if (s.base + s.at == 0) osh_json_scan_bom(&s);
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) == '{') {
         OSH_TRY(read_object(&s, w));
@@ -363,9 +362,10 @@ static void row_deinit(osh_ctx *cx, row *w)
     osh_ids_deinit(cx, &w->mask);
 }
 
-static osh_status note_line(osh_ctx *cx, const osh_row_reader *r, const osh_lines *lines, osh_status rc)
+static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 {
-    if (rc) osh_note(cx, "reading %s line %lld", r->opt->path, (long long)osh_lines_number(lines));
+    osh_place at = osh_lines_place(lines);
+    if (rc) osh_note(cx, "reading %s %s %lld", at.path, at.what, (long long)at.number);
     return rc;
 }
 
@@ -431,7 +431,7 @@ osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
     else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
 done:
     row_deinit(cx, &w);
-    return note_line(cx, r, lines, rc);
+    return note_line(cx, lines, rc);
 }
 
 osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines *lines, bool *blank)
@@ -444,5 +444,5 @@ osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines 
     OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
 done:
     row_deinit(cx, &w);
-    return note_line(cx, r, lines, rc);
+    return note_line(cx, lines, rc);
 }

@@ -1,5 +1,7 @@
 /* lines.c - a file in chunks, decompressed on the way, its rows made lines where they are none, cut at \n.
  *
+ * Rows are UTF-8: a byte order mark at the beginning of a file goes, UTF-16, UTF-32 and NUL bytes are errors.
+ *
  * Caps keep a small hostile .zst or .gz from becoming all of the memory or an endless run: 64 MiB for a line, 64 GiB in
  * all, and zstd's own 128 MiB for its window. */
 #include "data/lines.h"
@@ -24,7 +26,14 @@ struct osh_lines {
     osh_shape *shape;   // own; NULL: rows are lines
     size_t zstd_bytes;  // that were counted for it
     char **files;       // own [n_files]: one after the other; NULL: the file is the only one
+    int64_t *first;     // own [n_files]: number of the first line of each file that was opened
     size_t n_files, n_open;
+    int64_t n_lines;    // that ended, of all that came out
+    bool shaped;        // lines are made of rows of another shape
+    char head[4]; // the first bytes of a file, until it is known that they are no byte order mark
+    size_t n_head;
+    bool begun;         // the head was looked at
+    int64_t part_bytes, part_lines; // of this file: bytes behind its head, and lines among them
     const char *column; // of rows
     bool rows;          // of any kind of file; else lines
     char last;          // byte that came out
@@ -73,6 +82,7 @@ static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_open(cx, &l->file, path));
     l->at = 0, l->in = (ZSTD_inBuffer){0}, l->more_to_flush = l->in_frame = false;
+    l->n_head = 0, l->begun = !l->rows, l->part_bytes = l->part_lines = 0;
     if (!l->chunk) OSH_NEW(cx, l->chunk, CHUNK);
     bool gz = osh_before_tail(path, ".gz"), zst = osh_before_tail(path, ".zst");
     if ((gz || zst) && !l->packed) OSH_NEW(cx, l->packed, CHUNK);
@@ -82,6 +92,8 @@ static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
         if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
     }
     if (l->rows) OSH_TRY(osh_shape_new(cx, &l->shape, path, l->column));
+    l->shaped |= l->shape != NULL;
+    if (l->first) l->first[l->n_open - 1] = l->n_lines + 1;
 done:
     return rc;
 }
@@ -109,6 +121,7 @@ osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, c
     osh_buf_init(&l->text, 0);
     l->rows = true, l->column = column;
     OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path));
+    OSH_NEW(cx, l->first, l->n_files);
     OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
     *out = l, l = NULL; // give
 done:
@@ -121,6 +134,7 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     if (!l) return;
     part_close(cx, l);
     osh_strings_free(cx, l->files, l->n_files);
+    osh_free(cx, l->first);
     osh_free(cx, l->packed);
     osh_free(cx, l->chunk);
     osh_buf_deinit(cx, &l->text);
@@ -211,10 +225,76 @@ void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 static osh_status next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
-    if (l->last && l->last != '\n') OSH_TRY(osh_buf_append(cx, &l->text, "\n", 1));
+    if (l->last && l->last != '\n') {
+        OSH_TRY(osh_buf_append(cx, &l->text, "\n", 1));
+        l->n_lines++;
+    }
     l->last = '\n';
     part_close(cx, l);
     OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
+done:
+    return rc;
+}
+
+static int64_t count_newlines(const char *s, size_t n)
+{
+    int64_t k = 0;
+    for (const char *end = s + n; (s = memchr(s, '\n', (size_t)(end - s))); s++) k++;
+    return k;
+}
+
+static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes, size_t at)
+{
+    return osh_fail(cx, OSH_E_FORMAT,
+                    "%s: a NUL in line %lld, at byte %lld of the text: want text in UTF-8 (UTF-16, "
+                    "UTF-32 and binary files hold NULs)",
+                    osh_file_path(l->file),
+                    (long long)(l->part_lines + count_newlines(bytes, at) + 1),
+                    (long long)l->part_bytes + (long long)at);
+}
+
+/* Bytes behind the head of a file, n 0: its end. */
+static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
+{
+    osh_status rc = OSH_OK;
+    const char *nul = l->rows && n ? memchr(bytes, 0, n) : NULL;
+    size_t had = l->text.len;
+    if (nul) OSH_TRY(refuse_nul(cx, l, bytes, (size_t)(nul - bytes)));
+    if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, bytes, n));
+    else OSH_TRY(osh_buf_append(cx, &l->text, bytes, n));
+    if (!l->rows) goto done;
+    l->part_bytes += (int64_t)n, l->part_lines += count_newlines(bytes, n);
+    if (l->text.len > had) l->n_lines += count_newlines(l->text.data + had, l->text.len - had);
+done:
+    return rc;
+}
+
+/* The head is complete, or the file ends in it. */
+static osh_status head_put(osh_ctx *cx, osh_lines *l)
+{
+    osh_status rc = OSH_OK;
+    const char *s = l->head;
+    size_t n = l->n_head, mark = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
+    bool wide = n >= 4 && (!memcmp(s, "\0\0\xfe\xff", 4) || !memcmp(s, "\xff\xfe\0\0", 4));
+    l->begun = true;
+    if (wide || (n >= 2 && (!memcmp(s, "\xfe\xff", 2) || !memcmp(s, "\xff\xfe", 2))))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: begins with the byte order mark of UTF-%s, want text in UTF-8",
+                 osh_file_path(l->file), wide ? "32" : "16");
+    l->part_bytes = (int64_t)mark;
+    if (n > mark) OSH_TRY(part_put(cx, l, s + mark, n - mark));
+done:
+    return rc;
+}
+
+/* What came out of the file, n 0: its end. */
+static osh_status part_feed(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
+{
+    osh_status rc = OSH_OK;
+    size_t at = 0;
+    while (!l->begun && l->n_head < sizeof l->head && at < n) l->head[l->n_head++] = bytes[at++];
+    if (!l->begun && (!n || l->n_head == sizeof l->head)) OSH_TRY(head_put(cx, l));
+    if (at < n || !n) OSH_TRY(part_put(cx, l, bytes + at, n - at));
 done:
     return rc;
 }
@@ -240,8 +320,7 @@ static osh_status fill(osh_ctx *cx, osh_lines *l)
         l->n_total += (int64_t)n;
         if (l->n_total > MAX_TOTAL)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
-        if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, l->chunk, n));
-        else OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
+        OSH_TRY(part_feed(cx, l, l->chunk, n));
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(next_part(cx, l));
@@ -283,8 +362,11 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
     }
     to = l->newline;
     *end = l->line_ends || l->file_ends;
-    if (!l->as_they_are && l->line_bytes + (to - l->start) > MAX_LINE)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: line %lld is longer than 64 MiB", osh_file_path(l->file), (long long)l->number);
+    if (!l->as_they_are && l->line_bytes + (to - l->start) > MAX_LINE) {
+        osh_place place = osh_lines_place(l);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
+                 (long long)place.number);
+    }
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--; // of the line's end, or seen again
     *text = l->text.data + l->start;
     *n = to - l->start;
@@ -331,4 +413,11 @@ done:
     return rc;
 }
 
-int64_t osh_lines_number(const osh_lines *l) { return l->number; }
+osh_place osh_lines_place(const osh_lines *l)
+{
+    size_t k = l->n_open; // files that were opened; the line may be of one before the last
+    if (!l->files) return (osh_place){osh_file_path(l->file), "line", l->number};
+    while (k > 1 && l->first[k - 1] > l->number) k--;
+    return (osh_place){l->files[k - 1], l->shaped ? "row" : "line",
+                       l->number - l->first[k - 1] + 1};
+}

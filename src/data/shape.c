@@ -29,7 +29,6 @@ struct osh_shape {
     int64_t n_columns, which, at; // which: the one that is wanted, -1: not seen yet; at: the field that is read
     bool in_header, quoted, closing, cr; // closing: a quote in quotes, which may be one of two; cr: a \r that waits
     bool any;           // bytes of this record
-    size_t bom;         // bytes of the mark at the beginning that were seen
 };
 
 const char *osh_data_kind(const char *path)
@@ -153,7 +152,11 @@ static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
     osh_status rc = OSH_OK;
     if (s->in_header) {
         const char *name = s->name.data ? s->name.data : "";
-        if (s->which < 0 && !strcmp(name, s->column)) s->which = s->at;
+        bool wanted = !s->all && !strcmp(name, s->column);
+        if (wanted && s->which >= 0)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: columns %lld and %lld are both named '%s': want one of that name", s->path,
+                     (long long)s->which + 1, (long long)s->at + 1, name);
+        if (wanted) s->which = s->at;
         OSH_TRY(osh_buf_printf(cx, &s->header, "%s%s", s->at ? ", " : "", name));
         for (const char *c = name; s->all && *c; c++) OSH_TRY(put_escaped(cx, &s->keys, *c));
         if (s->all) OSH_TRY(put_byte(cx, &s->keys, 0));
@@ -222,10 +225,7 @@ done:
 
 static osh_status csv_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
-    static const char mark[] = "\xef\xbb\xbf";
     osh_status rc = OSH_OK;
-    if (s->bom < 3 && c == mark[s->bom]) return s->bom++, OSH_OK;
-    s->bom = 3;
     if (s->quoted && !s->closing) {
         if (c == '"') s->closing = true;
         else OSH_TRY(csv_put(cx, s, to, c));

@@ -14,6 +14,7 @@
 #include "eval/eval_memory.h"
 #include "math/isa.h"
 #include "plan/cost.h"
+#include "plan/paths.h"
 
 typedef struct scores {
     double nll, kl;
@@ -232,6 +233,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     scores sc = {0};
     osh_progress pr = {.error = -1};
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
+    OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
     OSH_TRY(open_models(cx, &m, o, &pr));

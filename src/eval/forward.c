@@ -30,6 +30,7 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
     OSH_TRY(osh_tensor_copy(cx, *copy, x));
     OSH_TRY(osh_q_fake_quant_act(cx, *copy, &s->inputs, scale, zero));
 done:
+    if (rc) osh_note(cx, "rounding the input of %s", module);
     return rc;
 }
 

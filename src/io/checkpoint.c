@@ -1,9 +1,9 @@
 /* checkpoint.c - opens a Hugging Face directory: shards, tensors, and whether the index agrees.
  *
- * As transformers: model.safetensors where there is one, else model.safetensors.index.json. The
- * index decides nothing that the shards do not say too, so every disagreement is an error.
- */
-#include "io/checkpoint.h"
+ * As transformers: model.safetensors if it is there, else model.safetensors.index.json. Both are an error unless they
+ * are one model (ckpt_files.c). The index decides nothing that the shards do not say too, so every disagreement is an
+ * error. */
+#include "io/ckpt_files.h"
 #include "base/name.h"
 
 #include <stdio.h>
@@ -151,11 +151,30 @@ done:
     return rc;
 }
 
-static osh_status open_indexed(osh_ctx *cx, osh_checkpoint *ck, const char *path)
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // their names; none is open
+{
+    for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
+    osh_free(cx, ck->shard_names);
+    osh_free(cx, ck->shards);
+    ck->shard_names = NULL, ck->shards = NULL, ck->n_shards = 0;
+}
+
+static osh_status open_single(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(only_shard(cx, ck));
+    OSH_TRY(open_shards(cx, ck));
+    OSH_TRY(list_tensors(cx, ck));
+done:
+    return rc;
+}
+
+static osh_status open_indexed(osh_ctx *cx, osh_checkpoint *ck, const char *path, bool has_single)
 {
     osh_status rc = OSH_OK;
     cJSON *index = NULL; // own
     const cJSON *weights;
+    bool single = false;
 
     OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
     weights = cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
@@ -163,6 +182,12 @@ static osh_status open_indexed(osh_ctx *cx, osh_checkpoint *ck, const char *path
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no weight_map, wanted tensor names with their shards",
                  path);
     OSH_TRY(shards_of_index(cx, ck, weights, path));
+    if (has_single) OSH_TRY(osh_ckpt_files_choose(cx, &single, ck));
+    if (single) {
+        shards_forget(cx, ck);
+        OSH_TRY(open_single(cx, ck));
+        goto done;
+    }
     OSH_TRY(open_shards(cx, ck));
     OSH_TRY(list_tensors(cx, ck));
     OSH_TRY(check_index(cx, ck, weights, path));
@@ -188,14 +213,11 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
         goto done;
     }
     OSH_TRY(osh_hf_config_open(cx, &ck->config, dir));
-    if (osh_file_exists(single)) {
-        OSH_TRY(only_shard(cx, ck));
-        OSH_TRY(open_shards(cx, ck));
-        OSH_TRY(list_tensors(cx, ck));
-    } else if (osh_file_exists(index)) {
-        OSH_TRY(open_indexed(cx, ck, index));
-    } else
-        OSH_FAIL(cx, OSH_E_IO, "%s: has neither %s nor %s", dir, single_name, index_name);
+    bool has_single = osh_file_exists(single);
+    if (osh_file_exists(index)) OSH_TRY(open_indexed(cx, ck, index, has_single));
+    else if (has_single) OSH_TRY(open_single(cx, ck));
+    else OSH_FAIL(cx, OSH_E_IO, "%s: has neither %s nor %s", dir, single_name, index_name);
+    OSH_TRY(osh_ckpt_files_leave(cx, ck));
     OSH_TRY(osh_checkpoint_part_experts(cx, ck));
     *out = ck, ck = NULL; // give
 done:
@@ -218,6 +240,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
     }
     osh_free(cx, ck->shards);
     osh_free(cx, ck->shard_names);
+    osh_strings_free(cx, ck->aside, ck->n_aside);
     osh_free(cx, ck->tensors);
     osh_map_free(cx, ck->by_name);
     osh_hf_config_close(cx, ck->config);

@@ -31,6 +31,8 @@ typedef struct osh_checkpoint {
     osh_st **shards;         // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
+    char **aside;            // own, and each: names of other safetensors files, which are not read
+    size_t n_aside;
     osh_ckpt_tensor *tensors; // own: every tensor, by shard then file order
     int64_t n_tensors;
     osh_map *by_name;        // own: name -> index into tensors
@@ -42,8 +44,8 @@ typedef struct osh_checkpoint {
     int64_t n_parts;
 } osh_checkpoint;
 
-/* model.safetensors, or else model.safetensors.index.json with its shards. A tensor in the index and not in its shard,
- * in a shard and not in the index, or twice, is an error. */
+/* model.safetensors, or else model.safetensors.index.json with its shards; both only if they are one (ckpt_files.h). A
+ * tensor in the index and not in its shard, in a shard and not in the index, or twice, is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name); // NULL: absent

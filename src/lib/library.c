@@ -131,10 +131,11 @@ static bool of_context(const char *name)
 static osh_status arguments_set(osh_ctx *cx, const job *j, arguments *a, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
+    osh_given given = {.n = 0};
     for (const oneshot_argument *x = args; x && x->name; x++) {
         if (of_context(x->name))
             OSH_FAIL(cx, OSH_E_USAGE, "argument '%s': a member of oneshot_options says it, for all jobs", x->name);
-        OSH_TRY(osh_argument_set(cx, j->fields, a, x->name, x->value));
+        OSH_TRY(osh_argument_set(cx, &given, j->fields, a, x->name, x->value));
     }
 done:
     return rc;

@@ -13,8 +13,8 @@ extern const osh_modifier_type osh_modifier_reap;
 static const osh_field reap_fields[] = {
     {.name = "sparsity", .type = OSH_F_FLOAT, .offset = offsetof(osh_reap, sparsity), .dflt = "0", .min = 0, .max = 1,
      .doc = "share of the experts of each layer that goes; above 0, below 1"},
-    {.name = "report_path", .type = OSH_F_STR, .offset = offsetof(osh_reap, report_path), .doc = "a .json file that "
-     "gets the experts that are left, by layer"},
+    {.name = "report_path", .type = OSH_F_STR, .offset = offsetof(osh_reap, report_path),
+     .path = OSH_PATH_IN_OUTPUT, .doc = "a .json file of the output that gets the experts that are left, by layer"},
     {0},
 };
 
@@ -72,13 +72,9 @@ done:
 static osh_status reap_resolve(osh_ctx *cx, osh_modifier *m)
 {
     const osh_reap *a = m->args;
-    size_t n = a->report_path ? strlen(a->report_path) : 0;
     if (!(a->sparsity > 0 && a->sparsity < 1))
         return osh_fail(cx, OSH_E_USAGE, "%s: sparsity is %g: want a share of the experts above 0 and below 1",
                         m->type->name, a->sparsity);
-    if (n && (n < 6 || strcmp(a->report_path + n - 5, ".json")))
-        return osh_fail(cx, OSH_E_USAGE, "%s: report_path %s: want the name of a .json file", m->type->name,
-                        a->report_path);
     return OSH_OK;
 }
 

@@ -65,6 +65,8 @@ struct osh_linear_job { // one Linear to be quantized
                                 // room has them
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
+    double removed;             // |w|^2 of what pruning made 0 before, over that of the weight before; 0: none, or a
+                                // method that changes other values, too
     double objective;           // out: tr(dW H dW^T) with the damped H, dW against the target; < 0: no Hessian
     double nearest;             // out: the same of the target rounded to nearest, with the scales before any search,
                                 // beyond 255 rows drawn from some (solver/gptq_solve.h); < 0: not known

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "base/near.h"
+#include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
 /* Keys that no longer decide anything, or decide nothing in one process: accepted with a note. */
@@ -267,6 +268,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      "%s: %s has neither scheme nor config_groups: nothing says how to quantize",
                      what, m->type->name);
         }
+        OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
         does |= !osh_modifier_is_transform(m); // a rotation alone writes a dense model
     }

@@ -36,6 +36,17 @@ done:
     return rc;
 }
 
+/* The line of a key whose value is a map below it. */
+static osh_status put_name(osh_ctx *cx, osh_buf *b, int indent, const char *name)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
+    OSH_TRY(osh_yaml_name(cx, b, name));
+    OSH_TRY(osh_buf_append(cx, b, ":\n", 2));
+done:
+    return rc;
+}
+
 static osh_status put_args(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_q_args *a, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -53,7 +64,8 @@ done:
 static osh_status put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recipe_group *g)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, b, "%*s%s:\n%*stargets:\n", indent, "", g->name, indent + 2, ""));
+    OSH_TRY(put_name(cx, b, indent, g->name));
+    OSH_TRY(osh_buf_printf(cx, b, "%*stargets:\n", indent + 2, ""));
     for (size_t i = 0; i < g->n; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%*s- ", indent + 2, ""));
         OSH_TRY(osh_yaml_quote(cx, b, g->modules[i]));
@@ -62,7 +74,10 @@ static osh_status put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recip
     OSH_TRY(put_args(cx, b, indent + 2, "weights", &g->scheme->weights, true));
     OSH_TRY(put_args(cx, b, indent + 2, "input_activations", &g->scheme->inputs, false));
     OSH_TRY(put_args(cx, b, indent + 2, "output_activations", &g->scheme->outputs, false));
-    if (g->scheme->format[0]) OSH_TRY(osh_buf_printf(cx, b, "%*sformat: %s\n", indent + 2, "", g->scheme->format));
+    if (!g->scheme->format[0]) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "%*sformat: ", indent + 2, ""));
+    OSH_TRY(osh_yaml_name(cx, b, g->scheme->format));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
     return rc;
 }
@@ -119,7 +134,7 @@ done:
 static osh_status put_modifiers(osh_ctx *cx, writer *w, int indent, const osh_yaml *name, const osh_yaml *list)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, &w->b, "%*s%s:\n", indent, "", name->text));
+    OSH_TRY(put_name(cx, &w->b, indent, name->text));
     for (size_t i = 0; i < list->n; i++) OSH_TRY(put_modifier(cx, w, indent + 2, list->keys[i], list->items[i]));
 done:
     return rc;
@@ -136,7 +151,7 @@ static osh_status put_stages(osh_ctx *cx, writer *w, const osh_yaml *y)
             OSH_TRY(put_modifiers(cx, w, 0, y->keys[s], y->items[s]));
             continue;
         }
-        OSH_TRY(osh_buf_printf(cx, &w->b, "%s:\n", key));
+        OSH_TRY(put_name(cx, &w->b, 0, key));
         for (size_t i = 0; i < y->items[s]->n; i++)
             if (strcmp(y->items[s]->keys[i]->text, "run_type"))
                 OSH_TRY(put_modifiers(cx, w, 2, y->items[s]->keys[i], y->items[s]->items[i]));

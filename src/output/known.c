@@ -8,6 +8,7 @@
 #include "base/inode.h"
 #include "output/emit_impl.h"
 #include "output/manifest_text.h"
+#include "plan/experts.h"
 #include "store/scratch.h"
 
 void osh_known_deinit(osh_ctx *cx, osh_known *k)
@@ -76,7 +77,7 @@ done:
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL; // own
+    char **names = NULL, *temp = NULL; // own
     size_t n = 0;
     OSH_TRY(osh_known_of_survey(cx, k));
     k->any_shard = was != NULL;
@@ -84,7 +85,12 @@ osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const 
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, k, names[i], LASTING));
     if (was) OSH_TRY(add_identity(cx, k, was));
+    if (!osh_experts_file(p)) goto done;
+    if (!(temp = osh_sprintf(cx, "%s.tmp", osh_experts_file(p)))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(known_add(cx, k, osh_experts_file(p), LASTING));
+    OSH_TRY(known_add(cx, k, temp, TEMPORARY));
 done:
+    osh_free(cx, temp);
     osh_strings_free(cx, names, n);
     return rc;
 }

@@ -141,6 +141,7 @@ static osh_status put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const ch
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) OSH_TRY(put_file(cx, b, dir, own[i], &first));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(put_file(cx, b, dir, names[i], &first));
+    if (osh_experts_file(p)) OSH_TRY(put_file(cx, b, dir, osh_experts_file(p), &first));
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
     osh_strings_free(cx, names, n);

@@ -51,7 +51,7 @@ static osh_status make_shard(osh_ctx *cx, osh_emitter *e, int s, const char *pat
 {
     osh_status rc = OSH_OK;
     const osh_shard *sh = &e->plan->shards[s];
-    OSH_TRY(osh_file_create(cx, &e->shards[s], path));
+    OSH_TRY(osh_file_create_exclusive(cx, &e->shards[s], path));
     OSH_TRY(osh_file_reserve(cx, e->shards[s], sh->n_bytes));
     OSH_TRY(osh_file_pwrite(cx, e->shards[s], sh->header, sh->header_bytes, 0));
     OSH_TRY(osh_file_sync(cx, e->shards[s]));

@@ -7,6 +7,7 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "output/manifest_text.h"
+#include "plan/experts.h"
 #include "plan/memory.h"
 #include "store/scratch.h"
 
@@ -96,6 +97,22 @@ static osh_status write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_re
     OSH_TRY(osh_manifest_write(cx, path, e, results));
 done:
     osh_free(cx, path);
+    return rc;
+}
+
+/* The experts that are left, if the recipe asks for them. */
+static osh_status write_experts(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    const char *name = osh_experts_file(e->plan);
+    char *map = NULL, *text = NULL; // own
+    if (!name) goto done;
+    OSH_TRY(osh_experts_print(cx, &map, e->plan->experts));
+    if (!(text = osh_sprintf(cx, "%s\n", map))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(write_text(cx, e, name, text, strlen(text)));
+done:
+    osh_free(cx, map);
+    osh_free(cx, text);
     return rc;
 }
 
@@ -215,6 +232,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(write_index(cx, e));
         OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
         OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
+        OSH_TRY(write_experts(cx, e));
         OSH_TRY(write_manifest(cx, e, results));
         OSH_TRY(write_report(cx, e, report));
         OSH_TRY(remove_leftovers(cx, e));

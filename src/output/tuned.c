@@ -65,7 +65,7 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e)); // its records are not looked at again when the tensors are replaced
-    OSH_TRY(osh_file_create(cx, &w->file, w->temp));
+    OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
 done:
     osh_tuned_free(cx, w);

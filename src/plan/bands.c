@@ -60,6 +60,7 @@ bool osh_stream_takes(const osh_plan *p, int linear)
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
     if (osh_is_folded(p, l->tensor)) return false; // what is read is not what is rounded
+    if (l->pruner >= 0) return false;              // the mask is one of the whole weight
     if (!osh_observer_by_rows(a)) return false;
     if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR ||
         !osh_wants_no_data(l))

@@ -4,7 +4,9 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/buf.h"
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
@@ -201,12 +203,60 @@ done:
     return rc;
 }
 
+osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    for (int l = 0; l < x->n; l++) {
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": [", l ? ", " : "{", x->layers[l].name));
+        for (int k = 0; k < x->n_kept; k++)
+            OSH_TRY(osh_buf_printf(cx, &b, "%s%d", k ? ", " : "", x->layers[l].kept[k]));
+        OSH_TRY(osh_buf_printf(cx, &b, "]"));
+    }
+    OSH_TRY(osh_buf_printf(cx, &b, "}"));
+    if (!(*out = osh_strdup(cx, b.data))) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static const osh_reap *reap_of_plan(const osh_plan *p)
+{
+    const osh_reap *a = NULL;
+    for (size_t m = 0; m < p->recipe->n && !a; m++) a = osh_reap_of(&p->recipe->modifiers[m]);
+    return a;
+}
+
+const char *osh_experts_file(const osh_plan *p)
+{
+    const osh_reap *a = p->experts && p->experts->known ? reap_of_plan(p) : NULL;
+    return a ? a->report_path : NULL;
+}
+
+/* The report has the name of no file of the source that is copied. */
+static osh_status check_file(osh_ctx *cx, const osh_plan *p, const osh_reap *a)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    if (!a->report_path) goto done;
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
+    for (size_t i = 0; i < n; i++)
+        if (!strcasecmp(names[i], a->report_path))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: report_path %s: the model has a file %s, which the output gets: want "
+                     "another name", reaper(p), a->report_path, names[i]);
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
 osh_status osh_plan_experts(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_reap *a = NULL;
-    for (size_t m = 0; m < p->recipe->n && !a; m++) a = osh_reap_of(&p->recipe->modifiers[m]);
+    const osh_reap *a = reap_of_plan(p);
     if (!a) goto done;
+    OSH_TRY(check_file(cx, p, a));
     if (!p->graph || p->graph->wrapped)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no architecture whose experts are known", reaper(p),
                  p->ck->dir);

@@ -23,6 +23,9 @@ struct osh_experts {
 /* Recipe and graph are there; the graph may be another then. With opt->measure nothing is left out. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_plan *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_plan *p);
+/* The experts that are left, by layer: a map of lists, in YAML as in JSON. own */
+osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
+const char *osh_experts_file(const osh_plan *p); // view: the output's file that gets it; NULL: none
 /* A tensor of a router that has lost rows. */
 static inline bool osh_is_cut_router(const osh_plan *p, int64_t tensor)
 {

@@ -6,12 +6,12 @@
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_options, field)
 const osh_field osh_option_fields[] = {
-    {ROW(model), .group = "Model", .brief = "directory, or org/name[@revision]",
+    {ROW(model), .path = OSH_PATH_READ, .group = "Model", .brief = "directory, or org/name[@revision]",
      .type = OSH_F_STR,
      .doc = "Hugging Face checkpoint: its directory, or org/name[@revision] of the Hub (docs/hub.md)"},
-    {ROW(output), .brief = "directory to write",
+    {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write",
      .type = OSH_F_STR, .alias = "output_dir", .doc = "directory to write"},
-    {ROW(models_dir), .type = OSH_F_STR,
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
      .doc = "bytes of an output file, decimal units"},
@@ -28,7 +28,7 @@ const osh_field osh_option_fields[] = {
      .type = OSH_F_STR, .values = "fast|gptq|best",
      .doc = "fast: rounded to nearest, without data; gptq: as LLM Compressor's; best: what loses least in the same "
             "format (docs/quality.md). A recipe's own keys win"},
-    {ROW(recipe), .brief = "instead: LLM Compressor's YAML",
+    {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor's YAML",
      .type = OSH_F_STR, .doc = "LLM Compressor recipe, YAML"},
     {ROW(ignore), .brief = "modules to leave dense",
      .type = OSH_F_STRS,
@@ -50,7 +50,7 @@ const osh_field osh_option_fields[] = {
      .doc = "with --scheme of integer weights: false gives each group a zero point (default: the scheme's)"},
     {ROW(arithmetic), .type = OSH_F_STR, .dflt = "reference", .values = "reference|f32",
      .doc = "of scales and codes: compressed-tensors' rounding, or more accurate"},
-    {ROW(dataset), .group = "Data", .brief = "a file, or a name: wikitext, org/name",
+    {ROW(dataset), .path = OSH_PATH_READ, .group = "Data", .brief = "a file, or a name: wikitext, org/name",
      .type = OSH_F_STR, .alias = "dataset_path",
      .doc = "calibration data: .jsonl or .json (text or input_ids), .csv or .txt, each also .zst or .gz; or a "
             "folder of these; or a name: c4, wikitext, gsm8k, cnn_dailymail, org/name of the Hub (docs/hub.md)"},
@@ -115,7 +115,7 @@ const osh_field osh_option_fields[] = {
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes for weights, statistics, the batch at work and scratch, such as 800MiB; 0: no budget. Changes no "
             "result"},
-    {ROW(scratch_dir), .type = OSH_F_STR,
+    {ROW(scratch_dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
      .doc = "directory for scratch files (default: inside the output directory that is being made)"},
     {ROW(scratch_size), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of scratch files; 0: no budget"},
@@ -149,16 +149,16 @@ const osh_field osh_option_fields[] = {
     {ROW(progress), .group = "Watching", .brief = "auto, line, json or none",
      .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
      .doc = "progress on stderr"},
-    {ROW(log_file), .type = OSH_F_STR,
+    {ROW(log_file), .path = OSH_PATH_LOG, .type = OSH_F_STR,
      .doc = "messages and stages, appended (default: oneshot.log in the output directory); none: no file"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
      .doc = "messages on stderr"},
-    {ROW(profile), .type = OSH_F_STR,
+    {ROW(profile), .path = OSH_PATH_PROFILE, .type = OSH_F_STR,
      .doc = "YAML file that is written while the run goes: time, memory and bytes at each stage"},
     {ROW(checkpoint), .type = OSH_F_STRS,
      .doc = "NAME=SUBGRAPH: a record NAME in profile and report when that subgraph (a module name or re:) is finished; "
             "NAME=FIRST..LAST: a stage, with records where it starts and ends; may be repeated"},
-    {ROW(eval), .type = OSH_F_STR,
+    {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "a text or data file: of the finished output and of the source the perplexity on it is printed, and is in "
             "the report; windows of --max-seq-length tokens"},
     {ROW(json), .group = "Trying", .brief = "the plan as JSON",
@@ -178,44 +178,49 @@ bool osh_scratch_is_packed(const osh_options *o)
     return o->scratch_compression && !strcmp(o->scratch_compression, "zstd");
 }
 
-osh_status osh_argument_set(osh_ctx *cx, const osh_field *fields, void *object, const char *name, const char *value)
+osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object, const char *name,
+                            const char *value)
 {
+    osh_status rc = OSH_OK;
+    osh_near near;
     const osh_field *f = osh_field_find(fields, name);
-    const osh_field *python = fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
-    if (f && !value && f->type != OSH_F_STR) return osh_fail(cx, OSH_E_USAGE, "%s: want a value, got none", name);
+    const osh_field *python = !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
+    if (f && !value && f->type != OSH_F_STR) OSH_FAIL(cx, OSH_E_USAGE, "%s: want a value, got none", name);
+    if (given && (f || python)) OSH_TRY(osh_field_once(cx, given, f ? f : python, name, value ? value : ""));
     if (f) return osh_field_set(cx, f, object, value);
     if (python) return osh_option_python(cx, python, value ? value : "");
-    osh_near near;
     osh_near_init(&near, name);
     for (f = fields; f->name; f++) osh_near_see(&near, f->name);
-    return osh_fail(cx, OSH_E_USAGE, "unknown option '%s'%s", name, osh_near_hint(&near, ""));
+    OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'%s", name, osh_near_hint(&near, ""));
+done:
+    return rc;
 }
 
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value)
 {
-    return osh_argument_set(cx, osh_option_fields, opt, name, value);
+    return osh_argument_set(cx, NULL, osh_option_fields, opt, name, value);
 }
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)
 const osh_field osh_eval_fields[] = {
-    {ROW(model), .type = OSH_F_STR,
+    {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "checkpoint, dense or compressed-tensors: its directory, or org/name[@revision] of the "
             "Hub"},
-    {ROW(dataset), .type = OSH_F_STR,
+    {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = ".txt (tokenized whole, cut into windows) or rows (.jsonl, .json, .csv), each also .zst or .gz; or "
             "org/name"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "of a data set by name"},
     {ROW(splits), .type = OSH_F_STR, .doc = "rows, such as 'test[:100]'; wanted with a name"},
-    {ROW(reference), .type = OSH_F_STR,
+    {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint: adds KL divergence, top-1 agreement and its perplexity"},
-    {ROW(per_token), .type = OSH_F_STR,
+    {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
      .doc = "write the NLL of every scored token, f32, to this .npy"},
     {ROW(text_column), .type = OSH_F_STR,
      .doc = "key of the text in a row, or column of a .csv (default: input_ids, text or a conversation, whichever a "
             "row has)"},
     {ROW(text_template), .type = OSH_F_STR, .doc = "Jinja over the columns of a row"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26", .doc = "day that chat templates are given"},
-    {ROW(models_dir), .type = OSH_F_STR,
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(max_seq_length), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
      .doc = "tokens of a window; 0: what tokenizer and model allow"},
@@ -253,7 +258,7 @@ const osh_field osh_eval_fields[] = {
 #undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
-    {ROW(dir), .type = OSH_F_STR,
+    {ROW(dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
      .doc = "directory whose disk is measured, with 256 MiB of it, to a card, too; default: no disk"},
     {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600, .doc = "of each measurement"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
@@ -269,8 +274,9 @@ const osh_field osh_bench_fields[] = {
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_verify_options, field)
 const osh_field osh_verify_fields[] = {
-    {ROW(model), .type = OSH_F_STR, .doc = "the source checkpoint: every tensor is compared with it"},
-    {ROW(models_dir), .type = OSH_F_STR,
+    {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "the source checkpoint: every tensor is compared with it"},
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
@@ -283,7 +289,7 @@ const osh_field osh_verify_fields[] = {
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_check_options, field)
 const osh_field osh_check_fields[] = {
-    {ROW(models_dir), .type = OSH_F_STR,
+    {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
@@ -300,7 +306,8 @@ const osh_field osh_check_fields[] = {
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_report_options, field)
 const osh_field osh_report_fields[] = {
-    {ROW(output), .type = OSH_F_STR, .doc = "file for the page; the tables go to standard output then"},
+    {ROW(output), .path = OSH_PATH_PAGE, .type = OSH_F_STR,
+     .doc = "file for the page; the tables go to standard output then"},
     {ROW(format), .type = OSH_F_STR, .dflt = "html", .values = "html|text|svg",
      .doc = "what goes to standard output: the page, its tables as text, or of one profile the picture alone"},
     {0},

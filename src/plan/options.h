@@ -44,8 +44,10 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
 extern const osh_field osh_option_fields[];
 bool osh_scratch_is_packed(const osh_options *o); // values that rest on the disk
 /* One option of a table from its text, by its name with underscores or dashes; of a list, items more. The struct is
- * filled with osh_fields_default first and emptied with osh_fields_deinit. */
-osh_status osh_argument_set(osh_ctx *cx, const osh_field *fields, void *object, const char *name, const char *value);
+ * filled with osh_fields_default first and emptied with osh_fields_deinit. given: refuses an option that is no list and
+ * was given before; NULL: the last value counts. */
+osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object, const char *name,
+                            const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 /* Arguments of LLM Compressor's oneshot() that are no options here. values: those that ask for what is done anyway
  * (NULL: any, "": none); doc says why. osh_option_python: OK for these, else an error that says what to do instead. */

@@ -235,6 +235,23 @@ done:
     return rc;
 }
 
+/* Static scales are positive numbers, their zero points are I8. */
+static osh_status check_static(osh_ctx *cx, const osh_tensor *scale, const osh_tensor *zero)
+{
+    osh_status rc = OSH_OK;
+    if (scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 && scale->dtype != OSH_F32)
+        OSH_FAIL(cx, OSH_E_FORMAT, "a static scale is %s, want BF16, F16 or F32", osh_dtype_name(scale->dtype));
+    if (zero && zero->dtype != OSH_I8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "a static zero point is %s, want I8", osh_dtype_name(zero->dtype));
+    for (int64_t i = 0; i < osh_tensor_numel(scale); i++) {
+        float s = osh_tensor_at(scale, i);
+        if (!(s > 0 && isfinite(s)))
+            OSH_FAIL(cx, OSH_E_NUMERIC, "a static scale is %g, want a positive number", (double)s);
+    }
+done:
+    return rc;
+}
+
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                                 const osh_tensor *scale, const osh_tensor *zero)
 {
@@ -263,10 +280,12 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         int64_t heads = scale ? osh_tensor_numel(scale) : 0;
         if (heads < 1 || f.I % heads || (zero && osh_tensor_numel(zero) != heads))
             OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads are for %lld features", (long long)heads, (long long)f.I);
+        OSH_TRY(check_static(cx, scale, zero));
         f.seg = f.I / heads, f.scales = scale, f.zeros = zero;
     } else if (a->dynamic == OSH_Q_STATIC) {
         if (!scale || osh_tensor_numel(scale) != 1 || (zero && osh_tensor_numel(zero) != 1))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_scale is not one number");
+        OSH_TRY(check_static(cx, scale, zero));
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample

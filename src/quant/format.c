@@ -3,7 +3,10 @@
 #include "quant/format.h"
 #include "quant/formats/common.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/name.h"
 
 #define OSH_FORMAT(n) extern const osh_format osh_format_##n;
 #include "quant/formats.def"
@@ -112,27 +115,59 @@ done:
     return rc;
 }
 
-osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want)
+static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+{
+    size_t at = (size_t)snprintf(to, room, "[");
+    for (int d = 0; d < ndim && at < room; d++)
+        at += (size_t)snprintf(to + at, room - at, d ? ", %lld" : "%lld", (long long)shape[d]);
+    if (at < room) snprintf(to + at, room - at, "]");
+}
+
+/* True if the scale of want may have any float dtype: it is multiplied in its own. */
+static bool any_float(const osh_format_tensor *want)
+{
+    bool scale = osh_ends_with(want->leaf, strlen(want->leaf), "_scale") && !strstr(want->leaf, "global");
+    return scale && osh_dtype_is_float(want->dtype) && want->dtype != OSH_FP8;
+}
+
+static bool dtype_fits(const osh_format_tensor *want, osh_dtype dt)
+{
+    if (dt == want->dtype) return true;
+    if (!strcmp(want->leaf, "weight_shape")) return dt == OSH_I32;
+    return any_float(want) && (dt == OSH_F32 || dt == OSH_BF16 || dt == OSH_F16);
+}
+
+static bool shape_fits(const osh_format_stored *has, const osh_format_tensor *want)
+{
+    int64_t n_has = 0, n_want = 0;
+    if (has->ndim == want->ndim && !memcmp(has->shape, want->shape, (size_t)want->ndim * sizeof *want->shape))
+        return true;
+    osh_shape_numel(&n_has, has->ndim, has->shape);
+    osh_shape_numel(&n_want, want->ndim, want->shape);
+    return n_has == 1 && n_want == 1 && strcmp(want->leaf, "weight_global_scale");
+}
+
+osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has, const osh_format_tensor *want)
 {
     osh_status rc = OSH_OK;
-    if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing", want->leaf);
-    bool scale = osh_dtype_is_float(want->dtype) && strcmp(want->leaf, "weight_global_scale") &&
-                 want->dtype != OSH_FP8; // other tools' F32 scales are welcome
-    if (t->dtype != want->dtype &&
-        !(scale && (t->dtype == OSH_F32 || t->dtype == OSH_BF16 || t->dtype == OSH_F16)))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want %s", want->leaf, osh_dtype_name(t->dtype),
-                 osh_dtype_name(want->dtype));
-    int64_t n = want->ndim == 2 ? want->shape[0] * want->shape[1] : want->shape[0];
-    bool same = t->ndim == want->ndim && t->shape[0] == want->shape[0] &&
-                (t->ndim < 2 || t->shape[1] == want->shape[1]);
-    if (!same &&
-        !(n == 1 && osh_tensor_numel(t) == 1)) // [] and [1, 1] scales of one number are welcome
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions [%lld, %lld], want %d [%lld, %lld]",
-                 want->leaf, t->ndim, (long long)(t->ndim > 0 ? t->shape[0] : 0),
-                 (long long)(t->ndim > 1 ? t->shape[1] : 0), want->ndim, (long long)want->shape[0],
-                 (long long)want->shape[1]);
+    const char *dtypes = any_float(want) ? "BF16, F16 or F32" : osh_dtype_name(want->dtype);
+    char found[200], wanted[64];
+    if (!strcmp(want->leaf, "weight_shape")) dtypes = "I64 or I32";
+    if (!dtype_fits(want, has->dtype))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want %s", has->name, osh_dtype_name(has->dtype), dtypes);
+    if (!shape_fits(has, want)) {
+        shape_text(found, sizeof found, has->ndim, has->shape);
+        shape_text(wanted, sizeof wanted, want->ndim, want->shape);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has the shape %s, want %s", has->name, found, wanted);
+    }
 done:
     return rc;
+}
+
+osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want)
+{
+    if (!t) return osh_fail(cx, OSH_E_FORMAT, "%s is missing", want->leaf);
+    return osh_format_check(cx, &(osh_format_stored){want->leaf, t->dtype, t->ndim, t->shape}, want);
 }
 
 osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,

@@ -36,6 +36,15 @@ typedef struct osh_format {
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
+typedef struct osh_format_stored { // a tensor of a file
+    const char *name; // view
+    osh_dtype dtype;
+    int ndim;
+    const int64_t *shape; // view [ndim]
+} osh_format_stored;
+/* Refuses a tensor that does not have the dtype and the shape of want. A scale may be BF16, F16 or F32, the shape of a
+ * weight may be I32, and a tensor of one number may have any number of dimensions, but for weight_global_scale. */
+osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has, const osh_format_tensor *want);
 /* Those of static output_activations, which stand behind them in every format. */
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 extern const osh_format *const osh_formats[]; // all; ends with NULL

@@ -67,17 +67,19 @@ done:
 
 /* ---- what is stored ---- */
 
-/* A tensor's module is of the first row that claims it. */
+/* A tensor's module is of the first row that claims it. Several tensors of a module may be claimed. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
     osh_source_module *q;
+    int64_t known;
     size_t n;
     for (int k = 0; k < N_TYPES; k++) {
-        if (!is_asked(s, k) || !types[k]->claims(t->e, &n)) continue;
+        if (!is_asked(s, k) || !types[k]->claims(s, t->e, &n)) continue;
+        if (osh_map_get(s->by_name, t->e->name, n, &known)) break;
         OSH_TRY(osh_source_module_new(cx, &q, s, t->e->name, n));
         q->type = types[k], q->state = &s->states[k];
-        OSH_TRY(types[k]->find(cx, q, t));
+        OSH_TRY(types[k]->find(cx, q));
         break;
     }
 done:

@@ -15,8 +15,10 @@ typedef struct osh_source_type {
     osh_status (*begin)(osh_ctx *cx, void **state, const osh_source *s); // before modules are found
     void (*found)(osh_ctx *cx, void **state);                            // all are: frees what only finding takes
     void (*close)(osh_ctx *cx, void *state);                             // not NULL
-    bool (*claims)(const osh_st_entry *e, size_t *n); // the tensor is a module's, whose name is the first n bytes
-    osh_status (*find)(osh_ctx *cx, osh_source_module *q, const osh_ckpt_tensor *t); // the module of a claimed tensor
+    /* True if the tensor is one of those of a module, whose name is its first n bytes. Claim every tensor that only a
+     * quantized module has: a module whose other tensors are missing is then found, and refused. */
+    bool (*claims)(const osh_source *s, const osh_st_entry *e, size_t *n);
+    osh_status (*find)(osh_ctx *cx, osh_source_module *q); // finds and checks the tensors of a claimed module
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n);
     size_t (*bytes)(const osh_source_module *q); // memory (gross) that make_rows takes
 } osh_source_type;
@@ -56,8 +58,13 @@ osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_sourc
 /* *t: <module><sep><leaf>; NULL: there is none */
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q, const char *sep,
                                 const char *leaf);
-/* A stored tensor takes the place of a leaf: as many elements. */
+/* The same; a tensor that is missing is an error that names it. why: what wants it. */
+osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q, const char *leaf,
+                                const char *why);
+/* A stored tensor takes the place of a leaf. It has as many elements; the caller checks its dtype and its shape. */
 osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf, const osh_ckpt_tensor *t);
+/* The same of a tensor that must have dtype and shape of the leaf. */
+osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf, const osh_ckpt_tensor *t);
 /* source_rows.c: make_rows and bytes of modules with a scheme and a format */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);

@@ -25,6 +25,21 @@ osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const os
     return OSH_OK;
 }
 
+osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q, const char *leaf,
+                                const char *why)
+{
+    osh_status rc = osh_source_find_leaf(cx, t, q, ".", leaf);
+    if (rc || *t) return rc;
+    return osh_fail(cx, OSH_E_FORMAT, "%s.%s is missing: want it for %s", q->name, leaf, why);
+}
+
+osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf, const osh_ckpt_tensor *t)
+{
+    osh_status rc = osh_format_check(cx, &(osh_format_stored){t->e->name, t->e->dtype, t->e->ndim, t->e->shape},
+                                     &q->leaves[leaf]);
+    return rc ? rc : osh_source_bind_leaf(cx, q, leaf, t);
+}
+
 osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;

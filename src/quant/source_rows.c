@@ -1,5 +1,12 @@
 /* source_rows.c - rows of a dense weight, decoded from the tensors of a format (format.h): (code - zero) * scale.
  *
+ * Each step is rounded as the reference rounds it, and the result is rounded to the model's dtype:
+ *
+ *   compressed-tensors   in the dtype of the scale; nvfp4: in F32, then rounded to BF16; mx: in BF16
+ *   fp8                  in F32, as transformers
+ *
+ * A scale that is not finite is refused. A scale of 0 makes weights of 0, and a negative one is multiplied as it is.
+ *
  * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB beside itself. Rows that
  * share a scale (blocks) or a word of zero points are decoded together. */
 #include "quant/source_impl.h"
@@ -89,6 +96,37 @@ done:
     return rc;
 }
 
+/* The stored scales must be finite, the global scale positive, too: weights are made of them. */
+static osh_status check_scales(osh_ctx *cx, const osh_source_module *q, const osh_qparams *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *t = p->scale;
+    bool relative = q->scheme->weights.strategy == OSH_Q_TENSOR_GROUP;
+    if (relative && !(p->global > 0 && isfinite(p->global)))
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s is %g, want a positive number", q->parts[2].e->name, (double)p->global);
+    int64_t at = osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t));
+    if (at >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds %g, want finite numbers", q->parts[1].e->name,
+                 (double)osh_tensor_at(t, at));
+done:
+    return rc;
+}
+
+/* n elements of dtype from, which are rounded to BF16 first where narrow is true, to dtype dt. */
+static void round_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
+{
+    enum { N = 1024 };
+    float wide[N];
+    uint16_t half[N];
+    int64_t n = osh_tensor_numel(from), k;
+    for (int64_t i = 0; i < n; i += k) {
+        k = n - i < N ? n - i : N;
+        osh_to_f32(wide, (const char *)from->data + (size_t)i * osh_dtype_bytes(from->dtype), from->dtype, k);
+        if (narrow) osh_from_f32(half, OSH_BF16, wide, k), osh_to_f32(wide, half, OSH_BF16, k);
+        osh_from_f32((char *)to + (size_t)i * osh_dtype_bytes(dt), dt, wide, k);
+    }
+}
+
 /* to [rows, I] in the dense weight's dtype. */
 static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first, int64_t rows)
 {
@@ -103,11 +141,14 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
     OSH_TRY(q->format->unpack(cx, codes, &params, &(osh_format_weight){q->scheme, rows, q->I, q->dtype},
                               (const osh_tensor *const *)raw));
     for (int i = 0; i < q->n_leaves; i++) osh_tensor_free(cx, raw[i]), raw[i] = NULL;
-    osh_dtype dt = q->scheme->weights.scale_dtype || q->wide ? OSH_F32 : params.scale->dtype;
+    OSH_TRY(check_scales(cx, q, &params));
+    bool relative = q->scheme->weights.strategy == OSH_Q_TENSOR_GROUP;
+    osh_dtype dt = relative || q->wide ? OSH_F32 : params.scale->dtype;
     osh_tensor view = osh_tensor_view(dt, 2, (int64_t[]){rows, q->I}, to);
-    if (dt != q->dtype) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
+    bool narrow = relative && q->dtype != OSH_BF16;
+    if (dt != q->dtype || narrow) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
     OSH_TRY(osh_q_decode(cx, made ? made : &view, codes, &params, &q->scheme->weights));
-    if (made) osh_from_f32(to, q->dtype, made->data, rows * q->I);
+    if (made) round_to(to, q->dtype, made, narrow);
 done:
     for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
     osh_tensor_free(cx, made);

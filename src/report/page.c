@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/quote.h"
+
 static const char style[] =
     ":root{--ink:#1d2733;--soft:#5d6b7a;--line:#d9e0e7;--back:#fff;--card:#f5f7f9;--bar:#3867b8;--"
     "warn:#b3541e;"
@@ -63,13 +65,22 @@ void osh_page_end(osh_page *pg, char **html)
     osh_buf_deinit(pg->cx, &pg->b);
 }
 
+/* Control characters as a line shows them: a page obeys those that turn text around. */
 void osh_page_escape(osh_page *pg, const char *text)
 {
-    for (const char *s = text; *s; s++) {
-        const char *as = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;"
-                         : *s == '\'' ? "&#39;" : NULL;
-        if (as) OSH_PUT(pg, "%s", as);
-        else if (!pg->rc) pg->rc = osh_buf_append(pg->cx, &pg->b, s, 1);
+    char shown[512]; // of a part of the text
+    while (*text) {
+        osh_show(shown, sizeof shown, text, &text);
+        for (const char *s = shown; *s; s++) {
+            const char *as = *s == '&'    ? "&amp;"
+                             : *s == '<'  ? "&lt;"
+                             : *s == '>'  ? "&gt;"
+                             : *s == '"'  ? "&quot;"
+                             : *s == '\'' ? "&#39;"
+                                          : NULL;
+            if (as) OSH_PUT(pg, "%s", as);
+            else if (!pg->rc) pg->rc = osh_buf_append(pg->cx, &pg->b, s, 1);
+        }
     }
 }
 

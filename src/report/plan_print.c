@@ -400,6 +400,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_inherits(cx, b, p));
+    for (size_t i = 0; i < p->ck->n_aside; i++)
+        OSH_TRY(osh_buf_line(cx, b, "left aside: %s, a file of the model that is neither read nor copied",
+                             p->ck->aside[i]));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample", (long)p->data.n,

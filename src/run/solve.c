@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modifiers/prune.h"
 #include "plan/calls.h"
 #include "quant/observer.h"
 #include "run/run.h"
@@ -35,6 +36,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // zeros of the mask stay: the error of the weight before it
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
@@ -110,8 +112,10 @@ static osh_status prune_first(osh_ctx *cx, const osh_plan *p, pruned *x, const o
     if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN)) OSH_TRY(new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     OSH_TRY(m->type->compress(cx, m, jobs, n, copy, p->data.n));
+    bool exact = osh_prune_rule_of(m, lead->sparsity).exact;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
+        if (exact) j->removed = j->nmse;
         if (j->fallback && p->opt->strict)
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
         if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", j->name, j->fallback);

@@ -264,7 +264,7 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
         OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
-        OSH_TRY(osh_file_create(cx, &s->disk.file, path));
+        OSH_TRY(osh_file_create_exclusive(cx, &s->disk.file, path));
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
     if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);

@@ -101,7 +101,7 @@ osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, 
 
     s.allow_nul = (flags & OSH_JSON_NUL) != 0;
     s.allow_nan = (flags & OSH_JSON_NAN) != 0;
-    osh_json_scan_bom(&s);
+    OSH_TRY(osh_json_scan_begin(&s));
     OSH_TRY(osh_json_scan_value(&s));
     OSH_TRY(osh_json_scan_end(&s));
     if (s.has_nul || s.has_nan) {

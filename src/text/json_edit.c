@@ -64,7 +64,7 @@ static osh_status read_layout(osh_ctx *cx, layout *l, const char *text, size_t n
     osh_status rc = OSH_OK;
     osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n, .allow_nan = true};
 
-    osh_json_scan_bom(&s);
+    OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
     l->open = s.at;
     if (s.at == n || text[s.at] != '{') OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);

@@ -150,7 +150,7 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, cons
     osh_buf_init(&r.key, MOST_ITEM);
     OSH_NEW(cx, r.piece, PIECE);
     OSH_TRY(osh_file_open(cx, &r.f, path));
-    osh_json_scan_bom(&s);
+    OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) == '{') OSH_TRY(read_object(&s, &r));
     else OSH_TRY(copy_value(&s, &r, &r.rest));
@@ -175,7 +175,7 @@ osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char 
     osh_buf key;
     osh_buf_init(&key, 0);
     osh_json_scan all = {.cx = cx, .what = what, .text = text, .n = n}, s = all;
-    osh_json_scan_bom(&all);
+    OSH_TRY(osh_json_scan_begin(&all));
     osh_json_scan_space(&all);
     s.at = all.at;
     if (osh_json_scan_peek(&all) != '{') OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);

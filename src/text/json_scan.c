@@ -37,10 +37,12 @@ int osh_json_scan_peek(osh_json_scan *s)
     return s->at < s->n ? (unsigned char)s->text[s->at] : -1;
 }
 
-void osh_json_scan_bom(osh_json_scan *s)
+osh_status osh_json_scan_begin(osh_json_scan *s)
 {
     look_ahead(s, 3);
-    if (place(s) == 0 && s->n >= 3 && !memcmp(s->text, "\xef\xbb\xbf", 3)) s->at = 3;
+    if (s->n < 3 || memcmp(s->text, "\xef\xbb\xbf", 3)) return OSH_OK;
+    return osh_json_scan_fail(
+        s, 0, "a byte order mark, which Python's json refuses, where a value should be");
 }
 
 void osh_json_scan_space(osh_json_scan *s)

@@ -32,7 +32,7 @@ typedef struct osh_json_scan {
 /* at: bytes from the start of the whole text. With line and column; of a text in pieces all of it is one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
 int osh_json_scan_peek(osh_json_scan *s); // the byte that comes, or -1
-void osh_json_scan_bom(osh_json_scan *s);
+osh_status osh_json_scan_begin(osh_json_scan *s); // refuses a byte order mark, as Python does
 void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // at its opening quote
 osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]); // at its first character

@@ -1,7 +1,11 @@
 /* regex.c - PCRE2 behind four functions: compiled once, JIT when there is one, every limit an error.
  *
  * Options UTF and UCP make \d, \w, \s and case Unicode's, as they are in Python's re and in the patterns of
- * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match. */
+ * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match.
+ *
+ * Callers go on behind a match and trust that it begins and ends between two characters. \C, which matches one byte,
+ * does not compile. \K moves the start of a match, in a group that a lookbehind calls even before the place where the
+ * search begins: such a match is an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 #include <pcre2.h>
@@ -71,7 +75,8 @@ osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size
     OSH_TRY(set_limits(cx, r));
     pcre2_compile_context *options = pcre2_compile_context_create(r->general);
     if (!options) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a compile context");
-    r->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP, &code, &at, options);
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+                            &code, &at, options);
     pcre2_compile_context_free(options);
     if (!r->code) {
         char why[200] = "";
@@ -102,17 +107,21 @@ void osh_regex_free(osh_ctx *cx, osh_regex *r)
 }
 
 typedef struct search {
+    const char *s; // view
+    size_t n, from;
     uint32_t options;
     bool found, partial; // out
 } search;
 
-/* One match. The JIT has a small stack of its own; the interpreter takes over where that is too small. */
-static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, search *q)
+/* One match. The JIT has a small stack of its own; the interpreter takes over where it is too small. */
+static osh_status search_run(osh_ctx *cx, osh_regex *r, search *q)
 {
-    int got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, q->options, r->match, r->limits);
+    PCRE2_SPTR s = (PCRE2_SPTR)q->s;
+    int got = pcre2_match(r->code, s, q->n, q->from, q->options, r->match, r->limits);
 
     if (got == PCRE2_ERROR_JIT_STACKLIMIT)
-        got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, q->options | PCRE2_NO_JIT, r->match, r->limits);
+        got = pcre2_match(r->code, s, q->n, q->from, q->options | PCRE2_NO_JIT, r->match,
+                          r->limits);
     q->found = got >= 0 || got == PCRE2_ERROR_PARTIAL;
     q->partial = got == PCRE2_ERROR_PARTIAL;
     if (got >= 0 || got == PCRE2_ERROR_NOMATCH || got == PCRE2_ERROR_PARTIAL) return OSH_OK;
@@ -123,51 +132,69 @@ static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t
     bool limit = got == PCRE2_ERROR_MATCHLIMIT || got == PCRE2_ERROR_DEPTHLIMIT ||
                  got == PCRE2_ERROR_HEAPLIMIT;
     return osh_fail(cx, limit ? OSH_E_UNSUPPORTED : OSH_E_FORMAT,
-                    "regular expression '%s' on %zu bytes from byte %zu: %s", r->pattern, n, from,
-                    why);
+                    "regular expression '%s' on %zu bytes from byte %zu: %s", r->pattern, q->n,
+                    q->from, why);
 }
 
-static osh_hit hit_of(const osh_regex *r, const search *q)
+static bool is_between_characters(const search *q, size_t at)
 {
-    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->match);
-    if (!q->found) return (osh_hit){SIZE_MAX, SIZE_MAX};
-    return (osh_hit){at[0] < at[1] ? at[0] : at[1], at[1]}; // \K inside a lookahead can put the start behind the end
+    return at >= q->n || ((unsigned char)q->s[at] & 0xC0) != 0x80;
+}
+
+static osh_status search_hit(osh_ctx *cx, const osh_regex *r, const search *q, osh_hit *at)
+{
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(r->match);
+
+    *at = (osh_hit){SIZE_MAX, SIZE_MAX};
+    if (!q->found) return OSH_OK;
+    size_t end = match[1];
+    size_t start = match[0] < end ? match[0] : end; // \K in a lookahead can put it behind the end
+    if (start < q->from || end > q->n || !is_between_characters(q, start) ||
+        !is_between_characters(q, end))
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "regular expression '%s' matches bytes %zu to %zu of %zu; a match of whole "
+                        "characters from byte %zu on is wanted",
+                        r->pattern, start, end, q->n, q->from);
+    *at = (osh_hit){start, end};
+    return OSH_OK;
+}
+
+static osh_status search_find(osh_ctx *cx, osh_regex *r, search *q, osh_hit *at)
+{
+    osh_status rc = search_run(cx, r, q);
+    return rc ? rc : search_hit(cx, r, q, at);
 }
 
 osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    search q = {0};
-    osh_status rc = run(cx, r, s, n, from, &q);
-    *at = hit_of(r, &q);
-    return rc;
+    return search_find(cx, r, &(search){.s = s, .n = n, .from = from}, at);
 }
 
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    search q = {.options = PCRE2_NO_UTF_CHECK};
-    osh_status rc = run(cx, r, s, n, from, &q);
-    *at = hit_of(r, &q);
-    return rc;
+    search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK};
+    return search_find(cx, r, &q, at);
 }
 
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes)
 {
-    search q = {.options = PCRE2_ANCHORED};
-    osh_status rc = run(cx, r, s, n, 0, &q);
+    search q = {.s = s, .n = n, .options = PCRE2_ANCHORED};
+    osh_status rc = search_run(cx, r, &q);
     *yes = q.found;
     return rc;
 }
 
 osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    search q = {.options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
+    osh_status rc = OSH_OK;
+    search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
 
     if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD); // without it the interpreter does
     r->open = true;
-    osh_status rc = run(cx, r, s, n, from, &q);
-    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(r->match);
-    at->start = q.found && !q.partial ? match[0] : SIZE_MAX;
-    at->end = !q.found ? n : q.partial ? match[0] : match[1];
+    OSH_TRY(search_find(cx, r, &q, at));
+    if (!q.found) at->end = n;
+    if (q.partial) *at = (osh_hit){SIZE_MAX, at->start};
+done:
     return rc;
 }
 

@@ -4,6 +4,7 @@
  * silently), keys that are not scalars, NUL. A tag such as !!python/object/apply:x is kept as text and runs nothing. */
 #include "text/yaml.h"
 #include "base/map.h"
+#include "base/quote.h"
 #include "text/yaml_scalar.h"
 #include <string.h>
 #include <yaml.h>
@@ -296,12 +297,52 @@ const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key)
     return NULL;
 }
 
+/* In double quotes. Single ones fold the ends of lines, and hold no control characters. */
+static osh_status quote_escaped(osh_ctx *cx, osh_buf *b, const char *text, char *scratch,
+                                size_t room)
+{
+    osh_status rc = OSH_OK;
+    size_t n = osh_quote(scratch, room, text);
+    OSH_TRY(osh_buf_append(cx, b, "\"", 1));
+    OSH_TRY(osh_buf_append(cx, b, scratch, n));
+    OSH_TRY(osh_buf_append(cx, b, "\"", 1));
+done:
+    return rc;
+}
+
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text)
 {
     osh_status rc = OSH_OK;
+    char *scratch = NULL; // own
+    const size_t room = OSH_QUOTE_MOST * strlen(text) + 1;
+    OSH_NEW(cx, scratch, room);
+    osh_show(scratch, room, text, NULL);
+    if (strcmp(scratch, text)) {
+        rc = quote_escaped(cx, b, text, scratch, room);
+        goto done;
+    }
     OSH_TRY(osh_buf_append(cx, b, "'", 1));
-    for (; *text; text++) OSH_TRY(osh_buf_append(cx, b, *text == '\'' ? "''" : text, *text == '\'' ? 2 : 1));
+    for (const char *c = text; *c; c++)
+        OSH_TRY(osh_buf_append(cx, b, *c == '\'' ? "''" : c, *c == '\'' ? 2 : 1));
     OSH_TRY(osh_buf_append(cx, b, "'", 1));
 done:
+    osh_free(cx, scratch);
+    return rc;
+}
+
+osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789.-";
+    osh_status rc = OSH_OK;
+    osh_yaml plain = {.text = NULL};
+    bool safe = *text && strchr(letters, *text) && !text[strspn(text, more)];
+    if (safe) {
+        if (!(plain.text = osh_strdup(cx, text))) OSH_TRY(OSH_E_NOMEM);
+        safe = osh_yaml_resolve(&plain) && plain.kind == OSH_Y_STR;
+    }
+    OSH_TRY(safe ? osh_buf_append(cx, b, text, strlen(text)) : osh_yaml_quote(cx, b, text));
+done:
+    osh_free(cx, plain.text);
     return rc;
 }

@@ -21,7 +21,9 @@ typedef struct osh_yaml {
 
 osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n, const char *what);
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
-/* text as a single-quoted scalar. */
+/* text as a quoted scalar: in single quotes where they hold it. */
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
+/* As a scalar that is read back as this string: plain, as people write names, or quoted. */
+osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
 const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: absent
 #endif

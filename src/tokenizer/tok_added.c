@@ -128,7 +128,7 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
         *start = at;
     }
     while (k->rstrip && *end < n) {
-        size_t len = osh_utf8_decode(s + *end, n - *end, &cp);
+        size_t len = osh_utf8_next(s + *end, n - *end, &cp);
         if (!osh_cp_is_space(cp)) break;
         *end += len;
     }

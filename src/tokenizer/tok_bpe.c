@@ -12,6 +12,7 @@
 #define NO_RANK UINT32_MAX
 #define BMP 0x10000
 #define CHECK_EVERY ((size_t)1 << 18) // symbols or merges, for an interrupt
+enum { MOST_AFFIX = 100 }; // bytes of a prefix or a suffix
 #define JOINED_BITS ((size_t)1 << 20)
 
 typedef struct symbol {
@@ -244,7 +245,7 @@ typedef struct character { // of a piece of text
 
 static bool char_id(const bpe *m, const character *c, int32_t *id)
 {
-    char key[128];
+    char key[2 * MOST_AFFIX + 4];
     size_t k = 0;
 
     if (m->char_ids && c->cp < BMP) {
@@ -287,7 +288,7 @@ static osh_status to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_
     OSH_TRY(room_for(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
     for (size_t i = 0, len = 0; i < n; i += len) {
         int32_t id = -1;
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         character c = {s + i, len, cp, i == 0, i + len == n};
         if (char_id(m, &c, &id)) {
             if (pending) m->symbols[k++].id = m->unk_id;
@@ -437,7 +438,9 @@ static osh_status load_affix(osh_ctx *cx, char **out, size_t *n, const cJSON *o,
 
     OSH_TRY(osh_json_str_or(cx, &s, o, key, NULL, what));
     if (!s || !*s) goto done;
-    if (strlen(s) > 100) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: \"%s\" is too long", what, key);
+    if (strlen(s) > MOST_AFFIX)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: \"%s\" has %zu bytes, at most %d are supported", what,
+                 key, strlen(s), MOST_AFFIX);
     OSH_TRY(osh_tok_string(cx, out, n, s));
 done:
     return rc;

@@ -171,14 +171,14 @@ static size_t grapheme(const char *s, size_t n)
 {
     uint32_t cp = 0, next = 0;
     utf8proc_int32_t state = 0;
-    size_t at = osh_utf8_decode(s, n, &cp), len = 0;
+    size_t at = osh_utf8_next(s, n, &cp), len = 0;
     cp = as_known(cp);
     bool conjunct = joins_conjuncts(cp), virama = false;
 
     for (; at < n; at += len, cp = next) {
         unsigned char c = (unsigned char)s[at];
         if (cp < 0x80 && c < 0x80 && !(cp == '\r' && c == '\n')) break;
-        len = osh_utf8_decode(s + at, n - at, &next);
+        len = osh_utf8_next(s + at, n - at, &next);
         next = as_known(next);
         bool breaks = utf8proc_grapheme_break_stateful((utf8proc_int32_t)cp, (utf8proc_int32_t)next, &state);
         bool joined = conjunct && virama && joins_conjuncts(next);
@@ -210,7 +210,7 @@ osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_to
             continue;
         }
         for (size_t i = at, one = 0; i < at + len; i += one) {
-            one = osh_utf8_decode(s + i, n - i, &cp);
+            one = osh_utf8_next(s + i, n - i, &cp);
             OSH_TRY(charsmap_find(cx, m, s + i, one, &text));
             OSH_TRY(osh_tok_text_add(cx, out, text ? text : s + i, text ? strlen(text) : one));
         }

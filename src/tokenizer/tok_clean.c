@@ -25,7 +25,7 @@ static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, siz
     uint32_t cp = 0;
 
     for (size_t i = 0, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         uint32_t now = change(cp);
         if (now == cp && cp) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
@@ -91,7 +91,7 @@ static osh_status space_ideographs(osh_ctx *cx, const osh_tok_step *st, osh_tok_
 
     (void)st, (void)p;
     for (size_t i = 0, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         if (!is_ideograph(cp)) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
         OSH_TRY(osh_tok_text_add(cx, out, " ", 1));
@@ -121,7 +121,7 @@ static osh_status strip_nonspacing(osh_ctx *cx, const osh_tok_step *st, osh_tok_
 
     (void)st;
     for (size_t i = 0, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         if (!is_nonspacing(cp)) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
         kept = i + len;

@@ -71,6 +71,20 @@ done:
     return rc;
 }
 
+/* Python's tokenizers reads the file as UTF-8, too; what follows takes tokens for whole characters. */
+static osh_status check_utf8(osh_ctx *cx, const char *text, size_t n, const char *what)
+{
+    uint32_t cp = 0;
+
+    for (size_t i = 0, len = 0; i < n; i += len) {
+        len = (unsigned char)text[i] < 0x80 ? 1 : osh_utf8_decode(text + i, n - i, &cp);
+        if (!len)
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "%s: byte %zu is not UTF-8, which a tokenizer.json must be", what, i);
+    }
+    return OSH_OK;
+}
+
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -81,7 +95,8 @@ osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, si
 
     *f = (osh_tok_file){.tree = NULL};
     osh_buf_init(&rest, 0);
-    osh_json_scan_bom(&s);
+    OSH_TRY(check_utf8(cx, text, n, what));
+    OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) == '{') {
         OSH_TRY(split_object(&s, &rest, &outer, &model));

@@ -65,6 +65,8 @@ void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 /* UTF-8 and character classes. */
 /* Bytes of the character at s (n > 0), or 0 where it is not valid. */
 size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
+/* The same for loops: never 0 and at most n. Bytes that are no character are U+FFFD, as osh_tok_utf8_clean makes it. */
+size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // 1 to 4
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
 bool osh_cp_is_space(uint32_t cp);   // White_Space

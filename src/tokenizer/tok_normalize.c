@@ -9,6 +9,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+enum { CHECK_EVERY = 4096 }; // matches, for an interrupt
+
 static osh_status map_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -37,7 +39,7 @@ static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, si
     while (i < n && (unsigned char)s[i] < 0x80) i++;
     if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
     for (; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         bool stays = cp >= 0x7FD && (osh_uni_in(osh_uni_no_class, cp) ||
                                      ((form & UTF8PROC_COMPAT) && osh_uni_in(osh_uni_not_nfk, cp)));
         if (!stays && (cp != 0x11938 || (form & UTF8PROC_COMPOSE))) continue;
@@ -121,7 +123,7 @@ osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_te
 
     (void)st, (void)p;
     for (size_t i = 0; i < n;) {
-        i += osh_utf8_decode(s + i, n - i, &cp);
+        i += osh_utf8_next(s + i, n - i, &cp);
         if (cp == 0x130) { // the one character whose lower case is two
             OSH_TRY(osh_tok_text_add(cx, out, "i\xCC\x87", 3));
             continue;
@@ -141,7 +143,7 @@ static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_tex
 
     (void)st;
     for (size_t i = 0, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+        len = osh_utf8_next(s + i, n - i, &cp);
         bool mark = osh_cp_is_mark(cp) || cp == 0x1CF2 || cp == 0x1CF3;
         if (!mark || osh_uni_in(osh_uni_not_mark, cp))
             OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
@@ -166,7 +168,7 @@ static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, 
     size_t from = 0, to = n;
 
     while (st->left && from < to) {
-        size_t len = osh_utf8_decode(s + from, to - from, &cp);
+        size_t len = osh_utf8_next(s + from, to - from, &cp);
         if (!osh_cp_is_space(cp)) break;
         from += len;
         p->first = false;
@@ -198,8 +200,10 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
     size_t done_to = 0, from = 0;
     uint32_t cp = 0;
 
-    while (from <= n) {
+    for (size_t k = 1; from <= n; k++) {
         osh_hit at;
+        if (k % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
@@ -208,11 +212,11 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
             if (start == 0 && end > 0) // the new text stands where the match's last character stood
-                p->first &= st->n_content > 0 && osh_utf8_decode(s, n, &cp) == end;
+                p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
         }
         from = end;
-        if (start == end) from += end < n ? osh_utf8_decode(s + end, n - end, &cp) : 1;
+        if (start == end) from += end < n ? osh_utf8_next(s + end, n - end, &cp) : 1;
     }
     if (done_to < n) OSH_TRY(osh_tok_text_add(cx, out, s + done_to, n - done_to));
 done:

@@ -10,6 +10,7 @@
  *   ^ $            match at every line
  *   {n,m}+         a repeated repeat, not a possessive one
  *   \h             a hexadecimal digit
+ *   \C             refused: \C-x is a control character, which PCRE2 does not know
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  */
 #include "base/buf.h"
@@ -151,6 +152,7 @@ static osh_status escape(rewriter *r, bool in_class)
         r->at += 2;
         return put_boundary(r, c == 'B');
     }
+    if (c == 'C') return refuse(r, "\\C is not supported");
     r->looks |= c && strchr("AzZGKbByYX", c);
     if (!strchr("sSdDwWhHpPu", c)) {
         OSH_TRY(put(r, r->s + r->at, 2));

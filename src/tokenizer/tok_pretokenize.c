@@ -5,7 +5,7 @@
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 
-enum { CHECK_EVERY = 4096 }; // pieces, for an interrupt
+enum { CHECK_EVERY = 4096 }; // pieces or matches, for an interrupt
 
 /* Collects segments of one piece, in order, and emits pieces by behaviour. */
 typedef struct cutter {
@@ -80,7 +80,9 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
     size_t n = h->n, done_to = 0, from = 0, start = 0, end = 0;
 
     *known = n;
-    while (from <= n) {
+    for (size_t k = 1; from <= n; k++) {
+        if (k % CHECK_EVERY == 0 && osh_interrupted(c->cx))
+            OSH_FAIL(c->cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
@@ -91,10 +93,8 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
             done_to = end;
         }
         from = end;
-        if (start == end) {
-            uint32_t cp;
-            from += end < n ? osh_utf8_decode(s + end, n - end, &cp) : 1;
-        }
+        uint32_t cp;
+        if (start == end) from += end < n ? osh_utf8_next(s + end, n - end, &cp) : 1;
     }
     if (done_to < *known) OSH_TRY(segment(c, done_to, *known, false));
     *done = done_to;
@@ -195,7 +195,7 @@ static osh_status by_class(const haystack *h, size_t from, size_t *start, size_t
     uint32_t cp = 0;
 
     for (size_t i = from, len = 0; i < h->n; i += len) {
-        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
+        len = osh_utf8_next(h->s + i, h->n - i, &cp);
         if (!is(cp)) continue;
         *start = i;
         *end = i + len;
@@ -238,7 +238,7 @@ static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h
     *start = SIZE_MAX;
     *end = h->n;
     for (size_t i = from, len = 0; i < h->n; i += len) {
-        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
+        len = osh_utf8_next(h->s + i, h->n - i, &cp);
         bool space = osh_cp_is_space(cp), is = osh_cp_is_word(cp);
         if (*start == SIZE_MAX && space) continue;
         if (*start != SIZE_MAX && (space || is != word)) break;
@@ -261,7 +261,7 @@ static osh_status by_script(osh_ctx *cx, const osh_tok_step *st, const haystack 
     *start = SIZE_MAX;
     *end = h->n;
     for (size_t i = from, len = 0; i < h->n; i += len) {
-        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
+        len = osh_utf8_next(h->s + i, h->n - i, &cp);
         unsigned script = osh_cp_script(cp);
         if (!script || script == run) continue;
         if (run) {
@@ -282,7 +282,7 @@ static osh_status by_length(osh_ctx *cx, const osh_tok_step *st, const haystack 
     size_t at = from, k = 0;
 
     (void)cx;
-    for (; k < st->n_chars && at < h->n; k++) at += osh_utf8_decode(h->s + at, h->n - at, &cp);
+    for (; k < st->n_chars && at < h->n; k++) at += osh_utf8_next(h->s + at, h->n - at, &cp);
     *start = k == 0 || (h->open && k < st->n_chars) ? SIZE_MAX : from;
     *end = *start == SIZE_MAX ? from : at;
     return OSH_OK;

@@ -5,10 +5,10 @@
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more)
 {
-    if (n_more <= t->cap - t->n) return OSH_OK;
     if (t->limit && (t->n > t->limit || n_more > t->limit - t->n))
         return osh_fail(cx, OSH_E_UNSUPPORTED, "the tokenizer's normalizers make more than %zu bytes of %zu", t->limit,
                         t->made_of);
+    if (n_more <= t->cap - t->n) return OSH_OK;
     if (n_more > OSH_TOK_MAX_BYTES - t->n)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "a text of more than %zu bytes (normalized) cannot be tokenized at once",

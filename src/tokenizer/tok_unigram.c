@@ -88,7 +88,7 @@ static osh_status find_paths(osh_ctx *cx, unigram *u, const char *s, size_t n)
         double here = places[at].score;
         bool single = false;
         uint32_t node = 0;
-        len = osh_utf8_decode(s + at, n - at, &cp);
+        len = osh_utf8_next(s + at, n - at, &cp);
         if (at - checked > CHECK_EVERY) {
             checked = at;
             if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");

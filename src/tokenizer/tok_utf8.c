@@ -48,6 +48,14 @@ size_t osh_utf8_decode(const char *text, size_t n, uint32_t *cp)
     return len;
 }
 
+size_t osh_utf8_next(const char *text, size_t n, uint32_t *cp)
+{
+    size_t bad = 1, len = osh_utf8_decode(text, n, cp);
+
+    if (!len) scan((const unsigned char *)text, n, &bad);
+    return len ? len : bad;
+}
+
 size_t osh_utf8_encode(char *to, uint32_t cp)
 {
     unsigned char *p = (unsigned char *)to;

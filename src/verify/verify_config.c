@@ -1,6 +1,7 @@
 /* verify_config.c - config.json against the tensors, without the source: which modules the config says are quantized,
  * and which are; every tensor of such a module with the dtype and shape of its format, and no other; values that no
  * scale, zero point or code may have; fused siblings with one scheme. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -266,6 +267,70 @@ done:
     return rc;
 }
 
+/* Modules that runtimes fuse have one global scale: they take the largest for all of them. */
+static osh_status check_fused(osh_ctx *cx, osh_verify *v, const modules *ms)
+{
+    static const char *const leaves[] = {"weight_global_scale", "input_global_scale"};
+    osh_status rc = OSH_OK;
+    osh_map *first = NULL; // own: parent, first sibling and leaf -> module
+    char *key = NULL;      // own
+    osh_tensor *a = NULL, *b = NULL; // own
+    OSH_TRY(osh_map_new(cx, &first, 64));
+    for (int i = 0; i < 2 * ms->n; i++) {
+        const char *name = ms->names[i / 2], *leaf = leaves[i % 2], *dot = strrchr(name, '.');
+        const char *last = dot ? dot + 1 : name, *sibling = osh_first_sibling(last);
+        const osh_ckpt_tensor *t = sibling ? find_leaf(cx, v, name, leaf) : NULL;
+        int64_t at = i / 2;
+        if (!t || t->e->dtype != OSH_F32 || t->e->end - t->e->begin != sizeof(float)) continue; // said before
+        osh_free(cx, key);
+        if (!(key = osh_sprintf(cx, "%.*s%s.%s", (int)(last - name), name, sibling, leaf)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        if (!osh_map_get(first, key, strlen(key), &at)) {
+            OSH_TRY(osh_map_put(cx, first, key, strlen(key), at));
+            continue;
+        }
+        osh_tensor_free(cx, a), osh_tensor_free(cx, b), a = b = NULL;
+        OSH_TRY(read_leaf(cx, &a, v, find_leaf(cx, v, ms->names[at], leaf)));
+        OSH_TRY(read_leaf(cx, &b, v, t));
+        char want[300];
+        snprintf(want, sizeof want, "%.9g, as %.200s has, which is fused with it", (double)osh_tensor_at(a, 0),
+                 ms->names[at]);
+        if (osh_tensor_at(a, 0) != osh_tensor_at(b, 0))
+            OSH_TRY(osh_verify_add(cx, v, name, want, "%s is %.9g", leaf, (double)osh_tensor_at(b, 0)));
+    }
+done:
+    osh_map_free(cx, first);
+    osh_free(cx, key);
+    osh_tensor_free(cx, a);
+    osh_tensor_free(cx, b);
+    return rc;
+}
+
+/* Scales of keys, values and queries. */
+static osh_status check_cache_scales(osh_ctx *cx, osh_verify *v)
+{
+    static const char *const leaves[] = {"k_scale", "v_scale", "q_scale"};
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    size_t n;
+    for (int64_t i = 0; i < v->ck->n_tensors; i++)
+        for (size_t k = 0; k < sizeof leaves / sizeof *leaves; k++) {
+            const osh_st_entry *e = v->ck->tensors[i].e;
+            if (!split(e->name, leaves[k], &n)) continue;
+            osh_tensor_free(cx, t), t = NULL;
+            OSH_TRY(read_leaf(cx, &t, v, &v->ck->tensors[i]));
+            for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
+                float scale = osh_dtype_is_float(t->dtype) ? osh_tensor_at(t, h) : 0;
+                if (scale > 0 && isfinite(scale)) continue;
+                OSH_TRY(osh_verify_add(cx, v, e->name, "a positive number", "is %g", (double)scale));
+                break;
+            }
+        }
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -288,6 +353,8 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(find_groups(cx, &ms, c));
     OSH_TRY(check_modules(cx, v, &ms, c));
     OSH_TRY(check_strays(cx, v));
+    OSH_TRY(check_fused(cx, v, &ms));
+    if (c->cache.present) OSH_TRY(check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
         if (!is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // what the tensors say
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "output/emit_impl.h"
 #include "plan/bands.h"
+#include "plan/experts.h"
 #include "plan/folds.h"
 #include "plan/tuning.h"
 #include "verify/verify.h"
@@ -134,6 +135,30 @@ static osh_status check_identity(osh_ctx *cx, osh_verify *v)
     }
 done:
     osh_identity_free(cx, id);
+    return rc;
+}
+
+/* The source's tensors that the manifest says were left out are those that the plan leaves out. */
+static osh_status check_dropped(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const osh_experts *x = v->plan->experts;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "dropped"), *o;
+    int n = x ? x->n_dropped : 0, i = 0;
+    char want[64];
+    if (!v->manifest) goto done;
+    snprintf(want, sizeof want, "a list of %d tensors", n);
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n) {
+        OSH_TRY(osh_verify_add(cx, v, "dropped", want, "has %d tensors", cJSON_GetArraySize(list)));
+        goto done;
+    }
+    cJSON_ArrayForEach(o, list) {
+        const char *is = cJSON_IsString(o) ? o->valuestring : "no name", *planned = x->dropped[i++];
+        if (!strcmp(is, planned)) continue;
+        OSH_TRY(osh_verify_add(cx, v, "dropped", planned, "has %s as its tensor %d", is, i - 1));
+        break;
+    }
+done:
     return rc;
 }
 
@@ -328,6 +353,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(osh_checkpoint_watch(cx, p->ck));
     OSH_TRY(check_identity(cx, v));
     OSH_TRY(check_config_text(cx, v));
+    OSH_TRY(check_dropped(cx, v));
     OSH_TRY(check_names(cx, v, present));
     bool known = true;
     OSH_TRY(take_factors(cx, v, &known));

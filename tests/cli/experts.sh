@@ -1,6 +1,7 @@
 # Experts that go (docs/pruning.md): those that LLM Compressor drops, the others and their routers byte for byte, the same
 # bytes for any threads and behind a kill; quantizers behind; what cannot be is refused before the work. 2 s of processors.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" m hidden=64 intermediate=32 heads=4 kv=2 layers=3 vocab=300 experts=8 topk=2 head_dim=16 samples=6 \
@@ -19,6 +20,11 @@ grep -q 'experts are measured first: 6 of 8 are left in each of 3 layers' plan |
 "$ONESHOT" "${job[@]}" --threads 1 --output out >said
 grep -q 'experts: 6 of 8 left in each of 3 layers' said || fail "$(cat said)"
 "$ONESHOT" verify out --model m >found || fail "$(cat found)"
+cp -r out edited
+sed -i 's/\("dropped": \["[^"]*\.experts\.\)[0-9]*/\17/' edited/oneshot-manifest.json
+cmp -s out/oneshot-manifest.json edited/oneshot-manifest.json && fail "no other list of dropped tensors"
+! "$ONESHOT" verify edited --model m >found 2>&1 || fail "another list of dropped tensors is not found"
+grep -q '^dropped: has .*experts.7.* as its tensor 0, wanted ' found || fail "$(cat found)"
 "$ONESHOT" "${job[@]}" --threads 1 --output out | grep -q 'nothing to do' || fail "it is not known to be finished"
 "$ONESHOT" eval --model out --dataset m/calibration.jsonl --max-seq-length 40 --progress none >/dev/null
 cat >look.py <<'P'
@@ -33,7 +39,7 @@ def tensors(folder):
             if name != "__metadata__": all[name] = (t["shape"], raw[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
     return all
 a, b = tensors("m"), tensors("out")
-kept = json.load(open("kept.json"))
+kept = json.load(open("out/kept.json"))
 # what LLM Compressor 0.14.0.1 keeps of this model and data (pipeline="basic"; its sequential pipeline loses the causal mask)
 assert kept == {"model.layers.0.mlp": [0, 3, 4, 5, 6, 7], "model.layers.1.mlp": [0, 2, 3, 4, 6, 7],
                 "model.layers.2.mlp": [0, 3, 4, 5, 6, 7]}, kept
@@ -83,7 +89,7 @@ default_stage:
         g: {targets: [Linear], weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}}
       ignore: [lm_head]
 R
-    "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
+    last_wins "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
     "$ONESHOT" verify $quantizer --model m >found || fail "$quantizer: $(cat found)"
     python3 - $quantizer <<'P' || fail "$(cat $quantizer/config.json)"
 import json, sys
@@ -97,7 +103,7 @@ done
 refused() { # EXIT TEXT, arguments
     local exit=$1 text=$2 rc=0
     shift 2
-    "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
+    last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ $rc = "$exit" ] && grep -q -- "$text" said || fail "$rc, and '$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }
@@ -109,6 +115,18 @@ refused 2 'leaves 1 of 8 experts, and a token goes to 2' "${job[@]}" --recipe "$
 refused 2 'of 8 experts is none: want 0.125' "${job[@]}" --recipe "$(with 'sparsity: 0.1')"
 refused 2 'want a share of the experts' "${job[@]}" --recipe "$(with '')"
 refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity: 0.5, report_path: kept.txt')"
+echo '{"user": 1}' >mine.json && ln mine.json other.json
+for name in config.json Config.JSON model.safetensors.index.json tokenizer.json generation_config.json oneshot-report.json \
+    ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
+    [ $name != calibration.json ] || cp mine.json m/Calibration.json # a file of the model that is copied
+    refused 2 'report_path .*: \(want a name\|want the name\|a model has\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
+done
+rm m/Calibration.json
+[ "$(cat mine.json)" = '{"user": 1}' ] || fail "a recipe wrote over a user's file"
+"$ONESHOT" --model m --recipe "$(with 'sparsity: 0.5, report_path: mine.json')" "${job[@]:4}" --output mine >/dev/null
+grep -q '"model.layers.0.mlp": \[' mine/mine.json && [ "$(cat mine.json)" = '{"user": 1}' ] || fail "mine/mine.json"
+"$ONESHOT" verify mine --model m >found || fail "with a report: $(cat found)"
+"$ONESHOT" --model m --scheme W8A8 --progress none --overwrite --output mine >/dev/null && [ ! -e mine/mine.json ] || fail "its report stays"
 refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 'sparsity: 0.5, ignore: [layers.0]')"
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"

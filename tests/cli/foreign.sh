@@ -1,6 +1,7 @@
 # Nothing of the user's is deleted or written over: what lies where a run would write, replace or delete and was not made by
 # oneshot is refused with its path, and every file stays as it was.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
@@ -8,7 +9,7 @@ mkdir w && cd w
 cp -r "$model" m && chmod -R u+w m
 cp m/data/calibration.jsonl data.jsonl
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
-one() { "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
+one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
 killed() { # at a call of the disk; what one takes
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
@@ -143,7 +144,7 @@ one v >/dev/null
 [ -z "$(ls s)" ] || fail "left: $(ls s)"
 
 # a trial of the largest layer leaves what is not its own
-one() { "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
+one() { last_wins "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
 t=o.oneshot-trial.oneshot-partial
 mkdir $t && echo mine >$t/file; refused "$t was not made by oneshot" o; rm -r $t
 state >../before; one o >/dev/null; state | diff ../before - || fail "a trial leaves something"

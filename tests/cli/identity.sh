@@ -1,11 +1,12 @@
 # Everything that decides the bytes is a field of the journal and of the manifest: whichever of them differs, a run is refused
 # and the field is named with both values. Files of the source, the recipe and the scheme are what they say.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
 cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
 one() {
-    "$ONESHOT" --model m --recipe recipe.yaml --dataset m/data/calibration.jsonl --num-calibration-samples 2 \
+    last_wins "$ONESHOT" --model m --recipe recipe.yaml --dataset m/data/calibration.jsonl --num-calibration-samples 2 \
         --max-seq-length 32 --progress none --output out "$@"
 }
 one >/dev/null

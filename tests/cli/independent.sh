@@ -2,6 +2,7 @@
 # makes what runs of one modifier each make behind each other; the same bytes for any threads, batch, tier, budget and
 # kill; what it takes is predicted; what cannot be is refused.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -23,7 +24,7 @@ recipe pruned "SparseGPTModifier: {sparsity: 0.5, targets: ['re:.*down_proj']}" 
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 one() { # recipe, output, flags
     rm -rf "$2"
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --pipeline independent \
+    last_wins "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --pipeline independent \
         --output "$2" "${@:3}" >log 2>&1
 }
 must() { one "$@" || { cat log; fail "$1: not made"; }; }

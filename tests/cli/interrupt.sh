@@ -52,7 +52,7 @@ done
 rm -rf out
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
 grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
-INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}" --progress json
+INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]/%none/json}"
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
 "$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "behind a call that hangs: $(cat log)"
 

@@ -2,6 +2,7 @@
 # journal that was cut or changed: the same command again, and the files are those of a run that nothing disturbed.
 # KILLS: how many kill -9 there are at least.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 kills=${KILLS:-50}
 few=6 # of what else there is
@@ -18,7 +19,7 @@ declare -A how=(
 )
 names=(gptq asym gptq int8 rtn fp8 gptq basic)
 one() { # how, output
-    "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    last_wins "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }

@@ -1,6 +1,7 @@
 # The same bytes under every budget, tier and phase; a budget that cannot be held is refused with the smallest that can be,
 # which then works; a budget is held by the allocator; each byte of the source is read once.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 # Leaks are the unit tests' to find: LeakSanitizer's tracer was seen to crash here, on a CPU with AMX.
 [ -z "$SANITIZED" ] || export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -11,11 +12,11 @@ fail() { echo "$*"; exit 1; }
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
 run() { # flags: prints the checksum
-    "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
+    last_wins "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial
 }
-"$ONESHOT" plan "${job[@]}" --batch-size 1 --json >plan.json # under a budget that is scarce one sample runs at a time
+last_wins "$ONESHOT" plan "${job[@]}" --batch-size 1 --json >plan.json # under a budget that is scarce one sample runs at a time
 base=$(run)
 device=$(field plan.json device_bytes)
 rounds=0 segments=0
@@ -25,7 +26,7 @@ for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2" "--mem-
              "--prefetch false" "--device-memory $((device - 1))" "--device-memory $((device * 85 / 100))" \
              "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 62 / 100))" \
              "--device-memory $((device * 62 / 100)) --threads 1 --batch-size 2"; do
-    "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+    last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
     case $(phases) in *rounds*) rounds=1 ;; esac
     case $(phases) in *group*) segments=1 ;; esac
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
@@ -118,7 +119,7 @@ if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # one stands for all: sani
 for less in $lesses; do
     for size in $sizes; do
         flags="--host-memory $((host - less)) --batch-size $size"
-        "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+        last_wins "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
         kept=$(field plan.json batches_in_memory)
         [ "$kept" -gt 0 ] && [ "$kept" -lt $((64 / size)) ] || fail "$flags keeps $kept batches in memory"
         grep -q '"activation_tier": "disk"' plan.json || fail "$flags: no values on the disk"

@@ -9,7 +9,8 @@ gptq="--scheme W4A16 --method gptq --ignore lm_head"
 check() { # model, least MiB, flags
     local model=$1 least=$2 name="$*"
     shift 2
-    local job=(--model $model --threads 2 "$@")
+    local job=(--model $model "$@")
+    case "$*" in *--threads*) ;; *) job+=(--threads 2) ;; esac
     case "$*" in *Linear*lm_head* | *whole.yaml*) ;; *) job+=(--dataset $model/calibration.jsonl) ;; esac
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $name"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)

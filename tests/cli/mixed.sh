@@ -1,6 +1,7 @@
 # Bits for each module (docs/mixed-precision.md): the size promised is kept, modules that runtimes fuse get the same, the
 # bytes depend on neither threads nor batch nor where a run was killed, and what cannot be is refused before the work.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 96)
 plain=(--model "$model" --scheme W4A16 --group-size 64 --quality gptq --progress none)
@@ -123,7 +124,7 @@ P
 refused() { # TEXT, arguments
     local text=$1 rc=0
     shift
-    "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
+    last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ "$rc" != 0 ] && grep -q -- "$text" said || fail "'$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }

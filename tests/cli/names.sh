@@ -4,14 +4,14 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
 sed -i 's/"LlamaForCausalLM"/"Odd\\u001b[31mForCausalLM"/' m/config.json
-evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233_proj')
+evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233\342\200\256\342\200\250\342\200\213_proj')
 "$OSH_TOOLS/st_edit" m rename model.layers.0.mlp.up_proj.weight "$evil.weight"
 "$OSH_TOOLS/st_edit" m rename model.layers.1.mlp.up_proj.weight "$evil
 _proj.weight"
 "$OSH_TOOLS/st_edit" m index
-shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b_proj'
-clean() { # a file: no control character but ends of lines, none of C1
-    if LC_ALL=C grep -nP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$1"; then fail "control characters in $1"; fi
+shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
+clean() { # a file: no control character but ends of lines, none of C1, nothing that turns text around or is not seen
+    if LC_ALL=C grep -nP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]' "$1"; then fail "control characters in $1"; fi
 }
 says() { # a file, what it holds
     clean "$1"
@@ -27,6 +27,7 @@ says plan "dense: ${shown/layers.0/layers.*} ("
 says stderr "$shown"
 says log "$shown"
 clean stdout
+says out/oneshot-report.html "$shown"
 # objectives belong to Hessians: none is made up where there is none
 if grep -q objective stderr log; then fail "an objective without a Hessian"; fi
 sed -i 's/"ignore": \[/&"re:.*_proj", /' out/config.json

@@ -1,6 +1,7 @@
 # A NaN or an infinity in a weight or an activation stops the run and says where; a module that cannot be solved is rounded
 # and reported, and is fatal with --strict.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 begins() { # file, tensor: offset of its first byte
     header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
@@ -14,7 +15,7 @@ plant() { # copy, tensor, element, two bytes of BF16 in octal
 run() { # model, output, flags
     from=$1 to=$2
     shift 2
-    "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
+    last_wins "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
         --progress none --output "$to" "$@" >/dev/null 2>stderr.txt
 }
 refused() { # what, words of the message; then as run

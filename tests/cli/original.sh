@@ -2,6 +2,7 @@
 # kills, with decoder layers, Linears and several of them in a subgraph; what is the same in both models is carried once;
 # pipelines that change no input are refused.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=7
@@ -16,7 +17,7 @@ job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
 sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
 run() { # flags: prints the checksum
-    "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
+    last_wins "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
     sum out
     rm -rf out out.oneshot-partial
 }
@@ -31,7 +32,7 @@ same() { # wanted, flags
     local wanted=$1
     shift
     case "${SANITIZED:-0} $*" in 1*threads* | 1*prefetch* | 1*zstd*) return ;; esac # sanitizers are slow
-    "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    last_wins "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
     ! grep -q '"phases": "[^"]*rounds' plan.json || rounds=1
     ! grep -q '"phases": "[^"]*group' plan.json || segments=1
     [ "$(run "$@")" = "$wanted" ] || fail "$* changes the bytes"
@@ -61,7 +62,7 @@ same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 /
 
 # the first layer has no shift to collect: its statistics are those of the other target
 "$ONESHOT" plan "${job[@]}" >plan.txt
-"$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
+last_wins "$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
 first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 [ -n "$(first plan.txt)" ] && [ "$(first plan.txt)" = "$(first other.txt)" ] || fail "the first layer: $(first plan.txt)"
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)
@@ -69,7 +70,7 @@ carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr(
 
 # killed at calls that change the disk: the finished subgraphs go forward in both models, or are taken up
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
-INJECT_COUNT=$PWD/calls injected "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
+INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out
 calls=$(cat calls) resumed=0
 tiers=("" "--mem-opt-level 2" "--sequential-targets Linear" "--sequential-targets Linear --mem-opt-level 2")
@@ -78,11 +79,11 @@ for tier in "${tiers[@]}"; do
     case $tier in *Linear*) wanted=$linears ;; *) wanted=$base ;; esac
     for share in 60 15 30; do # of the first run's calls; those that go on from it have fewer
         at=$((calls * share / 100 + RANDOM % 5)) code=0
-        INJECT_AT=$at INJECT_WHAT=kill injected "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
+        INJECT_AT=$at INJECT_WHAT=kill injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
         [ $code != 0 ] || break
         [ ! -e out.oneshot-partial ] || resumed=$((resumed + 1))
     done
-    "$ONESHOT" "${job[@]}" --output out $tier --log-level info >log 2>&1 || fail "$(cat log)"
+    last_wins "$ONESHOT" "${job[@]}" --output out $tier --log-level info >log 2>&1 || fail "$(cat log)"
     case $tier in *2) grep -q 'are taken up from the disk' log || fail "$tier: $(cat log)" ;; esac
     [ "$(sum out)" = "$wanted" ] || fail "killed with '$tier': other bytes"
     "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "$(cat log)"
@@ -101,7 +102,7 @@ quant_stage:
       ignore: [lm_head]
       config_groups: {g: {targets: [Linear], weights: {num_bits: 3, type: int, symmetric: true, strategy: group, group_size: 64}}}
 YAML
-        "$ONESHOT" "${job[@]}" --recipe three.yaml --num-calibration-samples 96 --max-seq-length 128 \
+        last_wins "$ONESHOT" "${job[@]}" --recipe three.yaml --num-calibration-samples 96 --max-seq-length 128 \
             --sequential-targets Linear --output $target >/dev/null
         "$ONESHOT" eval --model $target --reference "$model" --dataset "$model/data/evaluation.txt" \
             --max-seq-length 256 --max-windows 24 --progress none >$target.txt
@@ -113,6 +114,6 @@ fi
 
 for flags in "--pipeline basic" "--propagate-error false"; do
     code=0
-    "$ONESHOT" "${job[@]}" --output out $flags 2>err || code=$?
+    last_wins "$ONESHOT" "${job[@]}" --output out $flags 2>err || code=$?
     [ $code = 2 ] && grep -q "target 'original'" err && grep -q -- "$flags" err || fail "$flags: $code, $(cat err)"
 done

@@ -1,5 +1,6 @@
 # What `oneshot plan` says is what the run does: the pipeline basic, and what both refuse before the work.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
@@ -16,7 +17,7 @@ grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
 # alike subgraphs are one row with a count; the last line is what is needed
-rows() { "$ONESHOT" plan "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
+rows() { last_wins "$ONESHOT" plan "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
 rows
 [ "$(wc -l <rows)" = 4 ] && grep -q '^\[  3/5\] model.layers.\*, 2 alike, each: .*live out: model.layers.\*.h$' rows || fail "sequential: $(cat rows)"
 rows --sequential-targets Linear
@@ -35,7 +36,7 @@ both() { # words, flags
     shift
     for command in "" plan; do
         code=0
-        "$ONESHOT" $command "${job[@]}" --output out --progress none "$@" >/dev/null 2>err || code=$?
+        last_wins "$ONESHOT" $command "${job[@]}" --output out --progress none "$@" >/dev/null 2>err || code=$?
         [ $code = 2 ] && grep -qE -- "$words" err || fail "$command $*: exit $code, wanted /$words/: $(cat err)"
         [ -z "$(find . -name 'out*' -o -name 'aaa*')" ] || fail "$command $*: left something"
     done

@@ -3,9 +3,10 @@
 # Other programs may use the machine meanwhile, so time is this process's CPU time or the wall's, whichever fits, and
 # three runs may try; where all had to share the processors, the time to go is not judged.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {
-    "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
+    last_wins "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
         --dataset "$model/data/calibration.jsonl" --max-seq-length 256 --overwrite "$@"
 }
 cat >check.py <<'P'

@@ -2,14 +2,15 @@
 # output, with data and without; one quantization_config; what stays dense is dequantized; budgets hold; a source that
 # changes is seen by what it stands for; methods that are not read are refused by name.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
-one() { "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
+one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
 gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 4 --max-seq-length 64 "$@"; }
 refused() { # exit code, what is said, arguments
     local code=0
-    "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
+    last_wins "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
 }
 same() { cmp "$1/model.safetensors" "$2/model.safetensors"; cmp "$1/config.json" "$2/config.json"; }
@@ -107,7 +108,7 @@ refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
     small="--scheme W4A16 --group-size 16 --quality gptq --dataset sparse/calibration.jsonl --progress none"
-    "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts: $m"
+    last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts: $m"
     "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m"
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
@@ -128,7 +129,7 @@ for case in qwen3_moe_stacked granite_hybrid_moe; do
     python3 "$OSH_SOURCE_DIR/tests/tools/fp8_experts.py" stacked stacked-fp8
     for m in stacked stacked-fp8; do
         small="--scheme W4A16 --group-size 8 --quality gptq --dataset stacked/calibration.jsonl --progress none"
-        "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts in FP8: $m of $case"
+        last_wins "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts in FP8: $m of $case"
     done
     cmp stacked-out/model.safetensors stacked-fp8-out/model.safetensors
     "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify"

@@ -61,6 +61,23 @@ assert any("going on from" in text for level, text in log), log
 assert seen[-1].fraction == 1 and seen[-1].name == "the output"
 assert pathlib.Path("out/model.safetensors").read_bytes() == pathlib.Path("cli/model.safetensors").read_bytes()
 
+# What C would cut or wrap is refused: a value up to its NUL, a number of threads beyond 32 bits.
+def invalid(part, call):
+    try:
+        call()
+    except ValueError as e:
+        assert part in str(e), str(e)
+    else:
+        raise AssertionError("was taken")
+invalid("model: a NUL at byte 2", lambda: o.plan("ab\0c", recipe, rows, "out2"))
+invalid("output: a NUL at byte 3", lambda: o.oneshot(model, recipe, rows, "cut\0ted"))
+invalid("ignore: a NUL", lambda: o.plan(model, None, rows, "out2", scheme="W4A16", ignore=["lm_head", "x\0"]))
+invalid("name: a NUL", lambda: o.plan(model, recipe, rows, "out2", **{"seed\0x": 1}))
+invalid("directory: a NUL", lambda: o.verify("out\0"))
+assert not pathlib.Path("cut").exists()
+for threads in (2**40, 2**32 + 2, 2**31, 4097, -1, 1.5, "2"):
+    invalid("threads: want a whole number from 0 to 4096", lambda: o.plan(model, recipe, rows, "out2", threads=threads))
+
 # Ctrl-C. The job waits meanwhile: it is a short one.
 passed_on, pass_on = threading.Event(), o._library.Context.interrupt
 o._library.Context.interrupt = lambda self: (pass_on(self), passed_on.set())

@@ -1,13 +1,14 @@
 # On the played card, whose memory the host may not touch: the same bytes under every --device-memory, tier and phase; the
 # smallest budget that the plan names will do, to the byte.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 5 --max-seq-length 48 --threads 1)
 fail() { echo "$*"; exit 1; }
-plan() { "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
+plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
 run() { # flags: prints the checksum
-    "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
+    last_wins "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial
 }

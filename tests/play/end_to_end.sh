@@ -1,6 +1,7 @@
 # The whole program on the played card against the same job on the host: codes that differ by rounding noise alone, the
 # same errors; who made it is in the manifest; what is missing is said; a run goes on only on the card that began it.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
@@ -47,14 +48,14 @@ plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p
 # threads and batches of the host leave no trace; nor do the order of the card's threads, nor when its streams work
 want=$(sha256sum <card/model.safetensors)
 for how in "order=1" "order=7 lazy=1"; do
-    OSH_PLAY="protect=0 $how" "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
+    OSH_PLAY="protect=0 $how" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
     [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$how: other bytes"
     rm -rf other
 done
 
 # static input ranges come from the card, and are those of the host but for rounding
 for d in cuda cpu; do
-    "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
+    last_wins "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
 done
 differ=$(cmp -l static.cuda/model.safetensors static.cpu/model.safetensors | wc -l)
 [ "$differ" -le 56 ] || fail "static ranges: $differ bytes differ" # of 28 scales

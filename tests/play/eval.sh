@@ -3,6 +3,7 @@
 # rows rest, whether weights are read ahead, and in which order the card works; the smallest budget will do, on a card that
 # has no more.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
@@ -10,7 +11,7 @@ fail() { echo "$*"; exit 1; }
 eval_on() { # device, flags
     where=$1
     shift
-    "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
+    last_wins "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
 }
 figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
 near() { # figure, share, files
@@ -71,7 +72,7 @@ WAYS
 refused() { # exit code, words, knobs, flags
     code=$1 want=$2 knobs=$3 got=0
     shift 3
-    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?
+    OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
 refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB

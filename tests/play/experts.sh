@@ -1,6 +1,7 @@
 # Mixture of experts on the played card against the same job on the host: errors that differ by rounding noise, except where
 # a token's experts were nearly even; the same bytes under every budget of the card; the arena's peak is what was planned.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
@@ -33,9 +34,9 @@ least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p'
 want=$(sha256sum <card/model.safetensors)
 for flags in "--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2"; do
     if [ "$flags" = "--device-memory $least" ]; then # experts one by one, to the same bytes
-        "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
+        last_wins "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
     fi
-    "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
+    last_wins "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
     [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$flags changes the bytes"
     rm -rf other
 done

@@ -1,6 +1,7 @@
 # Weights that the card reads from their files by a played cuFile: the figures of an evaluation without it, to the byte,
 # whatever the library, its driver or the file system refuses and wherever a read fails; a message says which way they went.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 played=$LD_LIBRARY_PATH
@@ -63,7 +64,7 @@ done
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
 grep -q 'is finite in its file, and was not as the card read it' err || fail "$(cat err)"
-"$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
+last_wins "$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
 grep -q 'warning: --use-gds true: nothing runs on a card' err || fail "$(cat err)"
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
 grep -q 'warning: --pin-memory true: .*nothing runs on a card' err || fail "$(cat err)"
@@ -74,7 +75,7 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
 run() { # knobs, flags: prints the checksum; messages to log
     knobs=$1
     shift
-    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" "${job[@]}" "$@" >/dev/null 2>log || fail "failed: $knobs $*: $(cat log)"
+    OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" "$@" >/dev/null 2>log || fail "failed: $knobs $*: $(cat log)"
     sha256sum out/model.safetensors | cut -d' ' -f1
     cp out/oneshot-report.json .
     rm -rf out
@@ -93,12 +94,12 @@ for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory f
     ! grep -q '"pageable_copies": [1-9]' oneshot-report.json && [ ! -s log ] || fail "$flags: $(cat log)"
 done
 [ "$(run "" --mem-opt-level 1 --pin-memory false)" = "$want" ] || fail "values in memory that is not page-locked: other bytes"
-OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num-workers 5 --json >plan.json
+OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num-workers 5 --json >plan.json
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 host=$((host + (256 << 10))) # by which the program's own size differs from one process to the next
 [ -n "$SANITIZED" ] || [ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] ||
     fail "--host-memory $host: other bytes" # a sanitizer's own memory is no base to build on
-OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
+OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: other bytes"
 grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_card)" = 0 ] || fail "a budget without room: $(cat log)"

@@ -3,6 +3,7 @@
 # smallest --device-memory that the plan names will do, to the byte, and the smallest --host-memory, of which a part is
 # measured.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 10 --max-seq-length 48 --threads 1)
@@ -10,7 +11,7 @@ fail() { echo "$*"; exit 1; }
 run() { # knobs, flags: prints the checksum
     knobs=$1
     shift
-    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
+    OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
         fail "failed: $*: $(cat err)"
     sha256sum out/model.safetensors | cut -d' ' -f1
     cp out/oneshot-report.* .
@@ -22,7 +23,7 @@ want=$(run "" --mem-opt-level 0)
 [ "$(run "")" = "$want" ] || fail "auto has other bytes"
 [ "$(values)" = "from_device_bytes:0 rest_in:device to_device_bytes:0" ] ||
     fail "on a card with room values cross the bus, or the report does not show that none does: $(values)"
-OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
+OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # knobs, flags
     [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
@@ -62,7 +63,7 @@ budgets() { # flags
         same "lazy=1 memory=$budget" --device-memory "$budget"
     done
 }
-plan() { OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --json "$@" >plan.json; }
+plan() { OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --json "$@" >plan.json; }
 device_of() { sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1; }
 ways() { grep -c '"values_ahead": true' plan.json || true; }
 budgets --scheme FP8 --method rtn

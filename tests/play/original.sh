@@ -2,6 +2,7 @@
 # and on the disk, in rounds and segments; within the smallest --device-memory that the plan names, to the byte, also where
 # a run goes on from one that was killed.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -14,12 +15,12 @@ job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.
      --max-seq-length 40 --threads 1 --progress none)
 export OSH_PLAY=protect=0
 run() { # flags: prints the checksum
-    "$PLAY_BATCHES" "${job[@]}" --output out "$@" >/dev/null 2>err || fail "failed: $*: $(cat err)"
+    last_wins "$PLAY_BATCHES" "${job[@]}" --output out "$@" >/dev/null 2>err || fail "failed: $*: $(cat err)"
     sha256sum <out/model.safetensors
     rm -rf out out.oneshot-partial
 }
 figures() { # flags
-    "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    last_wins "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
     device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 }
@@ -32,7 +33,7 @@ all=("--mem-opt-level 1" "--mem-opt-level 2" "--device-memory $(((3 * device + 7
      "--device-memory $(((2 * device + 3 * least) / 5)) --mem-opt-level 0")
 [ -z "$SANITIZED" ] || all=("${all[1]}") # sanitizers are slow
 for flags in "${all[@]}"; do
-    "$PLAY_BATCHES" plan "${job[@]}" $flags --json >plan.json || continue
+    last_wins "$PLAY_BATCHES" plan "${job[@]}" $flags --json >plan.json || continue
     case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac
     case $(grep '"phases"' plan.json) in *group*) segments=1 ;; esac
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
@@ -42,11 +43,11 @@ for flags in "" "--sequential-targets Linear --mem-opt-level 0"; do
     want=$(run $flags)
     figures $flags
     export OSH_PLAY="protect=0 memory=$least"
-    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" $flags --output out \
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" $flags --output out \
         --device-memory "$least" >/dev/null 2>err || fail "$flags, $least bytes: $(cat err)"
     [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$flags, $least bytes: other bytes"
     rm -rf out
-    if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" \
+    if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" "${job[@]}" \
         $flags --output out --device-memory "$least" >/dev/null 2>&1; then fail "$flags: it was not killed"; fi
     [ "$(run $flags --device-memory "$least" --log-level info)" = "$want" ] || fail "$flags, killed: other bytes"
     ! grep 'elsewhere than planned' err || fail "$flags, killed"

@@ -1,6 +1,7 @@
 # --quality best on the played card: losses as on the host, none raised, the same bytes in another order of the threads,
 # and no more of the arena than the plan says. NVFP4 and MX with GPTQ and with best: as on the host.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W3A16 --quality best --targets 're:model.layers.[01].*' --ignore lm_head
@@ -8,7 +9,7 @@ job=(--model "$model" --scheme W3A16 --quality best --targets 're:model.layers.[
 fail() { echo "$*"; exit 1; }
 "$PLAY" "${job[@]}" --output card >/dev/null
 "$PLAY" "${job[@]}" --output host --device cpu >/dev/null
-OSH_PLAY="protect=0 order=5 lazy=1" "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
+OSH_PLAY="protect=0 order=5 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
 cmp card/model.safetensors other/model.safetensors || fail "the order of the threads counts"
 python3 - <<'PYTHON'
 import json

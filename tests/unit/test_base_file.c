@@ -341,6 +341,67 @@ static void only_regular_files(void **state)
     close(writer), close(reader);
 }
 
+/* Neither a link nor a file that somebody else made or writes is written to or removed; a leftover is. */
+static void temporary_files(void **state)
+{
+    osh_file *f = NULL, *again = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    assert_ok(cx, osh_file_write_all(cx, in(0, "user"), "user's", 6));
+    assert_int_equal(symlink("user", in(1, "a.tmp")), 0);
+    assert_int_equal(link(in(0, "user"), in(2, "b.tmp")), 0);
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[1]), "a symbolic link is there");
+    assert_fails(cx, OSH_E_IO, osh_file_write_all(cx, in(3, "a"), "x", 1), "a symbolic link is there");
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[2]), "a second name");
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, dir), "a directory is there");
+    assert_null(f);
+    assert_ok(cx, osh_file_read_all(cx, &text, &n, buf[0], 0));
+    assert_string_equal(text, "user's");
+    osh_free(cx, text);
+
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, in(1, "c.tmp")));
+    assert_ok(cx, osh_file_pwrite(cx, f, "whole", 5, 0));
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &again, buf[1]), "another process is writing it");
+    assert_int_equal(osh_file_bytes(f), 5);
+    osh_file_close(cx, f);
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // what a killed process left
+    assert_int_equal(osh_file_bytes(f), 0);
+    osh_file_close(cx, f);
+}
+
+/* A child that is forked, and does not exec, keeps no lock of a file that its parent closes or that dies with it. */
+static void forked_children_have_no_locks(void **state)
+{
+    osh_file *f = NULL, *again = NULL;
+    bool taken = false;
+    int ends[2], status = -1;
+    char byte = 0;
+    assert_int_equal(pipe(ends), 0);
+    assert_ok(cx, osh_file_open_or_create(cx, &f, in(0, "lock")));
+    assert_ok(cx, osh_file_lock(cx, f, &taken));
+    assert_true(taken);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) { // lives until the parent has looked
+        bool shut = osh_file_bytes(f) < 0;
+        close(ends[1]);
+        while (read(ends[0], &byte, 1) > 0) {}
+        osh_file_close(cx, f);
+        _exit(!shut);
+    }
+    close(ends[0]);
+    assert_ok(cx, osh_file_open_or_create(cx, &again, buf[0]));
+    assert_ok(cx, osh_file_lock(cx, again, &taken));
+    assert_false(taken); // the parent has it still
+    osh_file_close(cx, f);
+    assert_ok(cx, osh_file_lock(cx, again, &taken));
+    bool free_again = taken;
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(free_again);
+    assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+    osh_file_close(cx, again);
+}
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
@@ -351,7 +412,7 @@ int main(void)
         TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(blocks), TEST(names_the_reason),
         TEST(whole_files), TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links),
         TEST(paths_and_room),
-        TEST(torture_files),
+        TEST(torture_files), TEST(temporary_files), TEST(forked_children_have_no_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,14 +99,75 @@ static void test_sharded(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-static void test_single_wins(void **state)
+static const char *path_of(const fixture *f, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    return path;
+}
+
+/* What is read, and which file is left aside; NULL: none. */
+static void check_files(fixture *f, int n_tensors, const char *shard, const char *aside)
+{
+    osh_checkpoint *ck = open_dir(f);
+    assert_int_equal(ck->n_tensors, n_tensors);
+    assert_string_equal(ck->shard_names[0], shard);
+    assert_int_equal(ck->n_aside, aside != NULL);
+    if (aside) assert_string_equal(ck->aside[0], aside);
+    osh_checkpoint_close(f->cx, ck);
+    assert_int_equal(osh_mem_live(f->cx), 0);
+}
+
+#define INDEX "model.safetensors.index.json"
+
+/* transformers reads model.safetensors, vLLM the shards of the index: they are one model, or it is refused. */
+static void test_both(void **state)
+{
+    fixture *f = *state;
+    put_shard(f, "model.safetensors", "ab");
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"gone.safetensors\"}}");
+    check_files(f, 2, "model.safetensors", NULL);
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model.safetensors\", \"old\": \"model.safetensors\"}}");
+    check_files(f, 2, "model.safetensors", NULL);
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model.safetensors\", \"b\": \"m-2.safetensors\"}}");
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "moved away");
+
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model-00001-of-00001.safetensors\"}}");
+    assert_int_equal(symlink("model.safetensors", path_of(f, "model-00001-of-00001.safetensors")), 0);
+    check_files(f, 2, "model.safetensors", NULL);
+    assert_int_equal(unlink(path_of(f, "model-00001-of-00001.safetensors")), 0);
+
+    put_sharded(f);
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
+    put_shard(f, "model.safetensors", "abcd"); // the same tensors, in another file
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
+    assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-2.safetensors");
+}
+
+/* Safetensors files that are no shards. */
+static void test_aside(void **state)
 {
     fixture *f = *state;
     put_sharded(f);
-    put_shard(f, "model.safetensors", "x");
-    osh_checkpoint *ck = open_dir(f);
-    assert_int_equal(ck->n_tensors, 1);
-    osh_checkpoint_close(f->cx, ck);
+    put_shard(f, "consolidated.safetensors", "a"); // Mistral's own format
+    check_files(f, 4, "m-1.safetensors", "consolidated.safetensors");
+    assert_int_equal(unlink(path_of(f, "consolidated.safetensors")), 0);
+
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"m-00001-of-00002.safetensors\"}}");
+    put_shard(f, "m-00001-of-00002.safetensors", "a");
+    put_shard(f, "m-00001-of-00003.safetensors", "z"); // of another index: nobody reads it
+    assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
+    assert_int_equal(unlink(path_of(f, "m-2.safetensors")), 0);
+    check_files(f, 1, "m-00001-of-00002.safetensors", "m-00001-of-00003.safetensors");
+    put_shard(f, "m-00002-of-00002.safetensors", "b");
+    check_refused(f, OSH_E_FORMAT, "m-00002-of-00002.safetensors is one of the shards that m-00001-of-00002",
+                  "does not list it");
+
+    assert_int_equal(unlink(path_of(f, INDEX)), 0);
+    put_shard(f, "model.safetensors", "ab");
+    put_shard(f, "model-00001-of-00002.safetensors", "a");
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and model-00001-of-00002.safetensors", "no " INDEX);
 }
 
 static void test_load(void **state)
@@ -352,7 +413,7 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_single),     CASE(test_sharded), CASE(test_single_wins),
+        CASE(test_single),     CASE(test_sharded), CASE(test_both),  CASE(test_aside),
         CASE(test_load),       CASE(test_refused), CASE(test_refused_index),
         CASE(test_side_files), CASE(test_virtual), CASE(test_sums),
         CASE(test_torture),

@@ -315,7 +315,7 @@ static void test_json(void **state)
         {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
         {"[,{\"text\": \"a\"}]", "a comma without a row"},  {"[{\"text\": \"a\"}] x", "something behind the list"},
         {"[]", "the dataset is empty"},                         {"", "the dataset is empty"},
-        {"\"text\"", "something that is no object"},            {"[1, 2]", "line 1"},
+        {"\"text\"", "something that is no object"},            {"[1, 2]", "row 1"},
         {"[{\"text\": \"a\"}}", "'}' where the list ends"},     {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
         {"{\"text\": \"a\"}]", "a bracket that nothing opened"},
     };
@@ -347,7 +347,7 @@ static void test_csv(void **state)
         {"txt,n\na,1\n", "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
         {"text,n\na\n", "record 1 has 1 fields, want the 2"}, {"text,n\na,1\nb,2,3\n", "record 2 has 3 fields"},
         {"text\n\"a\n", "record 1 ends inside quotes"},       {"", "no line that names the columns"},
-        {"text\n", "the dataset is empty"},
+        {"text\n", "the dataset is empty"}, {"text,n,text\na,1,b\n", "columns 1 and 3 are both named 'text'"},
     };
     opt.n_vocab = 10;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -27,6 +27,19 @@ static osh_status load(osh_ctx *cx, void *user)
     return rc;
 }
 
+static osh_status load_text(osh_ctx *cx, void *user)
+{
+    osh_dataset d;
+    osh_tokenizer *tok = NULL; // own
+    const osh_dataset_options opt = {
+        .path = user, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99};
+    osh_status rc = osh_tokenizer_open(cx, &tok, OSH_SOURCE_DIR "/tests/golden/dataset/letters");
+    if (!rc) rc = osh_dataset_load(cx, &d, tok, &opt);
+    if (!rc) osh_dataset_deinit(cx, &d);
+    osh_tokenizer_close(cx, tok);
+    return rc;
+}
+
 static void gives(fixture *f, const char *path, const char *wanted)
 {
     osh_dataset d;
@@ -66,6 +79,62 @@ static void test_json(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "3.json");
 }
 
+/* What is wrong in one of several files is told with its name, and its own lines or rows. */
+static void test_errors_name_the_file_and_its_line(void **state)
+{
+    fixture *f = *state;
+    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}"); // no newline at its end
+    put_text(f, "b.jsonl", "\n\n");
+    put_text(f, "c.jsonl", "\n{\"input_ids\": [3]}\n{\"input_ids\": [500]}\n");
+    assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/c.jsonl line 3");
+    put_text(f, "b.jsonl", "\n{\"input_ids\": 7}\n");
+    assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.jsonl line 2");
+    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]]\n");
+    assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/a.jsonl line 2");
+    drop(f, "a.jsonl"), drop(f, "b.jsonl"), drop(f, "c.jsonl");
+    put_text(f, "a.json", "[{\"input_ids\": [1]},\n\n\n{\"input_ids\": [2]}]");
+    put_text(f, "b.json", "[{\"input_ids\": [1]}, {\"input_ids\": \"x\"}]");
+    assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.json row 2");
+}
+
+/* Text is UTF-8, with or without a byte order mark, in every format, packed or not. */
+static void test_bytes_that_are_no_utf8(void **state)
+{
+    fixture *f = *state;
+    static const struct { const char *bytes; size_t n; const char *holds; } bad[] = {
+        {"\n\n\n\n\0d", 6, ": a NUL in line 5, at byte 4 of the text: want text in UTF-8"},
+        {"\0", 1, ": a NUL in line 1, at byte 0"},
+        {"a\0\n\0", 4, ": a NUL in line 1, at byte 1"}, // UTF-16 without a mark
+        {"\xff\xfe" "a\0", 4, ": begins with the byte order mark of UTF-16"},
+        {"\xfe\xff\0a", 4, ": begins with the byte order mark of UTF-16"},
+        {"\xff\xfe", 2, ": begins with the byte order mark of UTF-16"},
+        {"\xff\xfe\0\0a\0\0\0", 8, ": begins with the byte order mark of UTF-32"},
+        {"\0\0\xfe\xff\0\0\0a", 8, ": begins with the byte order mark of UTF-32"},
+    };
+    static const char *const names[] = {"x.txt", "x.jsonl", "x.json", "x.csv"};
+    static const char *const good[] = {NULL, "\xef\xbb\xbf{\"input_ids\": [1, 2]}\n",
+                                       "\xef\xbb\xbf[{\"input_ids\": [1, 2]}]"};
+    char wanted[200];
+    for (size_t k = 0; k < 4; k++) {
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            put(f, names[k], bad[i].bytes, bad[i].n);
+            snprintf(wanted, sizeof wanted, "/%s%s", names[k], bad[i].holds);
+            assert_fails(f->cx, OSH_E_FORMAT, load_text(f->cx, f->dir), wanted);
+        }
+        drop(f, names[k]);
+    }
+    for (size_t k = 1; k < 3; k++) {
+        put_text(f, names[k], good[k]);
+        gives(f, f->dir, "1 2");
+        drop(f, names[k]);
+    }
+    put_text(f, "a.jsonl", good[1]),
+        put_text(f, "b.jsonl", good[1]); // a mark at the beginning of each file
+    gives(f, f->dir, "1 2 1 2");
+    put_text(f, "b.jsonl", "{\"input_ids\": [1]}\n\xef\xbb\xbf{\"input_ids\": [1]}\n");
+    assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.jsonl line 2");
+}
+
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -83,6 +152,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_json, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_errors_name_the_file_and_its_line, setup_dir,
+                                        teardown_dir),
+        cmocka_unit_test_setup_teardown(test_bytes_that_are_no_utf8, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

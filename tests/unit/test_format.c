@@ -144,13 +144,13 @@ static void test_bad_stored(void **state)
     osh_qparams_deinit(cx, &p);
     packed.shape[1] = 5;
     assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
-                 "weight_packed has 2 dimensions [2, 5], want 2 [2, 4]");
+                 "weight_packed has the shape [2, 5], want [2, 4]");
     packed.shape[1] = 4, packed.dtype = OSH_U8;
     assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_packed is U8, want I32");
     packed.dtype = OSH_I32, scale.ndim = 1;
     assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
-                 "weight_scale has 1 dimensions");
+                 "weight_scale has the shape [2], want [2, 1]");
     scale.ndim = 2, shape[0] = 3;
     assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_shape is [3, 32], want [2, 32]");

@@ -57,6 +57,140 @@ static void test_messages_name_construct_and_line(void **state)
     refuses(cx, OSH_E_FORMAT, "x\n{#", "line 2: a comment '{#' without '#}'");
 }
 
+/* Each expression goes through 1 MB or 20000 items and is rendered 100000 times: without steps for the bytes most of
+ * them take minutes. */
+static void test_steps_count_bytes(void **state)
+{
+    osh_ctx *cx = *state;
+    static const char *const expressions[] = {
+        "s|length",
+        "s|count",
+        "s[999998:]|length",
+        "s[0]",
+        "s[-1]",
+        "s[::-2]|length",
+        "s == t",
+        "s != t",
+        "s < t",
+        "s <= t",
+        "s is eq(t)",
+        "s is lt(t)",
+        "s is lower",
+        "'y' in s",
+        "u in s",
+        "s in [t, u]",
+        "s is in([t])",
+        "d[s]",
+        "d.get(t)",
+        "{s: 1}[t]",
+        "dict(d)|length",
+        "s|upper|length",
+        "s|title|length",
+        "s|trim(t)|length",
+        "s|reverse|length",
+        "s|replace('y', 'z')|length",
+        "s|indent|length",
+        "s|tojson|length",
+        "s|string == t",
+        "[s]|string|length",
+        "s|list|length",
+        "s|first",
+        "s|last",
+        "blank|int",
+        "blank|trim",
+        "(s ~ t)|length",
+        "(s + t)|length",
+        "[s, t]|join|length",
+        "[s, t]|sort|length",
+        "[s, t]|unique|list|length",
+        "[s, t]|max|length",
+        "[s]|map('length')|sum",
+        "[s]|select('eq', t)|list|length",
+        "[s].index(t)",
+        "[s].count(t)",
+        "s.find('y')",
+        "s.rfind('y')",
+        "s.rfind(half)",
+        "s.count('y')",
+        "s.count('')",
+        "s.split('y')|length",
+        "s.split()|length",
+        "s.rsplit('y', 1)|length",
+        "s.rsplit(half, 1)|length",
+        "s.partition('y')|length",
+        "s.rpartition('y')|length",
+        "s.splitlines()|length",
+        "s.startswith(t)",
+        "s.endswith(t)",
+        "s.endswith((t, u))",
+        "s.removeprefix(t)|length",
+        "s.removesuffix(t)|length",
+        "blank.isspace()",
+        "digits.isdigit()",
+        "s.lower()|length",
+        "s.strip(t)|length",
+        "blank.strip()",
+        "s.replace('y', '')|length",
+        "s.replace(s, t)|length",
+        "'-'.join([s, t])|length",
+        "s.title()|length",
+        "[s] == [t]",
+        "[s] < [t]",
+        "d == e",
+        "d|tojson|length",
+        "(d|dictsort)|length",
+        "n in numbers",
+        "numbers|sum",
+        "numbers|max",
+        "numbers|sort|length",
+        "numbers|reverse|first",
+        "numbers|map('string')|list|length",
+        "numbers|list|length",
+        "numbers == others",
+        "numbers.count(n)",
+        "numbers[1:]|length",
+    };
+    char text[1024];
+
+    for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++) {
+        snprintf(text, sizeof text,
+                 "{%% set s = 'x' * 1000 * 1000 %%}{%% set t = 'x' * 1000 * 1000 %%}{%% set u = t "
+                 "~ 'y' %%}"
+                 "{%% set half = 'b' ~ 'x' * 500000 %%}{%% set d = {s: 1} %%}{%% set e = {t: 1} %%}"
+                 "{%% set blank = ' ' * 1000 * 1000 %%}{%% set digits = '1' * 1000 * 1000 %%}{%% "
+                 "set numbers = [7] * 20000 %%}"
+                 "{%% set others = [7] * 20000 %%}{%% set n = 8 %%}{%% for i in range(100000) "
+                 "%%}{{ %s }}{%% endfor %%}",
+                 expressions[i]);
+        osh_buf out;
+        osh_status rc = render(cx, &out, text, (osh_jinja_vars){.max_steps = 400000});
+        if (rc != OSH_E_UNSUPPORTED || !strstr(osh_error_text(cx), "more than 400000 steps"))
+            fail_msg("%s: %d, %s", expressions[i], rc, osh_error_text(cx));
+        osh_error_clear(cx);
+        osh_buf_deinit(cx, &out);
+    }
+}
+
+static void test_last_place_of_a_part(void **state)
+{
+    osh_ctx *cx = *state;
+    gives(cx,
+          "{{ 'abab'.rfind('ab') }} {{ 'abab'.rfind('ba') }} {{ 'ab'.rfind('abc') }} {{ "
+          "''.rfind('') }}",
+          "2 1 -1 0", (osh_jinja_vars){0});
+    gives(cx,
+          "{{ 'aaa'.rsplit('aa', 1) }} {{ 'h\xc3\xa9h\xc3\xa9'.rfind('\xc3\xa9') }} {{ "
+          "'xba'.rfind('xa') }}",
+          "['a', ''] 3 -1", (osh_jinja_vars){0});
+}
+
+/* An index in the path of an attribute ends where the path does, whatever stands behind it in memory. */
+static void test_index_in_a_path_ends_with_it(void **state)
+{
+    osh_ctx *cx = *state;
+    gives(cx, "{{ [['p', 'q', 'r']]|map(attribute='1234'[:1])|join }}", "q", (osh_jinja_vars){0});
+}
+
 static void test_bounds(void **state)
 {
     osh_ctx *cx = *state;
@@ -312,8 +446,13 @@ static void test_failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_messages_name_construct_and_line, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(test_messages_name_construct_and_line, make_context,
+                                        drop_context),
         cmocka_unit_test_setup_teardown(test_bounds, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(test_steps_count_bytes, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(test_last_place_of_a_part, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(test_index_in_a_path_ends_with_it, make_context,
+                                        drop_context),
         cmocka_unit_test_setup_teardown(test_date_and_strict, make_context, drop_context),
         cmocka_unit_test_setup_teardown(test_where_the_template_is, make_context, drop_context),
         cmocka_unit_test_setup_teardown(test_columns_of_a_conversation, make_context, drop_context),

@@ -24,7 +24,7 @@ static void test_accepts(void **state)
 {
     osh_ctx *cx = *state;
     static const char *const good[] = {
-        "{}", "[]", " null ", "true", "\"\"", "-0", "0.5e+3", "1E5", "[[],{}]", "\xef\xbb\xbf{}",
+        "{}", "[]", " null ", "true", "\"\"", "-0", "0.5e+3", "1E5", "[[],{}]",
         "{\"a\":[1,{\"b\":null}],\"c\":\"\\u00e9\\ud83d\\ude00\\n\"}\r\n\t",
         "{\"a\":{\"k\":1},\"b\":{\"k\":1}}", // the same key in two objects
     };
@@ -37,6 +37,8 @@ static void test_refuses_bad_syntax(void **state)
     refuse(cx, "", "x.json: line 1 column 1: the text ends");
     refuse(cx, "{\"a\": 1,\n  \"b\" 2}", "x.json: line 2 column 7: found no ':'");
     refuse(cx, "{} x", "line 1 column 4: something follows");
+    refuse(cx, "\xef\xbb\xbf{}",
+           "x.json: line 1 column 1: a byte order mark, which Python's json refuses");
     refuse(cx, "{}{}", "something follows");
     refuse(cx, "[1,]", "no JSON value");
     refuse(cx, "{\"a\":1,}", "no quoted key");
@@ -194,7 +196,6 @@ static void test_edit_replaces(void **state)
              "{\n    \"a\" :1 ,\n  \"b\":\tnull  ,\"c\": 1.0e0}\n\n");
     edits_to(cx, "{\"a\": {\"b\": 1}, \"b\": \"x\\\"}\"}", "b", "2", "{\"a\": {\"b\": 1}, \"b\": 2}");
     edits_to(cx, "{\"\\u0061\": 1}", "a", "{\n  }", "{\"\\u0061\": {\n  }}");
-    edits_to(cx, "\xef\xbb\xbf{\"a\":1}", "a", "2", "\xef\xbb\xbf{\"a\":2}");
 }
 
 static void test_edit_adds(void **state)
@@ -338,13 +339,12 @@ static void test_lists(void **state)
     static const char *const good[][2] = {
         {"{}", "{}"},
         {" [1, {\"t\": [2]}] ", "[1, {\"t\": [2]}]"},
-        {"\xef\xbb\xbf{\"t\": []}", "{\"t\": null}"},
         {"{\"t\": [1, \"]\", {\"t\": [\"\\\"\"]}], \"a\" : {\"t\": [3]}}", "{\"t\": null, \"a\": {\"t\": [3]}}"},
         {"{\"skipped\":[[], {}] , \"\\u0074\": [ null ,true ]\n}", "{\"skipped\": null, \"t\": null}"},
         {"{\"t\": {\"x\": 1}, \"skipped\": 2}", "{\"t\": {\"x\": 1}, \"skipped\": 2}"},
     };
     static const char *const bad[] = {
-        "", "{", "{\"t\"", "{\"t\": [", "{\"t\": [1", "{t: []}",
+        "", "\xef\xbb\xbf{}", "{", "{\"t\"", "{\"t\": [", "{\"t\": [1", "{t: []}",
         "{\"t\": [1,]}", "{\"t\": [,1]}", "{\"t\": [1 2]}", "{\"t\": [1}}",
         "{\"t\": [1],}", "{\"t\": [1] \"a\": 2}", "{\"t\": [1]} x",
         "{\"t\": [1], \"t\": [2]}", "{\"t\": [1], \"t\": 2}",

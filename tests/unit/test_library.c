@@ -80,7 +80,11 @@ static void test_options(void **state)
     oneshot_free(o);
     opt.size = 0;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
-    opt = (oneshot_options)ONESHOT_OPTIONS_INIT, opt.threads = -1;
+    opt = (oneshot_options)ONESHOT_OPTIONS_INIT, opt.threads = 4097;
+    assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
+    opt.threads = 0x7fffffff;
+    assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
+    opt.threads = -1;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
     opt.threads = 0, opt.log_level = 4;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_E_USAGE);
@@ -104,6 +108,10 @@ static void test_refused(void **state)
                    "oneshot_options");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", NULL}, {0}}), "want a value");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", "x"}, {0}}), "seed");
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_plan(s->o, (oneshot_argument[]){{"output", "a"}, {"ignore", "x"}, {"ignore", "y"},
+                                                           {"output-dir", "b"}, {0}}),
+                   "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "--model is not given"); // an argument of LLM Compressor's that is taken
     assert_refused(s, ONESHOT_E_USAGE, oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),

@@ -1,7 +1,11 @@
 /* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers
  * resolve, and what is refused, with line and column. */
+#include "base/buf.h"
+#include "base/quote.h"
 #include "modifiers/gptq.h"
 #include "modifiers/recipe.h"
+#include "plan/options.h"
+#include "text/yaml.h"
 #include "torture.h"
 
 #include <stdio.h>
@@ -40,6 +44,110 @@ static osh_recipe *parse_weights(const char *modifier, const char *more, const c
              "s_stage:\n  s_modifiers:\n    %s: {%sconfig_groups: {g: {targets: [Linear], weights: {%s}}}}\n", modifier,
              more, args);
     return parse(text);
+}
+
+/* What is written back is read as the same names, whatever YAML would make of them without quotes. */
+static void test_names_are_written_as_they_are_read(void **state)
+{
+    static const char *const names[] = {
+        "plain",
+        "true",
+        "1e3",
+        "1.0",
+        "010",
+        "null",
+        "~",
+        "no",
+        "a: b",
+        "- x",
+        "#c",
+        "a #c",
+        "",
+        " a ",
+        "'q'",
+        "\"q\"",
+        "a\nb",
+        "\n",
+        "a\n\n b\n",
+        "a\tb",
+        "\\",
+        "[x]",
+        "{x: 1}",
+        "*a",
+        "&a",
+        "!t",
+        "%d",
+        "@x",
+        "`x",
+        "? x",
+        "---",
+        "1:30",
+        "a,b",
+        "\xc2\x85",
+        "\xe2\x80\xa8",
+        "\xe2\x80\xae",
+        "\xef\xbb\xbf",
+        "h\xc3\xa9",
+        "<<",
+        "0x1F",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        osh_buf b; // own
+        char *text = NULL;
+        osh_yaml *y = NULL;
+        osh_buf_init(&b, 0);
+        for (int part = 0; part < 3; part++) { // stage, modifiers and value, as JSON, which is YAML
+            char name[64], quoted[256];
+            snprintf(name, sizeof name, "%s%s", names[i],
+                     part == 0   ? "_stage"
+                     : part == 1 ? "_modifiers"
+                                 : "");
+            osh_quote(quoted, sizeof quoted, name);
+            assert_int_equal(
+                osh_buf_printf(cx, &b,
+                               part == 0 ? "{\"%s\": {"
+                               : part == 1
+                                   ? "\"%s\": {\"QuantizationModifier\": {\"scheme\": \"W8A16\", "
+                                     "\"targets\": [\"Linear\"], \"ignore\": "
+                                   : "[\"%s\"]}}}}",
+                               quoted),
+                OSH_OK);
+        }
+        osh_recipe *r = parse(b.data);
+        assert_int_equal(osh_recipe_with_line(cx, &text, r, "# head\n", 0, "observer: minmax"),
+                         OSH_OK);
+        if (osh_yaml_parse(cx, &y, text, strlen(text), "written"))
+            fail_msg("%s\n%s", text, osh_error_text(cx));
+        const osh_yaml *stage = y->items[0], *modifier = stage->items[0]->items[0];
+        const osh_yaml *ignore = osh_yaml_get(modifier, "ignore");
+        assert_memory_equal(y->keys[0]->text, names[i], strlen(names[i]));
+        assert_string_equal(y->keys[0]->text + strlen(names[i]), "_stage");
+        assert_memory_equal(stage->keys[0]->text, names[i], strlen(names[i]));
+        assert_string_equal(stage->keys[0]->text + strlen(names[i]), "_modifiers");
+        assert_int_equal(ignore->items[0]->kind, OSH_Y_STR);
+        assert_string_equal(ignore->items[0]->text, names[i]);
+        osh_free(cx, text), text = NULL;
+        osh_yaml_free(cx, y), y = NULL;
+
+        static const char *const modules[] = {"model.layers.0.mlp"};
+        const osh_recipe_group group = {.modifier = 0,
+                                        .name = names[i],
+                                        .scheme = &r->modifiers[0].schemes[0],
+                                        .modules = modules,
+                                        .n = 1};
+        assert_int_equal(osh_recipe_with_groups(cx, &text, r, "", &group, 1), OSH_OK);
+        if (osh_yaml_parse(cx, &y, text, strlen(text), "written"))
+            fail_msg("%s\n%s", text, osh_error_text(cx));
+        const osh_yaml *groups = osh_yaml_get(y->items[0]->items[0]->items[0], "config_groups");
+        assert_int_equal(groups->keys[0]->kind, OSH_Y_STR);
+        assert_string_equal(groups->keys[0]->text, names[i]);
+        osh_free(cx, text);
+        osh_yaml_free(cx, y);
+        osh_recipe_free(cx, r);
+        osh_buf_deinit(cx, &b);
+    }
 }
 
 static void test_every_modifier(void **state)
@@ -392,15 +500,48 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
+/* An option or an argument whose name says that it is a path has a use in its table, from which the checks follow. */
+static void test_paths(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model", "recipe", "dataset", "output", "reference", "profile", "per_token",
+                                        "eval", "dir"};
+    static const char *const tails[] = {"_dir", "_file", "_path", "_folder"};
+    const osh_field *tables[64] = {osh_option_fields, osh_eval_fields, osh_bench_fields, osh_verify_fields,
+                                   osh_check_fields, osh_report_fields, osh_pull_fields};
+    size_t n = 7, seen = 0;
+    for (size_t i = 0; osh_modifier_at(i); i++)
+        if (osh_modifier_at(i)->fields) tables[n++] = osh_modifier_at(i)->fields;
+    for (size_t t = 0; t < n; t++)
+        for (const osh_field *f = tables[t]; f->name; f++) {
+            bool path = false;
+            for (size_t i = 0; i < sizeof names / sizeof *names; i++) path |= !strcmp(f->name, names[i]);
+            for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) path |= strstr(f->name, tails[i]) != NULL;
+            if (path && !f->path) fail_msg("%s has no .path", f->name);
+            if (f->path && f->type != OSH_F_STR) fail_msg("%s has a .path and is no text", f->name);
+            if (t >= 7 && f->path && f->path != OSH_PATH_IN_OUTPUT) fail_msg("%s of a recipe", f->name);
+            seen += path;
+        }
+    assert_true(seen > 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_names_are_written_as_they_are_read),
+        cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_every_modifier),
+        cmocka_unit_test(test_transforms),
         cmocka_unit_test(test_pruners),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
-        cmocka_unit_test(test_quality), cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_actorder),
+        cmocka_unit_test(test_quality),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_written_back),
+        cmocka_unit_test(test_scheme_and_observers),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_torture),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

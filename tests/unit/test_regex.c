@@ -92,6 +92,29 @@ static void test_bad_pattern(void **state)
     assert_null(r);
 }
 
+/* What follows a match goes on at its end: one byte is not a character, and no match may lie before the search. */
+static void test_matches_are_whole_characters_in_the_searched_part(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = NULL;
+    osh_hit at;
+
+    static const char *const bytes[] = {"\\C", "a\\Cb", "(?:x|\\C)", "(?<=\\C)x"};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        assert_fails(cx, OSH_E_FORMAT, "\\C is disabled",
+                     osh_regex_new(cx, &r, bytes[i], strlen(bytes[i])));
+    r = compile(cx, "\\\\C"); // a backslash and a C
+    assert_ok(cx, osh_regex_find(cx, r, "a\\C", 3, 0, &at));
+    assert_int_equal(at.start, 1);
+    osh_regex_free(cx, r);
+    r = compile(
+        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // behind each a, and \K moves the start before it
+    assert_fails(cx, OSH_E_UNSUPPORTED,
+                 "matches bytes 0 to 1 of 3; a match of whole characters from byte 1 on",
+                 osh_regex_find_valid(cx, r, "aaa", 3, 1, &at));
+    osh_regex_free(cx, r);
+}
+
 static void test_match_limit(void **state)
 {
     osh_ctx *cx = *state;
@@ -145,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_find), T(test_lookbehind_sees_before_from), T(test_match_is_anchored_at_the_start_only),
         T(test_unicode), T(test_bad_utf8), T(test_bad_pattern), T(test_match_limit),
+        T(test_matches_are_whole_characters_in_the_searched_part),
         T(test_long_subject), T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

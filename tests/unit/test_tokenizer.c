@@ -396,6 +396,83 @@ static void bad_files_are_named(void **state)
                  osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
 }
 
+/* A tokenizer.json that cuts a text inside a character, or a step behind no character at all, ended in a write past
+ * the block of symbols, or never. */
+static void what_cuts_characters_is_refused(void **state)
+{
+    static const bad_file rows[] = {
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\C\"},\"behavior\":"
+         "\"Isolated\"}," BPE "}",
+         "'\\C': \\C is not supported", OSH_E_UNSUPPORTED},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a|\\\\C+\"},\"content\":"
+         "\"x\"}," BPE "}",
+         "\\C is not supported", OSH_E_UNSUPPORTED},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[\\\\C]\"},\"behavior\":"
+         "\"Isolated\"}," BPE "}",
+         "\\C is not supported", OSH_E_UNSUPPORTED},
+        {"{\"added_tokens\":[{\"content\":\"\xc3\"}]," BPE "}", "bad.json: byte 29 is not UTF-8",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"\xe2\x96\",-1]]}}", "byte 38 is not UTF-8",
+         OSH_E_FORMAT},
+    };
+    static const char keep[] =
+        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+        "\"(?(DEFINE)(?<s>\\\\Ka))(?<=(?&s))\"},\"behavior\":\"Isolated\"}," BPE "}";
+    osh_ctx *cx = *state;
+    osh_tokenizer *t = NULL;
+    osh_ids ids = {0};
+
+    refused(cx, rows, sizeof rows / sizeof *rows);
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, keep, sizeof keep - 1, "keep"));
+    assert_fails(cx, OSH_E_UNSUPPORTED, "a match of whole characters",
+                 osh_tokenizer_encode(cx, t, &ids, "aab", 3, true));
+    osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+}
+
+/* The longest prefix and suffix, both around one character of four bytes. */
+static void affixes_of_100_bytes_have_room(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *t = NULL;
+    osh_ids ids = {0};
+    char affix[101], spec[1024];
+
+    memset(affix, 'p', 100), affix[100] = 0;
+    snprintf(spec, sizeof spec,
+             "{\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"%s\",\"end_of_word_"
+             "suffix\":\"%s\",\"merges\":[],"
+             "\"vocab\":{\"a\":0,\"%s\xf0\x9f\x91\xa8%s\":1}}}",
+             affix, affix, affix, affix);
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "affixes"));
+    assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, "a\xf0\x9f\x91\xa8", 5, true));
+    assert_int_equal(ids.n, 2);
+    assert_int_equal(ids.ids[1], 1);
+    osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+}
+
+/* Every loop over a text goes on by this length. */
+static void decoding_goes_on_and_stays_inside(void **state)
+{
+    static const unsigned char nasty[] = {0x00, 0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0,
+                                          0xE2, 0xED, 0xF0, 0xF4, 0xF5, 0xFF, 0xA0};
+    enum { N = sizeof nasty };
+
+    (void)state;
+    for (size_t k = 0; k < N * N * N * N; k++) {
+        unsigned char s[4] = {nasty[k % N], nasty[k / N % N], nasty[k / N / N % N],
+                              nasty[k / N / N / N]};
+        for (size_t n = 1; n <= 4; n++) {
+            uint32_t cp = 0, next = 0;
+            size_t len = osh_utf8_decode((char *)s, n, &cp),
+                   go = osh_utf8_next((char *)s, n, &next);
+            assert_true(go >= 1 && go <= n && next == cp && (!len || go == len) &&
+                        (len || next == 0xFFFD));
+        }
+    }
+}
+
 static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
 {
     static const char spec[] =
@@ -485,16 +562,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(components_give_the_library_ids, make_context,
                                         drop_context),
-        cmocka_unit_test_setup_teardown(every_character_is_treated_as_the_library_does, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(every_character_is_treated_as_the_library_does,
+                                        make_context, drop_context),
         cmocka_unit_test_setup_teardown(a_real_tokenizer_gives_the_library_ids, make_context,
                                         drop_context),
         cmocka_unit_test_setup_teardown(merging_follows_its_definition, make_context, drop_context),
         cmocka_unit_test_setup_teardown(long_words_are_not_quadratic, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_models_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(what_cuts_characters_is_refused, make_context,
+                                        drop_context),
+        cmocka_unit_test_setup_teardown(affixes_of_100_bytes_have_room, make_context, drop_context),
+        cmocka_unit_test(decoding_goes_on_and_stays_inside),
         cmocka_unit_test_setup_teardown(an_unknown_token_outside_the_vocabulary_is_an_error,
                                         make_context, drop_context),
-        cmocka_unit_test_setup_teardown(scores_are_read_as_the_library_reads_them, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(scores_are_read_as_the_library_reads_them, make_context,
+                                        drop_context),
         cmocka_unit_test_setup_teardown(allocation_failures_are_reported_and_leak_nothing,
                                         make_context, drop_context),
     };

@@ -11,6 +11,7 @@ if _path.startswith(_here):  # packaging/wheel.py has written which, and in whic
         _first = [ctypes.CDLL(os.path.join(_here, _name.strip())) for _name in _names]
 
 LEVELS = ("error", "warn", "info", "debug")
+MOST_THREADS = 4096  # what oneshot_new takes; ctypes would wrap a larger number
 
 
 class _Progress(ctypes.Structure):
@@ -59,6 +60,14 @@ def _text(value):
     return value.decode("utf-8", "replace") if value is not None else None
 
 
+def _bytes(name, value):
+    """What C reads up to its first NUL."""
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise ValueError("%s: a NUL at byte %d of %r, want text without one" % (name, encoded.index(b"\0"), value))
+    return encoded
+
+
 class Context:
     """One job at a time. What a callback raises ends the job, and is in `raised`."""
 
@@ -70,12 +79,14 @@ class Context:
         self._on_text = _on_text(lambda user, text, n: self._texts.append(ctypes.string_at(text, n)))
         if log_level not in LEVELS:
             raise ValueError("log_level: want one of %s, got %r" % (", ".join(LEVELS), log_level))
+        if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
+            raise ValueError("threads: want a whole number from 0 to %d, got %r" % (MOST_THREADS, threads))
         getenv = ctypes.cast(ctypes.CDLL(None).getenv, ctypes.c_void_p)
         options = _Options(ctypes.sizeof(_Options), threads, LEVELS.index(log_level), self._log, self._progress,
                            self._on_text, None, 0, getenv)
         status = _new(ctypes.byref(self._o), ctypes.byref(options))
         if status:
-            raise MemoryError("no memory") if status == -1 else ValueError("threads: got %r" % threads)
+            raise MemoryError("no memory") if status == -1 else ValueError("oneshot_new gives %d" % status)
 
     def _call(self, function, *arguments):
         try:
@@ -93,9 +104,9 @@ class Context:
 
     def run(self, job, words, directory=None):
         self._texts.clear()
-        arguments = (_Argument * (len(words) + 1))(*[(n.encode(), os.fsencode(v)) for n, v in words])
+        arguments = (_Argument * (len(words) + 1))(*[(_bytes("an argument's name", n), _bytes(n, v)) for n, v in words])
         if job == "verify":
-            return _verify(self._o, os.fsencode(directory), arguments)
+            return _verify(self._o, _bytes("directory", directory), arguments)
         return _jobs[job](self._o, arguments)
 
     def interrupt(self):

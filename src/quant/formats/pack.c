@@ -208,7 +208,9 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     OSH_TRY(tensors(cx, want, &n, &like));
     for (int i = 0; i < (a->symmetric ? 3 : 4); i++)
         OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
-    const int64_t *shape = data[2]->data;
+    int64_t shape[2] = {0};
+    if (data[2]->dtype == OSH_I64) memcpy(shape, data[2]->data, sizeof shape);
+    else shape[0] = ((const int32_t *)data[2]->data)[0], shape[1] = ((const int32_t *)data[2]->data)[1];
     if (shape[0] != O || shape[1] != I)
         OSH_FAIL(cx, OSH_E_FORMAT, "weight_shape is [%lld, %lld], want [%lld, %lld]",
                  (long long)shape[0], (long long)shape[1], (long long)O, (long long)I);

@@ -40,16 +40,23 @@ done:
     return rc;
 }
 
-static bool fp8_claims(const osh_st_entry *e, size_t *n)
+static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
+    (void)s;
+    if ((*n = osh_before_tail(e->name, ".weight_scale_inv")) > 0) return true;
+    if ((*n = osh_before_tail(e->name, ".weight_scale")) > 0) return true;
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* What is left in FP8: experts, or what is refused. */
-static bool bare_claims(const osh_st_entry *e, size_t *n)
+/* Other tensors in FP8: experts, or one that is refused. Also the scale of a tensor that has another dtype or is
+ * missing. */
+static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
+    int64_t i;
     *n = strlen(e->name);
-    return e->dtype == OSH_FP8;
+    if (e->dtype == OSH_FP8) return true;
+    if (!(*n = osh_before_tail(e->name, "_scale_inv"))) return false;
+    return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
 /* shape: of the scales of experts that lie one behind the other. Their rows begin with a scale each. */
@@ -81,7 +88,7 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_ent
     a->bits = 8, a->type = OSH_Q_FLOAT, a->symmetric = true;
     if (numel == 1) {
         a->strategy = OSH_Q_TENSOR;
-    } else if (numel == q->O && shape[0] == q->O) {
+    } else if (numel == q->O && shape[0] == q->O && ndim <= 2) {
         a->strategy = OSH_Q_CHANNEL;
     } else if (ndim == 2 && shape[0] > 0 && shape[1] > 0) {
         a->strategy = OSH_Q_BLOCK;
@@ -107,18 +114,35 @@ done:
     return rc;
 }
 
-static osh_status fp8_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_tensor *codes)
+/* The tensor of codes: F8_E4M3, a matrix, or of experts three dimensions. */
+static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *scale, *other;
-    const int64_t *shape = codes->e->shape;
+    OSH_TRY(osh_source_find_leaf(cx, codes, q, q->bare ? "" : ".", q->bare ? "" : "weight"));
+    if (!*codes)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s%s is missing: want it for the scale that is there", q->name,
+                 q->bare ? "" : ".weight");
+    const osh_st_entry *e = (*codes)->e;
+    if (e->dtype != OSH_FP8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s and has a scale beside it, want F8_E4M3", e->name,
+                 osh_dtype_name(e->dtype));
+    if (q->bare && e->ndim != 3)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read", e->name);
+    if (e->ndim != 2 && e->ndim != 3)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts", e->name, e->ndim);
+    if (e->ndim == 3) q->experts = e->shape[0];
+    q->O = e->ndim == 3 ? e->shape[0] * e->shape[1] : e->shape[0], q->I = e->shape[e->ndim - 1];
+    if (q->O < 1 || q->I < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no elements", e->name);
+done:
+    return rc;
+}
+
+static osh_status fp8_find(osh_ctx *cx, osh_source_module *q)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *codes, *scale, *other;
     const char *sep = q->bare ? "_" : ".weight_";
-    if (codes->e->ndim != 2 && codes->e->ndim != 3)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts", codes->e->name,
-                 codes->e->ndim);
-    if (codes->e->ndim == 3) q->experts = shape[0];
-    q->O = codes->e->ndim == 3 ? shape[0] * shape[1] : shape[0], q->I = shape[codes->e->ndim - 1];
-    if (q->O < 1 || q->I < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no elements", codes->e->name);
+    OSH_TRY(find_codes(cx, &codes, q));
     OSH_TRY(osh_source_find_leaf(cx, &scale, q, sep, "scale_inv"));
     OSH_TRY(osh_source_find_leaf(cx, &other, q, sep, "scale"));
     if (!scale) scale = other, other = NULL;
@@ -136,13 +160,10 @@ done:
     return rc;
 }
 
-static osh_status bare_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_tensor *codes)
+static osh_status bare_find(osh_ctx *cx, osh_source_module *q)
 {
     q->bare = true;
-    if (codes->e->ndim != 3)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read",
-                        codes->e->name);
-    return fp8_find(cx, q, codes);
+    return fp8_find(cx, q);
 }
 
 const osh_source_type osh_source_fp8 = {

@@ -35,22 +35,27 @@ static void mxfp4_close(osh_ctx *cx, void *state)
     osh_free(cx, cache);
 }
 
-static bool mxfp4_claims(const osh_st_entry *e, size_t *n) { return (*n = osh_before_tail(e->name, "_blocks")) > 0; }
+static bool mxfp4_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+{
+    (void)s;
+    if ((*n = osh_before_tail(e->name, "_blocks")) > 0) return true;
+    return e->dtype == OSH_U8 && e->ndim == 3 && (*n = osh_before_tail(e->name, "_scales")) > 0;
+}
 
-static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_tensor *blocks)
+static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *b = blocks->e;
-    char *name = NULL; // own
-    if (!(name = osh_sprintf(cx, "%s_scales", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    const osh_ckpt_tensor *scales = osh_checkpoint_find(q->source->ck, name);
-    if (!scales) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for %s", name, b->name);
-    const osh_st_entry *e = scales->e;
+    const osh_ckpt_tensor *blocks, *scales;
+    OSH_TRY(osh_source_find_leaf(cx, &blocks, q, "_", "blocks"));
+    OSH_TRY(osh_source_find_leaf(cx, &scales, q, "_", "scales"));
+    if (!blocks) OSH_FAIL(cx, OSH_E_FORMAT, "%s_blocks is missing: want it for %s", q->name, scales->e->name);
+    if (!scales) OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name, blocks->e->name);
+    const osh_st_entry *b = blocks->e, *e = scales->e;
     if (b->dtype != OSH_U8 || b->ndim != 4 || b->shape[3] != 16)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
                  osh_dtype_name(b->dtype), b->ndim);
     if (e->dtype != OSH_U8 || e->ndim != 3 || memcmp(e->shape, b->shape, 3 * sizeof *e->shape))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]", name,
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]", e->name,
                  osh_dtype_name(e->dtype), e->ndim, (long long)b->shape[0], (long long)b->shape[1],
                  (long long)b->shape[2]);
     if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
@@ -58,7 +63,6 @@ static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q, const osh_ckpt_t
     q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1], q->bare = true;
     q->parts[0] = *blocks, q->parts[1] = *scales, q->n_leaves = 2;
 done:
-    osh_free(cx, name);
     return rc;
 }
 
@@ -96,7 +100,9 @@ static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *
     for (int64_t c = first; c < first + n; c++) {
         for (int64_t r = 0; r < R; r++) {
             uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
-            float scale = e == 255 ? INFINITY : ldexpf(1, e - 127);
+            if (e == 255)
+                OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254", q->parts[1].e->name);
+            float scale = ldexpf(1, e - 127);
             row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
         }
         osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);

@@ -9,8 +9,9 @@ import os
 import compressed_tensors
 import torch
 import transformers
+from compressed_tensors.compressors.base import BaseCompressor
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
-from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import save_file
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
@@ -172,6 +173,62 @@ def llama4():
           [tensors], expected, model_type="llama4_text")
 
 
+FORMATS = {  # name -> format, weights, and what its scales may be
+    "pack": ("pack-quantized", {"num_bits": 3, "type": "int", "strategy": "group", "group_size": 16, "symmetric": False}, True),
+    "int": ("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": False}, True),
+    "float": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}, True),
+    "block": ("naive-quantized", {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32], "symmetric": True}, True),
+    "nvfp4": ("nvfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True,
+                                       "scale_dtype": "torch.float8_e4m3fn"}, False),
+    "mxfp4": ("mxfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32, "symmetric": True,
+                                       "scale_dtype": "torch.uint8"}, False),
+    "mxfp8": ("mxfp8-quantized", {"num_bits": 8, "type": "float", "strategy": "group", "group_size": 32, "symmetric": True,
+                                  "scale_dtype": "torch.uint8"}, False),
+}
+
+
+def stored(form, w, dtype):
+    """A module's tensors [24, 64]. Among its scales are 0, one below 0 and a small one."""
+    O, I, t = 24, 64, {}
+    lowest = 1 << (w["num_bits"] - 1)
+    shape = {"tensor": [1], "channel": [O, 1], "block": [2, 2]}.get(w["strategy"], [O, I // w.get("group_size", I)])
+    if form.startswith("nvfp4"):
+        t |= {"weight_scale": codes(*shape), "weight_global_scale": torch.tensor([1234.5])}
+    elif form.startswith("mx"):
+        t["weight_scale"] = torch.randint(0, 255, shape, dtype=torch.uint8)
+    else:
+        scale = torch.rand(shape) * 0.05
+        if scale.numel() > 3:
+            scale.view(-1)[:3] = torch.tensor([0, -0.01, 1e-7])
+        t["weight_scale"] = scale.to(dtype)
+    if w["type"] == "float":
+        t["weight_packed" if w["num_bits"] == 4 else "weight"] = torch.randint(0, 256, (O, I // 2), dtype=torch.uint8) if w["num_bits"] == 4 else codes(O, I)
+    else:
+        q = torch.randint(-lowest, lowest, (O, I), dtype=torch.int8)
+        zero = torch.randint(-lowest, lowest, shape, dtype=torch.int8)
+        packed_ = form.startswith("pack")
+        t["weight_packed" if packed_ else "weight"] = pack_to_int32(q, w["num_bits"]) if packed_ else q
+        t["weight_zero_point"] = pack_to_int32(zero, w["num_bits"], packed_dim=0) if packed_ else zero
+        if packed_:
+            t["weight_shape"] = torch.tensor([O, I], dtype=torch.int32 if dtype == torch.float32 else torch.int64)
+    return t
+
+
+def scale_dtypes(dtype):
+    """Scales of each dtype in a model of another one: what compressed-tensors decompresses, in the model's dtype."""
+    tensors, expected, groups = {}, {}, {}
+    for name, (form, w, free) in FORMATS.items():
+        groups[name] = {"targets": [f"re:{name}\\..*"], "weights": w, "format": form}
+        scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**w), format=form)
+        for d in ("bfloat16", "float16", "float32")[: 3 if free else 1]:
+            t = stored(form, w, getattr(torch, d))
+            tensors |= {f"{name}.{d}.{leaf}": x for leaf, x in t.items()}
+            made = BaseCompressor.get_value_from_registry(form).decompress(dict(t), scheme)["weight"]
+            expected[f"{name}.{d}.weight"] = made.to(getattr(torch, dtype))
+    write("scales_" + dtype, {"quant_method": "compressed-tensors", "quantization_status": "compressed", "format": "mixed-precision",
+                              "config_groups": groups, "ignore": []}, [tensors], expected, dtype)
+
+
 def main():
     torch.manual_seed(SEED)
     block()
@@ -182,6 +239,8 @@ def main():
     experts()
     experts_apart()
     llama4()
+    scale_dtypes("bfloat16")
+    scale_dtypes("float16")
     with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
         json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)

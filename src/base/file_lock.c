@@ -1,0 +1,121 @@
+/* file_lock.c - locks of files, and temporary files that no other process writes or has put there. */
+#include "base/file_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The files that this process has locked. flock(2) locks an open file, which a forked child shares: the lock would
+ * last as long as the child has it open. So fork(2) closes these files in the child. exec closes them anyway. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_once_t once;
+    osh_file *first;
+} locks = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, NULL};
+
+static void locks_before_fork(void) { pthread_mutex_lock(&locks.mutex); }
+static void locks_in_parent(void) { pthread_mutex_unlock(&locks.mutex); }
+
+static void locks_in_child(void)
+{
+    for (osh_file *f = locks.first; f; f = f->next_locked) {
+        close(f->fd);
+        f->fd = -1, f->locked = false;
+    }
+    locks.first = NULL;
+    pthread_mutex_unlock(&locks.mutex);
+}
+
+static void locks_watch_fork(void) { pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child); }
+
+/* The file is closed before the list is free again: in between a fork would hand the lock on. */
+void osh_file_unlock(osh_file *f)
+{
+    pthread_mutex_lock(&locks.mutex);
+    for (osh_file **at = &locks.first; *at; at = &(*at)->next_locked) {
+        if (*at != f) continue;
+        *at = f->next_locked;
+        break;
+    }
+    flock(f->fd, LOCK_UN); // a child that was forked just now may have it open for some microseconds more
+    close(f->fd);
+    f->fd = -1, f->locked = false;
+    pthread_mutex_unlock(&locks.mutex);
+}
+
+osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
+{
+    int rc;
+    pthread_once(&locks.once, locks_watch_fork);
+    pthread_mutex_lock(&locks.mutex); // between the lock and the list a fork would hand the lock on
+    do rc = flock(f->fd, LOCK_EX | LOCK_NB);
+    while (rc && errno == EINTR);
+    int why = errno;
+    if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
+    pthread_mutex_unlock(&locks.mutex);
+    *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS; // a file system without locks
+    errno = why;
+    return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
+}
+
+static const char *foreign_text(const struct stat *st) // NULL: it can be a leftover of this user's process
+{
+    if (S_ISLNK(st->st_mode)) return "a symbolic link";
+    if (S_ISDIR(st->st_mode)) return "a directory";
+    if (!S_ISREG(st->st_mode)) return "a device, a pipe or a socket";
+    if (st->st_nlink != 1) return "a file with a second name (a hard link)";
+    return geteuid() && st->st_uid != geteuid() ? "another user's file" : NULL;
+}
+
+/* Removes what a killed process left at path: a regular file of this user with one name that nobody has locked. */
+static osh_status leftover_remove(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    struct stat st;
+    bool taken = false;
+    OSH_TRY(osh_file_new(cx, &f, path));
+    if (lstat(path, &st)) {
+        if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "look at", path));
+        goto done;
+    }
+    if (foreign_text(&st))
+        OSH_FAIL(cx, OSH_E_IO, "cannot create %s: %s is there, want nothing, or a file that a killed run left", path,
+                 foreign_text(&st));
+    if ((f->fd = osh_fd_open(path, O_RDWR | O_NOFOLLOW)) < 0) {
+        if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path)); // ENOENT: who made it has renamed it
+        goto done;
+    }
+    OSH_TRY(osh_file_lock(cx, f, &taken));
+    if (!taken) OSH_FAIL(cx, OSH_E_IO, "cannot create %s: another process is writing it", path);
+    if (osh_file_is_at(f, path) && unlink(path)) OSH_TRY(osh_file_fail(cx, "remove", path));
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path)
+{
+    enum { TRIES = 8 };
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+
+    *out = NULL;
+    for (int i = 0; i < TRIES && !*out; i++) {
+        bool taken = false;
+        OSH_TRY(leftover_remove(cx, path));
+        OSH_TRY(osh_file_new(cx, &f, path));
+        f->fd = osh_fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
+        if (f->fd < 0 && errno != EEXIST) OSH_TRY(osh_file_fail(cx, "create", path));
+        if (f->fd >= 0) OSH_TRY(osh_file_lock(cx, f, &taken));
+        if (taken && osh_file_is_at(f, path)) *out = f, f = NULL; // give
+        osh_file_close(cx, f), f = NULL; // another process made it first, or took this one for a leftover
+    }
+    if (!*out) OSH_FAIL(cx, OSH_E_IO, "cannot create %s: other processes create and remove it meanwhile", path);
+done:
+    osh_file_close(cx, f);
+    return rc;
+}

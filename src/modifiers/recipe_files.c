@@ -1,0 +1,67 @@
+/* recipe_files.c - see recipe_files.h. */
+#include "modifiers/recipe_files.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Lower case; * is any text, at either end or at both. */
+static const char *const reserved[] = {
+    "*config*",  "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",      "recipe.yaml*", "vocab*", "merges*",
+    "*_tokens*", "tokens*",     "added_tokens*",  "params*",      "chat_template*", "modules*",    "pytorch_model*"};
+
+static bool has_text(const char *s, const char *text, size_t n) // s: in lower case
+{
+    for (; *s; s++)
+        if (!strncmp(s, text, n)) return true;
+    return !n;
+}
+
+static bool is_like(const char *name, const char *pattern)
+{
+    bool open_left = *pattern == '*';
+    const char *text = pattern + open_left;
+    size_t n = strlen(text), n_name = strlen(name);
+    bool open_right = n && text[n - 1] == '*';
+    n -= open_right;
+    if (open_left && open_right) return has_text(name, text, n);
+    if (open_left) return n_name >= n && !strcmp(name + n_name - n, text);
+    return !strncmp(name, text, n) && (open_right || n_name == n);
+}
+
+static bool is_reserved(const char *name) // a file system may ignore case
+{
+    char low[256];
+    size_t n = 0;
+    for (; name[n] && n < sizeof low - 1; n++) low[n] = (char)tolower((unsigned char)name[n]);
+    low[n] = 0;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (is_like(low, reserved[i])) return true;
+    return false;
+}
+
+static osh_status check_name(osh_ctx *cx, const char *modifier, const char *key, const char *name, const char *what)
+{
+    size_t n = strlen(name);
+    bool plain = n <= 200 && name[0] != '.' && !strchr(name, '/');
+    for (const char *c = name; *c; c++) plain &= !iscntrl((unsigned char)*c);
+    if (n < 6 || strcmp(name + n - 5, ".json"))
+        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %s: want the name of a .json file", what, modifier, key, name);
+    if (!plain)
+        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %.250s: want a name without '/' that begins with no '.': a "
+                        "recipe's files are written into the output directory", what, modifier, key, name);
+    if (is_reserved(name))
+        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %s: a model has a file of such a name: want another, such as "
+                        "experts.json", what, modifier, key, name);
+    return OSH_OK;
+}
+
+osh_status osh_recipe_files_check(osh_ctx *cx, const osh_modifier *m, const char *what)
+{
+    osh_status rc = OSH_OK;
+    for (const osh_field *f = m->type->fields; f && f->name; f++) {
+        const char *name = f->path ? *(char *const *)((const char *)m->args + f->offset) : NULL;
+        if (name) OSH_TRY(check_name(cx, m->type->name, f->name, name, what));
+    }
+done:
+    return rc;
+}

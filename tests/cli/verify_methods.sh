@@ -1,0 +1,75 @@
+# Whatever made the codes, verify finds codes that are all 0, a row of them in another order, their signs turned, and scales
+# that are twice as large, each in a Linear of its own, where the checksums were written anew. It finds nothing in the output before.
+set -euo pipefail
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+"$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
+data=(--dataset model/calibration.jsonl --num-calibration-samples 8 --max-seq-length 64)
+n=0
+spoil() { # name, arguments
+    rm -rf out
+    "$ONESHOT" --model model --progress none --output out "${data[@]}" "${@:2}" >log 2>&1 || fail "$1"
+    "$ONESHOT" verify out --model model >log 2>&1 || fail "$1 is sound"
+    rm -rf sound && cp -r out sound
+    python3 "$OSH_SOURCE_DIR/tests/tools/corrupt.py" out model.layers.0 >spoilt
+    "$OSH_TOOLS/st_edit" out manifest
+    ! "$ONESHOT" verify out --model model >log 2>&1 || fail "$1: nothing is found"
+    while read -r module way; do
+        grep -q "^$module: " log || fail "$1: $way is not found in $module"
+        n=$((n + 1))
+    done <spoilt
+}
+fault() { # what is said, arguments of st_edit; found with the source and without
+    rm -rf out && cp -r sound out
+    "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
+    for source in "" "--model model"; do
+        ! "$ONESHOT" verify out $source >log 2>&1 || fail "nothing is found of ${*:2}"
+        grep -q -- "$1" log || fail "other findings than '$1'"
+    done
+}
+recipe() { # name, modifiers
+    printf 's_stage:\n  s_modifiers:\n' >$1.yaml
+    printf '    %s\n' "${@:2}" >>$1.yaml
+    spoil $1 --recipe $1.yaml
+}
+I='ignore: ["re:.*lm_head"]'
+rtn="QuantizationModifier: {scheme: W4A16, targets: Linear, $I}"
+gptq="GPTQModifier: {scheme: W4A16, targets: Linear, $I}"
+wanda="WandaPruningModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}"
+sparse="SparseGPTModifier: {sparsity: 0.5, $I}"
+two="SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}"
+magnitude="MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.7, targets: ['re:.*layers.*']}"
+recipe rtn "$rtn"
+recipe gptq "$gptq"
+recipe wanda_rtn "$wanda" "$rtn"
+recipe wanda_gptq "$wanda" "$gptq"
+recipe sparse_rtn "$sparse" "$rtn"
+recipe sparse_gptq "$two" "$gptq"
+recipe magnitude_rtn "$magnitude" "$rtn"
+recipe magnitude_gptq "$magnitude" "$gptq"
+recipe wanda_asym "$wanda" "GPTQModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
+recipe wanda_fp8 "$wanda" "QuantizationModifier: {scheme: FP8_DYNAMIC, targets: Linear, $I}"
+recipe wanda_ada "$wanda" "AdaRoundModifier: {scheme: W4A16, targets: Linear, $I, num_iterations: 10}"
+recipe ada "AdaRoundModifier: {scheme: W4A16, targets: Linear, $I, num_iterations: 10}"
+recipe round "AutoRoundModifier: {scheme: W4A16, targets: Linear, $I, iters: 4}"
+recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
+recipe awq "AWQModifier: {}" "$rtn"
+recipe rotated "SpinQuantModifier: {rotations: [R1, R2]}" "$gptq"
+recipe static "QuantizationModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}}"
+attn=model.layers.1.self_attn
+for bad in 0000 80bf c07f 807f; do # 0, -1, NaN, infinity
+    for scale in k_proj.input_scale k_scale v_scale; do fault "$scale.* is \|input_scale is " fill $attn.$scale 0 2 $bad; done
+done
+fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf
+recipe micro "QuantizationModifier: {scheme: NVFP4, targets: Linear, $I}"
+for scale in weight_global_scale input_global_scale; do
+    fault "v_proj: $scale is 1, wanted .*, as .*has, which is fused with it" fill $attn.v_proj.$scale 0 4 0000803f
+    fault "up_proj: $scale is 1, wanted .*gate_proj has" fill model.layers.0.mlp.up_proj.$scale 0 4 0000803f
+    fault "$scale is nan" fill $attn.o_proj.$scale 0 4 0000c07f
+done
+rm -rf out && cp -r sound out
+sed -i 's/"dropped": \[\]/"dropped": ["model.norm.weight"]/' out/oneshot-manifest.json
+! "$ONESHOT" verify out --model model >log 2>&1 || fail "a tensor that was not dropped"
+grep -q 'dropped: has 1 tensors, wanted a list of 0 tensors' log || fail "a tensor that was not dropped"
+recipe power "QuantizationModifier: {scheme: MXFP4A16, targets: Linear, $I}"
+spoil quality --scheme W4A16 --ignore lm_head --quality best
+echo "$n modules: each is found"

@@ -1,0 +1,59 @@
+"""corrupt.py - spoils one Linear of an output for each way to spoil it, and prints its name and the way.
+
+usage: corrupt.py OUT LAYER       LAYER: model.layers.0, whose q, k, o, gate and down are spoilt
+
+Codes and scales stay ones that the format has: only a comparison with the source tells that they are wrong. The manifest is
+left as it is (st_edit OUT manifest writes its checksums anew)."""
+import json
+import pathlib
+import sys
+
+from tensors import read, write
+
+out, layer = pathlib.Path(sys.argv[1]), sys.argv[2]
+path = out / "model.safetensors"
+tensors = read(path)
+bits = next(iter(json.loads((out / "config.json").read_text())["quantization_config"]["config_groups"].values()))["weights"]["num_bits"]
+
+
+def zero(dtype, raw, row):
+    """The code 0; packed integers are stored with half of their range added."""
+    byte = {2: 0xAA, 4: 0x88, 8: 0x80}[bits] if dtype == "I32" else 0
+    return bytes([byte]) * len(raw)
+
+
+def shuffle(dtype, raw, row):
+    """Codes of the second row, its halves swapped."""
+    half = row + row // 2
+    return raw[:row] + raw[half : 2 * row] + raw[row:half] + raw[2 * row :]
+
+
+def flip(dtype, raw, row):
+    """The other sign of each code."""
+    if dtype == "I32":
+        return bytes((-b & 15) | (-(b >> 4) & 15) << 4 if bits == 4 else -b & 255 for b in raw)
+    if dtype == "I8":
+        return bytes(-b & 255 for b in raw)
+    return bytes(b ^ (0x88 if dtype == "U8" else 0x80) for b in raw)
+
+
+def double(dtype, raw, row):
+    """Scales times two: the next exponent."""
+    step = {"BF16": 128, "F8_E4M3": 8, "U8": 1}[dtype]
+    if dtype == "BF16":
+        values = [int.from_bytes(raw[i : i + 2], "little") + step for i in range(0, len(raw), 2)]
+        return b"".join(v.to_bytes(2, "little") for v in values)
+    return bytes(b + step if b < 0x70 or dtype == "U8" else b - step for b in raw)
+
+
+ways = {"self_attn.q_proj": zero, "self_attn.k_proj": shuffle, "self_attn.o_proj": flip, "mlp.down_proj": double}
+for name, way in ways.items():
+    module = f"{layer}.{name}"
+    leaf = ".weight_scale" if way is double else ".weight_packed" if module + ".weight_packed" in tensors else ".weight"
+    dtype, shape, raw = tensors[module + leaf]
+    row = len(raw) // shape[0]
+    made = way(dtype, raw, row)
+    assert made != raw and len(made) == len(raw), module
+    tensors[module + leaf] = (dtype, shape, made)
+    print(module, way.__name__)
+write(path, tensors)
