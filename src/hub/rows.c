@@ -9,9 +9,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
+#include "base/at.h"
 #include "text/json.h"
 #include "text/split.h"
 
@@ -317,14 +316,14 @@ done:
 }
 
 /* Which state of the data set this was: the server has no way to ask for one. */
-static osh_status write_revision(osh_ctx *cx, const char *path, const reader *x)
+static osh_status write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
     size_t n;
     const char *revision = osh_http_header(&x->r, "X-Revision", &n);
-    char *to = osh_sprintf(cx, "%s.revision", path); // own
+    char *to = osh_sprintf(cx, "%s.revision", name); // own
     if (!to) OSH_TRY(OSH_E_NOMEM);
-    if (n) OSH_TRY(osh_file_write_all(cx, to, revision, n));
+    if (n) OSH_TRY(osh_at_write(cx, dir, to, dir, revision, n));
 done:
     osh_free(cx, to);
     return rc;
@@ -351,27 +350,33 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, c
     osh_hub server = *hub; // view: of all that is asked here
     reader x = {.hub = &server, .rows = rows};
     osh_file *out = NULL; // own
-    char *temp = NULL;    // own
+    osh_at *dir = NULL;   // own
+    char *made = NULL, *below = NULL; // own
+    bool whole = false;
     size_t n;
-    const char *part;
+    const char *part, *name = strrchr(path, '/') + 1, *under = path + strlen(hub->home) + 1;
     server.endpoint = hub->rows;
-    if (!(temp = osh_sprintf(cx, "%s.%ld.tmp", path, (long)getpid()))) OSH_TRY(OSH_E_NOMEM);
+    if (!(below = osh_sprintf(cx, "%.*s", (int)(name - 1 - under), under))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_http_open(cx, &x.http, hub, NULL));
-    OSH_TRY(osh_file_create(cx, &out, temp));
+    OSH_TRY(osh_at_open(cx, &dir, hub->home, below));
+    OSH_TRY(osh_at_create(cx, &out, &made, dir, "new-"));
     for (; (!rows->most || x.n_rows < rows->most) && (part = osh_split_part(rows->splits, x.part, &n)); x.part++)
         OSH_TRY(write_part(cx, out, &x, part, n));
     if (!x.n_rows) OSH_FAIL(cx, OSH_E_USAGE, "splits '%s' has no row", rows->splits);
     OSH_TRY(osh_file_sync(cx, out));
-    OSH_TRY(write_revision(cx, path, &x));
-    OSH_TRY(osh_rename(cx, temp, path));
+    OSH_TRY(write_revision(cx, dir, name, &x));
+    OSH_TRY(osh_at_rename(cx, out, dir, made, dir, name));
+    whole = true;
 done:
     if (rc) osh_note(cx, "asking %s for rows of %s", hub->rows, rows->id);
-    if (rc && out) unlink(temp);
+    if (made && !whole) osh_at_remove(cx, dir, made);
     osh_file_close(cx, out);
+    osh_at_close(cx, dir);
     osh_http_reply_deinit(cx, &x.r);
     osh_http_close(cx, x.http);
     osh_free(cx, x.config);
     osh_free(cx, x.split);
-    osh_free(cx, temp);
+    osh_free(cx, below);
+    osh_free(cx, made);
     return rc;
 }

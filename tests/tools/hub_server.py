@@ -17,6 +17,7 @@ A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with
   evil    a file named ../../../evil                 evilpath one at /tmp/evil          evilid   a hash that is a path
   huge    a file larger than any disk                loop     redirects to itself       long     more bytes than it has
   away    lists its files on another host            pickle   weights in .bin only      moved    renamed to ok/NAME
+  stall   the file that NAME is called is not sent while a file `hold` is in the working directory
   offset  another range than the one asked for       junk     no JSON              gone      is not there
 A repository FAULT/large is a config.json and a model.safetensors of 40 MiB of noise."""
 import copy
@@ -211,6 +212,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = files(fault, name).get(path)
         if data is None or commit not in (COMMIT, SECOND):
             return self.say(404, b"", X_Error_Code="EntryNotFound")
+        while fault == "stall" and path == name and os.path.exists("hold"):
+            time.sleep(0.02)
         if fault == "loop":
             return self.say(302, b"again", Location=self.path)
         e = entry(path, data)
