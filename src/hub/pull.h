@@ -10,7 +10,8 @@
 
 typedef struct osh_hub_tree {
     osh_hub_file *files; // own
-    size_t n, cap;
+    size_t n, cap, n_name_bytes;
+    bool has_pickles; // weights in a format that is not read
     char commit[41];
 } osh_hub_tree;
 /* The commit that the revision means now, and its files. */
@@ -18,8 +19,8 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
                             const osh_hub_name *name);
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path); // NULL: has none
-/* Appends the files of a page of the Hub's answer; what: of messages. */
-osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, const char *text, size_t n, const char *what);
+/* Appends the files of a page of the Hub's answer that a model may have; looks at all. */
+osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w);
 bool osh_hub_is_side_file(const char *path); // config, tokenizer, template, licence: what goes along with weights
 
 typedef struct osh_hub_place { // where files go, and what is common to those that are pulled together

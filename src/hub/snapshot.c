@@ -7,9 +7,8 @@
 #include "base/inode.h"
 #include "base/map.h"
 #include "hub/pull.h"
-#include "text/json.h"
 
-enum { MAX_REF_BYTES = 4096, MAX_INDEX_BYTES = 64 << 20, MAX_LIST_BYTES = 16 << 20, MAX_NAMED = 4 };
+enum { MAX_REF_BYTES = 4096, MAX_NAME = 4096, MAX_SHARDS = 16384, MAX_NAMED = 4 };
 
 /* own; NULL: the cache does not know the revision */
 static osh_status find_commit(osh_ctx *cx, char **out, const char *repo, const char *revision)
@@ -73,31 +72,68 @@ done:
     return rc;
 }
 
+typedef struct index_names { // of the files that an index names
+    lacking *l;
+    const char *dir;
+    osh_map *seen; // own
+    osh_buf name;  // own
+} index_names;
+
+static osh_status look_for_shard(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    osh_status rc = OSH_OK;
+    index_names *s = user;
+    bool there;
+    int64_t unused;
+    OSH_TRY(osh_json_walk_string(w, &s->name, key));
+    const char *name = s->name.data ? s->name.data : "";
+    if (!osh_hub_file_is_safe(name))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name of a file", w->s.what, name);
+    if (osh_map_get(s->seen, name, s->name.len, &unused)) goto done;
+    if (osh_map_count(s->seen) == MAX_SHARDS)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: names more than %d files", w->s.what, MAX_SHARDS);
+    OSH_TRY(osh_map_put(cx, s->seen, name, s->name.len, 0));
+    OSH_TRY(look_for(cx, s->l, s->dir, name, &there));
+done:
+    return rc;
+}
+
+static osh_status look_in_index(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    bool wanted = !strcmp(key, "weight_map") && osh_json_walk_peek(w) == '{';
+    return wanted ? osh_json_walk_members(w, look_for_shard, user) : osh_json_walk_skip(w);
+}
+
+/* Members of the object that the file is. */
+static osh_status read_members(osh_ctx *cx, const char *path, osh_json_walk_fn member, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_file *file = NULL; // own
+    osh_json_walk w = {0}; // own
+    OSH_TRY(osh_file_open(cx, &file, path));
+    OSH_TRY(osh_json_walk_file(cx, &w, file, path));
+    OSH_TRY(osh_json_walk_members(&w, member, user));
+    OSH_TRY(osh_json_walk_end(&w));
+done:
+    osh_json_walk_deinit(cx, &w);
+    osh_file_close(cx, file);
+    return rc;
+}
+
 /* The shards of the index, each once. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
-    cJSON *index = NULL;  // own
-    osh_map *seen = NULL; // own
-    bool there = false;
-    int64_t unused;
+    index_names s = {.l = l, .dir = dir};                                // own
     char *path = osh_path_join(cx, dir, "model.safetensors.index.json"); // own
+    osh_buf_init(&s.name, MAX_NAME);
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
-    const cJSON *map =
-        cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
-    OSH_TRY(osh_map_new(cx, &seen, 0));
-    for (const cJSON *w = cJSON_IsObject(map) ? map->child : NULL; w; w = w->next) {
-        const char *name = cJSON_IsString(w) ? w->valuestring : "";
-        if (!osh_hub_file_is_safe(name))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name of a file", path, name);
-        if (osh_map_get(seen, name, strlen(name), &unused)) continue;
-        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), 0));
-        OSH_TRY(look_for(cx, l, dir, name, &there));
-    }
+    OSH_TRY(osh_map_new(cx, &s.seen, 0));
+    OSH_TRY(read_members(cx, path, look_in_index, &s));
 done:
-    osh_map_free(cx, seen);
-    cJSON_Delete(index);
+    osh_map_free(cx, s.seen);
+    osh_buf_deinit(cx, &s.name);
     osh_free(cx, path);
     return rc;
 }
@@ -111,24 +147,35 @@ static bool is_needed(const char *path)
            strcmp(path + n - 3, ".py");
 }
 
+static osh_status look_for_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    osh_status rc = OSH_OK;
+    index_names *s = user;
+    bool there;
+    if (osh_hub_file_is_safe(key) && is_needed(key))
+        OSH_TRY(look_for(cx, s->l, s->dir, key, &there));
+    OSH_TRY(osh_json_walk_skip(w));
+done:
+    return rc;
+}
+
+static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    bool wanted = !strcmp(key, "files") && osh_json_walk_peek(w) == '{';
+    return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
+}
+
 /* huggingface_hub's own list of the files of the commit, if it wrote one. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
     osh_status rc = OSH_OK;
-    cJSON *list = NULL; // own
-    bool there = false;
+    index_names s = {.l = l, .dir = dir};
     char *path = osh_sprintf(cx, "%s/trees/%s.json", repo, commit); // own
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    if (!osh_file_exists(path)) goto done;
-    OSH_TRY(osh_json_read(cx, &list, path, MAX_LIST_BYTES, 0));
-    const cJSON *files =
-        cJSON_IsObject(list) ? cJSON_GetObjectItemCaseSensitive(list, "files") : NULL;
-    for (const cJSON *f = cJSON_IsObject(files) ? files->child : NULL; f; f = f->next)
-        if (osh_hub_file_is_safe(f->string) && is_needed(f->string))
-            OSH_TRY(look_for(cx, l, dir, f->string, &there));
+    if (osh_file_exists(path)) OSH_TRY(read_members(cx, path, look_in_list, &s));
 done:
-    cJSON_Delete(list);
     osh_free(cx, path);
     return rc;
 }

@@ -81,6 +81,14 @@ HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"
 whole "mixed/models--ok--tiny/snapshots/$commit"
 
+# A list of 99,000 files that no model has, under a host memory that holds while the Hub answers.
+python3 -c 'import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --progress none --host-memory 40MiB >out 2>err || fail "$(cat err)"
+[ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
+refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
+
 # Planted: files and links in the place of files are replaced, links in the place of directories refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
