@@ -53,16 +53,17 @@ static int dir_step(int parent, const char *name, bool may_link)
     return fd;
 }
 
-static osh_status dir_refuse(osh_ctx *cx, int parent, const char *name, const char *path)
+/* n: bytes of the path, up to the directory that is refused. */
+static osh_status dir_refuse(osh_ctx *cx, int parent, const char *name, const char *path, int n)
 {
     char why[128];
     struct stat st;
     int code = errno;
     if (!fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode))
-        return osh_fail(cx, OSH_E_IO,
-                        "%s is a symbolic link, wanted a directory: nothing is written through it",
-                        path);
-    return osh_fail(cx, OSH_E_IO, "cannot make directory %s: %s", path,
+        return osh_fail(
+            cx, OSH_E_IO,
+            "%.*s is a symbolic link, wanted a directory: nothing is written through it", n, path);
+    return osh_fail(cx, OSH_E_IO, "cannot make directory %.*s: %s", n, path,
                     strerror_r(code, why, sizeof why));
 }
 
@@ -87,7 +88,8 @@ osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *
                      NAME_MAX);
         memcpy(name, s, n), name[n] = 0;
         int fd = dir_step(d->fd, name, s == below);
-        if (fd < 0) OSH_TRY(dir_refuse(cx, d->fd, name, d->path));
+        int upto = (int)(strlen(d->path) - strlen(s) + n);
+        if (fd < 0) OSH_TRY(dir_refuse(cx, d->fd, name, d->path, upto));
         close(d->fd);
         d->fd = fd;
         s += n, s += *s == '/';
@@ -192,7 +194,10 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
         OSH_TRY(osh_at_remove(cx, d, name));
         fd = openat(d->fd, name, O_RDWR | O_CREAT | flags, 0666);
     }
-    if (fd < 0 && errno == EACCES) fd = openat(d->fd, name, O_RDONLY | flags);
+    if (fd < 0 && errno == EACCES) {
+        fd = openat(d->fd, name, O_RDONLY | flags);
+        if (fd < 0) errno = EACCES; // to make it, not to find it
+    }
     OSH_TRY(file_of(cx, out, fd, d, name));
 done:
     return rc;

@@ -80,18 +80,21 @@ done:
     return rc;
 }
 
-/* The bytes of the blob in the place of whatever name is. */
-static osh_status blob_copy(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
-                            const char *blob, const osh_hub_file *f)
+/* The bytes of the blob in the place of whatever name is. The caller holds the lock, so that the next
+ * process overwrites what is left of a copy. */
+static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
+                            const osh_hub_file *f)
 {
     enum { STEP = 1 << 16 };
     osh_status rc = OSH_OK;
-    osh_file *in = NULL, *out = NULL; // own
-    char *made = NULL, *bytes = NULL; // own
-    bool whole = false;
+    osh_file *in = NULL, *out = NULL;                 // own
+    char *bytes = NULL;                               // own
+    char *copy = osh_sprintf(cx, "%s.copy", f->etag); // own
+    if (!copy) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_file_open(cx, &in, blob));
     OSH_NEW(cx, bytes, STEP);
-    OSH_TRY(osh_at_create(cx, &out, &made, by, "new-"));
+    OSH_TRY(osh_at_resume(cx, &out, by, copy));
+    OSH_TRY(osh_file_truncate(cx, out, 0));
     for (int64_t at = 0; at < f->n_bytes; at += STEP) {
         size_t k = f->n_bytes - at < STEP ? (size_t)(f->n_bytes - at) : STEP;
         OSH_TRY(osh_check_interrupt(cx));
@@ -99,70 +102,83 @@ static osh_status blob_copy(osh_ctx *cx, osh_at *dir, const char *name, osh_at *
         OSH_TRY(osh_file_pwrite(cx, out, bytes, k, at));
     }
     OSH_TRY(osh_file_sync(cx, out));
-    OSH_TRY(osh_at_rename(cx, out, by, made, dir, name));
-    whole = true;
+    OSH_TRY(osh_at_rename(cx, out, by, copy, to.dir, to.name));
 done:
-    if (made && !whole) osh_at_remove(cx, by, made);
     osh_file_close(cx, in);
     osh_file_close(cx, out);
-    osh_free(cx, made);
+    osh_free(cx, copy);
     osh_free(cx, bytes);
     return rc;
 }
 
-/* *right: the file is there, and has its hash. */
-static osh_status look_at(osh_ctx *cx, bool *right, osh_hub_place *p, const char *path,
+typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
+
+static osh_status look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                           const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     osh_file *file = NULL; // own
     char hex[65];
-    *right = has_size(path, f->n_bytes);
-    if (!*right || p->verified) goto done;
+    *state = has_size(path, f->n_bytes) ? FILE_RIGHT : FILE_ABSENT;
+    if (!*state || p->verified) goto done;
     OSH_TRY(osh_file_open(cx, &file, path));
     OSH_TRY(osh_hub_file_hash(cx, hex, file, f, p));
-    *right = !strcmp(hex, f->etag);
-    if (!*right)
-        osh_log(cx, OSH_LOG_WARN, "%s: its SHA-%s is %s, wanted %s: it is downloaded again", path,
-                strlen(f->etag) == 64 ? "256" : "1", hex, f->etag);
+    if (strcmp(hex, f->etag)) *state = FILE_WRONG;
 done:
     osh_file_close(cx, file);
+    return rc;
+}
+
+/* Under the lock. *fetched: no blob was there. */
+static osh_status file_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
+                            bool *fetched)
+{
+    osh_status rc = OSH_OK;
+    osh_at *dir = NULL, *blobs = NULL, *by = NULL; // own
+    const char *name = NULL;
+    file_state state;
+    char *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own
+    if (!blob) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(look_at(cx, &state, p, blob, f));
+    *fetched = state != FILE_RIGHT;
+    if (state == FILE_WRONG)
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: has not the hash that it is named by: it is downloaded again", blob);
+    OSH_TRY(snapshot_dir(cx, &dir, &name, p, f));
+    OSH_TRY(osh_hub_place_dir(cx, &blobs, p, "blobs"));
+    OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));
+    osh_hub_target to = {p->hub->no_links ? dir : blobs, p->hub->no_links ? name : f->etag};
+    if (*fetched) OSH_TRY(osh_hub_fetch(cx, http, p, f, to));
+    if (!p->hub->no_links)
+        OSH_TRY(link_to_blob(cx, dir, name, by, f));
+    else if (!*fetched)
+        OSH_TRY(blob_copy(cx, to, by, blob, f));
+done:
+    osh_at_close(cx, dir);
+    osh_at_close(cx, blobs);
+    osh_at_close(cx, by);
+    osh_free(cx, blob);
     return rc;
 }
 
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
-    osh_file *lock = NULL;                         // own
-    osh_at *dir = NULL, *blobs = NULL, *by = NULL; // own
-    const char *name = NULL;
-    bool there = false, has_blob = false;
-    char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own
-    if (!link || !blob) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(look_at(cx, &there, p, link, f));
-    if (there) goto done;
-    OSH_TRY(lock_take(cx, &lock, p, f));
-    OSH_TRY(look_at(cx, &there, p, link, f)); // another process may have made it
-    if (there) goto done;
-    OSH_TRY(look_at(cx, &has_blob, p, blob, f));
-    OSH_TRY(snapshot_dir(cx, &dir, &name, p, f));
-    OSH_TRY(osh_hub_place_dir(cx, &blobs, p, "blobs"));
-    OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));
-    osh_hub_target to = {p->hub->no_links ? dir : blobs, p->hub->no_links ? name : f->etag};
-    if (!has_blob) OSH_TRY(osh_hub_fetch(cx, http, p, f, to));
-    if (!p->hub->no_links)
-        OSH_TRY(link_to_blob(cx, dir, name, by, f));
-    else if (has_blob)
-        OSH_TRY(blob_copy(cx, dir, name, by, blob, f));
+    osh_file *lock = NULL; // own
+    file_state state;
+    bool fetched = false;
+    char *link = osh_path_join(cx, p->snapshot, f->path); // own
+    if (!link) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(look_at(cx, &state, p, link, f));
+    if (state != FILE_RIGHT) {
+        OSH_TRY(lock_take(cx, &lock, p, f));
+        OSH_TRY(look_at(cx, &state, p, link, f)); // another process may have made it
+    }
+    if (state != FILE_RIGHT) OSH_TRY(file_make(cx, http, p, f, &fetched));
+    if (!fetched) atomic_fetch_add(&p->done, f->n_bytes);
 done:
-    if (!rc && (there || has_blob)) atomic_fetch_add(&p->done, f->n_bytes);
     osh_file_close(cx, lock);
-    osh_at_close(cx, dir);
-    osh_at_close(cx, blobs);
-    osh_at_close(cx, by);
     osh_free(cx, link);
-    osh_free(cx, blob);
     return rc;
 }
 
