@@ -45,6 +45,14 @@ static osh_status save_ranges(osh_ctx *cx, osh_fetch *x)
     return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
 }
 
+/* Without locks, as on some network file systems, another process may have finished the same file. */
+static osh_status check_name(osh_ctx *cx, const osh_fetch *x)
+{
+    const char *path = osh_file_path(x->out);
+    if (osh_file_is_at(x->out, path)) return OSH_OK;
+    return osh_fail(cx, OSH_E_IO, "%s: another process has taken it: want the same command again", path);
+}
+
 /* The file has its size at once where parts come in any order. */
 static osh_status start_over(osh_ctx *cx, osh_fetch *x)
 {
@@ -52,6 +60,7 @@ static osh_status start_over(osh_ctx *cx, osh_fetch *x)
     pthread_mutex_lock(&x->p->lock);
     atomic_fetch_sub(&x->p->done, (long long)osh_ranges_done(&x->parts));
     osh_ranges_init(&x->parts, x->f->n_bytes, 0);
+    OSH_TRY(check_name(cx, x));
     OSH_TRY(save_ranges(cx, x));
     OSH_TRY(osh_file_truncate(cx, x->out, 0));
     if (x->record) OSH_TRY(osh_file_truncate(cx, x->out, x->f->n_bytes));
@@ -280,7 +289,7 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
 {
     osh_status rc = OSH_OK;
     osh_fetch x = {.p = p, .f = f};
-    char hex[65];
+    char hex[65], *target = NULL; // target: own
     if (!(x.partial = osh_sprintf(cx, "%s.oneshot.incomplete", f->etag))) OSH_TRY(OSH_E_NOMEM);
     if (!(x.ranges = osh_sprintf(cx, "%s.oneshot.ranges", f->etag))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_hub_place_dir(cx, &x.blobs, p, "blobs"));
@@ -296,13 +305,17 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
         osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path, p->name->id);
     }
     OSH_TRY(osh_file_sync(cx, x.out));
-    OSH_TRY(osh_at_remove(cx, x.blobs,
-                          x.ranges)); // first: without it the file counts as whole, which it is
+    if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_is_at(x.out, target)) goto done; // another process has finished this very file
+    OSH_TRY(check_name(cx, &x));
+    // first: without it the file counts as whole, which it is
+    OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:
     osh_file_close(cx, x.out);
     osh_file_close(cx, x.record);
     osh_at_close(cx, x.blobs);
+    osh_free(cx, target);
     osh_free(cx, x.partial);
     osh_free(cx, x.ranges);
     return rc;
