@@ -59,14 +59,19 @@ static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *
     return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
 }
 
+/* --host-memory holds while the Hub is asked, too. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
+    const osh_field *f = osh_field_find(n->fields, "host_memory");
+    int64_t budget = f ? *(const int64_t *)(const void *)((const char *)n->options + f->offset) : 0;
+    osh_mem_hold(work, budget, OSH_MEM_LEAST);
     OSH_TRY(find_models(cx, work, n, env));
     if (n->fields == osh_option_fields) OSH_TRY(find_calibration(cx, work, n->options, env));
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
 done:
-    return rc;
+    if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // held again by the job
+    return osh_mem_refused(work, rc, budget);
 }
 
 /* OpenBLAS takes its kernels from a variable that it reads when it is opened, which is later than this. */

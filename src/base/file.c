@@ -1,5 +1,6 @@
 /* file.c - reading and writing files. Loops go on after a short transfer or a signal; each failure names the path and
  * the operating system's reason; whole files appear under their name complete or not at all. */
+#include "base/at.h"
 #include "base/file_impl.h"
 #include "base/ctx.h"
 
@@ -101,6 +102,25 @@ osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path)
 {
     return open_with(cx, out, path, O_PATH | O_NOFOLLOW, "look at");
+}
+
+osh_status osh_file_of_fd(osh_ctx *cx, osh_file **out, int fd, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    struct stat st;
+    *out = NULL;
+    OSH_NEW(cx, f, 1);
+    f->fd = f->direct = -1;
+    if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    if (fstat(fd, &st)) OSH_TRY(fail_os(cx, "look at", path));
+    OSH_TRY(check_kind(cx, &st, "open", path));
+    f->fd = fd, fd = -1;
+    *out = f, f = NULL; // give
+done:
+    if (fd >= 0) close(fd);
+    osh_file_close(cx, f);
+    return rc;
 }
 
 void osh_file_close(osh_ctx *cx, osh_file *f)

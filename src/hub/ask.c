@@ -6,9 +6,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include "text/json.h"
-
-enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600 };
+enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600, MAX_WORDS = 64 << 10 };
 
 /* The token is for the Hub: its host by this name, with this port, and no other part of its domain. */
 static bool token_may_go(const osh_hub *hub, const char *url)
@@ -71,19 +69,37 @@ done:
     return rc;
 }
 
+osh_status osh_hub_walk(osh_ctx *cx, osh_json_walk *w, const osh_http_reply *r, const char *what)
+{
+    if (r->long_body) return osh_json_walk_file(cx, w, r->long_body, what);
+    return osh_json_walk_text(cx, w, r->body.data ? r->body.data : "", r->body.len, what);
+}
+
+static osh_status error_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    bool wanted = !strcmp(key, "error") && osh_json_walk_peek(w) == '"';
+    return wanted ? osh_json_walk_string(w, user, "error") : osh_json_walk_skip(w);
+}
+
 /* The server's own words: a header, else {"error": ...}. */
 static void words_of(osh_ctx *cx, char to[300], const osh_http_reply *r)
 {
     size_t n;
-    cJSON *json = NULL; // own
-    const char *header = osh_http_header(r, "X-Error-Message", &n), *text = NULL;
+    osh_json_walk w; // own
+    osh_buf text;    // own
+    const char *header = osh_http_header(r, "X-Error-Message", &n);
     to[0] = 0;
     if (n) snprintf(to, 300, "%.*s", (int)(n < 280 ? n : 280), header);
-    else if (r->body.data && r->body.data[0] == '{' && !osh_json_parse(cx, &json, r->body.data, r->body.len, "", 0))
-        text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "error"));
-    else osh_error_clear(cx);
-    if (text) snprintf(to, 300, "%.280s", text);
-    cJSON_Delete(json);
+    if (n || !r->body.data) return;
+    osh_buf_init(&text, MAX_WORDS);
+    osh_json_walk_text(cx, &w, r->body.data, r->body.len, "");
+    if (osh_json_walk_peek(&w) == '{' && !osh_json_walk_members(&w, error_member, &text) &&
+        text.data)
+        snprintf(to, 300, "%.280s", text.data);
+    osh_error_clear(cx); // what is no JSON says nothing
+    osh_json_walk_deinit(cx, &w);
+    osh_buf_deinit(cx, &text);
 }
 
 osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r, const char *what)

@@ -1,16 +1,14 @@
 /* blob.c - one file of a repository into the cache:
  *
- *   .locks/models--org--name/<etag>.lock     held meanwhile: who comes second finds it done
+ *   .locks/models--org--name/<etag>.lock     held meanwhile: the second process finds the file done
  *   blobs/<etag>                             its bytes (fetch.c)
- *   snapshots/<commit>/<path>                a link to that */
-#include <errno.h>
+ *   snapshots/<commit>/<path>                a link to that
+ *   .oneshot/                                links and copies, before they get their names */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "hub/pull.h"
 
 static bool has_size(const char *path, int64_t n)
@@ -19,13 +17,24 @@ static bool has_size(const char *path, int64_t n)
     return !stat(path, &st) && S_ISREG(st.st_mode) && st.st_size == n;
 }
 
-static osh_status take_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
+osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, const char *below)
+{
+    char *all = osh_sprintf(cx, "%s/%s", strrchr(p->repo, '/') + 1, below); // own
+    osh_status rc = all ? osh_at_open(cx, out, p->hub->cache, all) : OSH_E_NOMEM;
+    osh_free(cx, all);
+    return rc;
+}
+
+static osh_status lock_take(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     bool taken = false;
-    char *path = osh_sprintf(cx, "%s/%s.lock", p->locks, f->etag); // own
-    if (!path) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_open_or_create(cx, out, path));
+    osh_at *dir = NULL; // own
+    char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
+         *name = osh_sprintf(cx, "%s.lock", f->etag);
+    if (!below || !name) OSH_TRY(OSH_E_NOMEM); // both own
+    OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
+    OSH_TRY(osh_at_open_lock(cx, out, dir, name));
     for (bool said = false;; said = true) {
         OSH_TRY(osh_file_lock(cx, *out, &taken));
         if (taken) break;
@@ -35,39 +44,28 @@ static osh_status take_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
 done:
-    osh_free(cx, path);
+    osh_at_close(cx, dir);
+    osh_free(cx, below);
+    osh_free(cx, name);
     return rc;
 }
 
-osh_status osh_hub_parent_make(osh_ctx *cx, const char *path)
+/* The directory of the snapshot that the file is in. *name: view of f. */
+static osh_status snapshot_dir(osh_ctx *cx, osh_at **out, const char **name, const osh_hub_place *p,
+                               const osh_hub_file *f)
 {
-    char *dir = osh_strdup(cx, path); // own
-    if (!dir) return OSH_E_NOMEM;
-    *strrchr(dir, '/') = 0;
-    osh_status rc = osh_dir_make(cx, dir);
-    osh_free(cx, dir);
-    return rc;
-}
-
-osh_status osh_hub_link(osh_ctx *cx, const char *link, const char *to)
-{
-    osh_status rc = OSH_OK;
-    char *temp = osh_sprintf(cx, "%s.oneshot-%ld", link, (long)getpid()); // own
-    if (!temp) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_remove(cx, temp));
-    if (symlink(to, temp)) {
-        char why[128];
-        OSH_FAIL(cx, OSH_E_IO, "cannot link %s: %s; HF_HUB_DISABLE_SYMLINKS=1 does without", link,
-                 strerror_r(errno, why, sizeof why));
-    }
-    OSH_TRY(osh_rename(cx, temp, link));
-done:
-    osh_free(cx, temp);
+    const char *slash = strrchr(f->path, '/');
+    *name = slash ? slash + 1 : f->path;
+    char *below = osh_sprintf(cx, "snapshots/%s%s%.*s", p->commit, slash ? "/" : "",
+                              slash ? (int)(slash - f->path) : 0, f->path); // own
+    osh_status rc = below ? osh_hub_place_dir(cx, out, p, below) : OSH_E_NOMEM;
+    osh_free(cx, below);
     return rc;
 }
 
 /* "../../blobs/<etag>", with one more ../ for each folder of the path. */
-static osh_status link_file(osh_ctx *cx, const char *link, const osh_hub_file *f)
+static osh_status link_to_blob(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
+                               const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -75,9 +73,91 @@ static osh_status link_file(osh_ctx *cx, const char *link, const osh_hub_file *f
     OSH_TRY(osh_buf_printf(cx, &b, "../../"));
     for (const char *s = f->path; (s = strchr(s, '/')); s++) OSH_TRY(osh_buf_printf(cx, &b, "../"));
     OSH_TRY(osh_buf_printf(cx, &b, "blobs/%s", f->etag));
-    OSH_TRY(osh_hub_link(cx, link, b.data));
+    OSH_TRY(osh_at_link(cx, dir, name, by, b.data));
 done:
+    if (rc) osh_note(cx, "linking a snapshot; HF_HUB_DISABLE_SYMLINKS=1 does without links");
     osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* The bytes of the blob in the place of whatever name is. The caller holds the lock, so that the next
+ * process overwrites what is left of a copy. */
+static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
+                            const osh_hub_file *f)
+{
+    enum { STEP = 1 << 16 };
+    osh_status rc = OSH_OK;
+    osh_file *in = NULL, *out = NULL;                 // own
+    char *bytes = NULL;                               // own
+    char *copy = osh_sprintf(cx, "%s.copy", f->etag); // own
+    if (!copy) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_open(cx, &in, blob));
+    OSH_NEW(cx, bytes, STEP);
+    OSH_TRY(osh_at_resume(cx, &out, by, copy));
+    OSH_TRY(osh_file_truncate(cx, out, 0));
+    for (int64_t at = 0; at < f->n_bytes; at += STEP) {
+        size_t k = f->n_bytes - at < STEP ? (size_t)(f->n_bytes - at) : STEP;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_file_pread(cx, in, bytes, k, at));
+        OSH_TRY(osh_file_pwrite(cx, out, bytes, k, at));
+    }
+    OSH_TRY(osh_file_sync(cx, out));
+    OSH_TRY(osh_at_rename(cx, out, by, copy, to.dir, to.name));
+done:
+    osh_file_close(cx, in);
+    osh_file_close(cx, out);
+    osh_free(cx, copy);
+    osh_free(cx, bytes);
+    return rc;
+}
+
+typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
+
+static osh_status look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
+                          const osh_hub_file *f)
+{
+    osh_status rc = OSH_OK;
+    osh_file *file = NULL; // own
+    char hex[65];
+    *state = has_size(path, f->n_bytes) ? FILE_RIGHT : FILE_ABSENT;
+    if (!*state || p->verified) goto done;
+    OSH_TRY(osh_file_open(cx, &file, path));
+    OSH_TRY(osh_hub_file_hash(cx, hex, file, f, p));
+    if (strcmp(hex, f->etag)) *state = FILE_WRONG;
+done:
+    osh_file_close(cx, file);
+    return rc;
+}
+
+/* Under the lock. *fetched: no blob was there. */
+static osh_status file_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
+                            bool *fetched)
+{
+    osh_status rc = OSH_OK;
+    osh_at *dir = NULL, *blobs = NULL, *by = NULL; // own
+    const char *name = NULL;
+    file_state state;
+    char *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own
+    if (!blob) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(look_at(cx, &state, p, blob, f));
+    *fetched = state != FILE_RIGHT;
+    if (state == FILE_WRONG)
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: has not the hash that it is named by: it is downloaded again", blob);
+    OSH_TRY(snapshot_dir(cx, &dir, &name, p, f));
+    OSH_TRY(osh_hub_place_dir(cx, &blobs, p, "blobs"));
+    OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));
+    osh_hub_target to = {p->hub->no_links ? dir : blobs, p->hub->no_links ? name : f->etag};
+    if (*fetched) OSH_TRY(osh_hub_fetch(cx, http, p, f, to));
+    if (!p->hub->no_links)
+        OSH_TRY(link_to_blob(cx, dir, name, by, f));
+    else if (!*fetched)
+        OSH_TRY(blob_copy(cx, to, by, blob, f));
+done:
+    osh_at_close(cx, dir);
+    osh_at_close(cx, blobs);
+    osh_at_close(cx, by);
+    osh_free(cx, blob);
     return rc;
 }
 
@@ -85,27 +165,35 @@ osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, cons
 {
     osh_status rc = OSH_OK;
     osh_file *lock = NULL; // own
-    char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own
-    if (!link || !blob) OSH_TRY(OSH_E_NOMEM);
-    bool there = has_size(link, f->n_bytes);
-    if (!there) {
-        OSH_TRY(take_lock(cx, &lock, p, f));
-        there = has_size(blob, f->n_bytes);
-        OSH_TRY(osh_hub_parent_make(cx, link));
-        if (!there) OSH_TRY(osh_hub_fetch(cx, http, p, f, p->hub->no_links ? link : blob));
-        if (!p->hub->no_links) OSH_TRY(link_file(cx, link, f));
-        else if (there) OSH_TRY(osh_file_copy(cx, link, blob));
+    file_state state;
+    bool fetched = false;
+    char *link = osh_path_join(cx, p->snapshot, f->path); // own
+    if (!link) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(look_at(cx, &state, p, link, f));
+    if (state != FILE_RIGHT) {
+        OSH_TRY(lock_take(cx, &lock, p, f));
+        OSH_TRY(look_at(cx, &state, p, link, f)); // another process may have made it
     }
-    if (there) atomic_fetch_add(&p->done, f->n_bytes);
+    if (state != FILE_RIGHT) OSH_TRY(file_make(cx, http, p, f, &fetched));
+    if (!fetched) atomic_fetch_add(&p->done, f->n_bytes);
 done:
     osh_file_close(cx, lock);
     osh_free(cx, link);
-    osh_free(cx, blob);
     return rc;
 }
 
-osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p, const osh_hub_file *f)
+osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *p,
+                                 const osh_hub_file *f)
+{
+    char *link = osh_path_join(cx, p->snapshot, f->path); // own
+    if (!link) return OSH_E_NOMEM;
+    *there = has_size(link, f->n_bytes);
+    osh_free(cx, link);
+    return OSH_OK;
+}
+
+osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p,
+                              const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     struct stat st;
@@ -115,7 +203,8 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (has_size(link, f->n_bytes) || has_size(blob, f->n_bytes)) goto done;
-    int64_t has = stat(partial, &st) || st.st_size > f->n_bytes ? 0 : (int64_t)st.st_blocks * 512; // it may have holes
+    bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // it may have holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

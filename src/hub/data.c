@@ -84,7 +84,6 @@ static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const o
     OSH_TRY(osh_buf_printf(cx, &b, "%s/oneshot/rows/%.*s--%s%s", hub->home, n, rows->id, rows->id + n + 1,
                            rows->text ? "--text" : rows->chat ? "--chat" : ""));
     OSH_TRY(add_part(cx, &b, rows->config ? rows->config : "-"));
-    OSH_TRY(osh_dir_make(cx, b.data));
     OSH_TRY(add_part(cx, &b, rows->splits));
     if (rows->most) OSH_TRY(osh_buf_printf(cx, &b, ".%lld", (long long)rows->most));
     OSH_TRY(osh_buf_printf(cx, &b, ".jsonl"));

@@ -20,7 +20,8 @@ typedef struct osh_fetch { // a file that grows
     osh_hub_place *p;
     const osh_hub_file *f;
     osh_file *out, *record; // own; record NULL: one stream
-    char *partial, *ranges; // own: their paths
+    osh_at *blobs;          // own
+    char *partial, *ranges; // own: their names in blobs
     struct osh_fetch *next; // of those that are open
     osh_ranges parts;       // this and what follows: under p->lock
     int at_work;            // threads that help
@@ -44,6 +45,14 @@ static osh_status save_ranges(osh_ctx *cx, osh_fetch *x)
     return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
 }
 
+/* Without locks, as on some network file systems, another process may have finished the same file. */
+static osh_status check_name(osh_ctx *cx, const osh_fetch *x)
+{
+    const char *path = osh_file_path(x->out);
+    if (osh_file_is_at(x->out, path)) return OSH_OK;
+    return osh_fail(cx, OSH_E_IO, "%s: another process has taken it: want the same command again", path);
+}
+
 /* The file has its size at once where parts come in any order. */
 static osh_status start_over(osh_ctx *cx, osh_fetch *x)
 {
@@ -51,6 +60,7 @@ static osh_status start_over(osh_ctx *cx, osh_fetch *x)
     pthread_mutex_lock(&x->p->lock);
     atomic_fetch_sub(&x->p->done, (long long)osh_ranges_done(&x->parts));
     osh_ranges_init(&x->parts, x->f->n_bytes, 0);
+    OSH_TRY(check_name(cx, x));
     OSH_TRY(save_ranges(cx, x));
     OSH_TRY(osh_file_truncate(cx, x->out, 0));
     if (x->record) OSH_TRY(osh_file_truncate(cx, x->out, x->f->n_bytes));
@@ -65,12 +75,12 @@ static osh_status open_partial(osh_ctx *cx, osh_fetch *x)
     osh_status rc = OSH_OK;
     char text[OSH_RANGES_BYTES];
     int64_t total = x->f->n_bytes;
-    OSH_TRY(osh_file_open_or_create(cx, &x->out, x->partial));
+    OSH_TRY(osh_at_resume(cx, &x->out, x->blobs, x->partial));
     int64_t has = osh_file_bytes(x->out), n;
     osh_ranges_init(&x->parts, total, has > total ? 0 : has);
     if (has > total) OSH_TRY(osh_file_truncate(cx, x->out, 0));
     if (osh_hub_fetch_has_parts(x->f)) {
-        OSH_TRY(osh_file_open_or_create(cx, &x->record, x->ranges));
+        OSH_TRY(osh_at_resume(cx, &x->record, x->blobs, x->ranges));
         if ((n = osh_file_bytes(x->record)) == OSH_RANGES_BYTES) {
             OSH_TRY(osh_file_pread(cx, x->record, text, (size_t)n, 0));
             osh_ranges parts;
@@ -239,29 +249,31 @@ static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
     if (!x->no_ranges) goto done;
     x->no_ranges = false;
     osh_file_close(cx, x->record), x->record = NULL;
-    OSH_TRY(osh_file_remove(cx, x->ranges));
+    OSH_TRY(osh_at_remove(cx, x->blobs, x->ranges));
     OSH_TRY(start_over(cx, x));
     rc = fetch_part(cx, http, x, 0);
 done:
     return rc;
 }
 
-static osh_status hash_file(osh_ctx *cx, osh_fetch *x, char hex[65])
+osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const osh_hub_file *f,
+                             const osh_hub_place *p)
 {
-    enum { STEP = 1 << 20 };
+    enum { STEP = 1 << 18 };
     osh_status rc = OSH_OK;
     osh_sha *sha = NULL; // own
     char *bytes = NULL;  // own
     char head[40];       // git's object has one
-    int64_t n = x->f->n_bytes;
-    bool large = strlen(x->f->etag) == 64;
+    int64_t n = f->n_bytes;
+    bool large = strlen(f->etag) == 64;
     OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
     OSH_NEW(cx, bytes, STEP);
     if (!large) osh_sha_feed(sha, head, 1 + (size_t)snprintf(head, sizeof head, "blob %lld", (long long)n));
     for (int64_t at = 0; at < n; at += STEP) {
         size_t k = n - at < STEP ? (size_t)(n - at) : STEP;
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_file_pread(cx, x->out, bytes, k, at));
+        if (atomic_load(&p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
+        OSH_TRY(osh_file_pread(cx, file, bytes, k, at));
         osh_sha_feed(sha, bytes, k);
     }
     OSH_TRY(osh_sha_end(cx, sha, hex));
@@ -272,17 +284,19 @@ done:
 }
 
 /* Where the hash is another, once more from the start: what was left of an earlier run may be to blame. */
-osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f, const char *to)
+osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
+                         osh_hub_target to)
 {
     osh_status rc = OSH_OK;
     osh_fetch x = {.p = p, .f = f};
-    char hex[65];
-    if (!(x.partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag))) OSH_TRY(OSH_E_NOMEM);
-    if (!(x.ranges = osh_sprintf(cx, "%s/blobs/%s.oneshot.ranges", p->repo, f->etag))) OSH_TRY(OSH_E_NOMEM);
+    char hex[65], *target = NULL; // target: own
+    if (!(x.partial = osh_sprintf(cx, "%s.oneshot.incomplete", f->etag))) OSH_TRY(OSH_E_NOMEM);
+    if (!(x.ranges = osh_sprintf(cx, "%s.oneshot.ranges", f->etag))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_hub_place_dir(cx, &x.blobs, p, "blobs"));
     OSH_TRY(open_partial(cx, &x));
     for (int tried = 0;; tried++) {
         OSH_TRY(fetch_parts(cx, http, &x));
-        OSH_TRY(hash_file(cx, &x, hex));
+        OSH_TRY(osh_hub_file_hash(cx, hex, x.out, f, p));
         if (!strcmp(hex, f->etag)) break;
         OSH_TRY(start_over(cx, &x));
         if (tried)
@@ -291,11 +305,17 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
         osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path, p->name->id);
     }
     OSH_TRY(osh_file_sync(cx, x.out));
-    OSH_TRY(osh_file_remove(cx, x.ranges)); // first: without it the file counts as whole, which it is
-    OSH_TRY(osh_rename(cx, x.partial, to));
+    if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_is_at(x.out, target)) goto done; // another process has finished this very file
+    OSH_TRY(check_name(cx, &x));
+    // first: without it the file counts as whole, which it is
+    OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
+    OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:
     osh_file_close(cx, x.out);
     osh_file_close(cx, x.record);
+    osh_at_close(cx, x.blobs);
+    osh_free(cx, target);
     osh_free(cx, x.partial);
     osh_free(cx, x.ranges);
     return rc;

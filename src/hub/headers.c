@@ -1,31 +1,34 @@
-/* headers.c - a model without its weights, for a plan: of each safetensors file the header, by a range request, in a
- * file of the right size that is empty behind it and takes no space:
+/* headers.c - a model without its weights, for a plan: of each safetensors file the header, by a
+ * range request, in a file of the right size that is empty behind it and takes no space:
  *
  *   HF_HOME/oneshot/headers/models--org--name/<commit>/model-00001-of-00163.safetensors     header, then nothing
  *                                                      config.json -> the file in the cache
  *
  * No other program looks there: in the Hub's cache such a file would be taken for the weights. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "hub/pull.h"
 
-enum { FIRST_BYTES = 16 << 10, // of a dense model all of a header; of many experts' the rest is asked for, and no more
-       MAX_HEADER_BYTES = 100 << 20 };
+enum {
+    FIRST_BYTES = 16 << 10, // all of a dense model's header; of a longer one the rest is asked for
+    MAX_HEADER_BYTES = 100 << 20
+};
 
 typedef struct head { // the beginning of a file
     const osh_hub_file *f;
     const osh_hub_name *name;
-    osh_buf bytes; // own
-    int64_t want;  // of them
+    osh_file *out;     // own
+    int64_t has, want; // bytes
 } head;
 
 static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     const head *h = user;
-    if (r->status == 200 && !h->bytes.len && h->want == h->f->n_bytes) return OSH_OK; // all of it was asked for
-    if (r->status == 206 && r->range_from == (int64_t)h->bytes.len && r->range_total == h->f->n_bytes) return OSH_OK;
+    if (r->status == 200 && !h->has && h->want == h->f->n_bytes)
+        return OSH_OK; // all of it was asked for
+    if (r->status == 206 && r->range_from == h->has && r->range_total == h->f->n_bytes)
+        return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s of %s: the server does not send the part that is asked for: want `oneshot "
                     "pull` first",
@@ -34,10 +37,14 @@ static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 
 static osh_status on_take(osh_ctx *cx, void *user, const void *p, size_t n)
 {
+    osh_status rc = OSH_OK;
     head *h = user;
-    if ((int64_t)(h->bytes.len + n) > h->want)
-        return osh_fail(cx, OSH_E_IO, "%s of %s: more bytes than were asked for", h->f->path, h->name->id);
-    return osh_buf_append(cx, &h->bytes, p, n);
+    if ((int64_t)n > h->want - h->has)
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more bytes than were asked for", h->f->path, h->name->id);
+    OSH_TRY(osh_file_pwrite(cx, h->out, p, n, h->has));
+    h->has += (int64_t)n;
+done:
+    return rc;
 }
 
 /* On to h->want bytes. */
@@ -49,12 +56,17 @@ static osh_status fetch_to(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *
     bool elsewhere;
     OSH_TRY(osh_hub_file_url(cx, &url, p, h->f));
     if (!(what = osh_sprintf(cx, "%s of %s", h->f->path, h->name->id))) OSH_TRY(OSH_E_NOMEM);
-    for (int tried = 0; (int64_t)h->bytes.len < h->want; tried++) {
-        osh_http_request q = {.url = url, .from = (int64_t)h->bytes.len, .to = h->want, .begin = on_begin,
-                              .take = on_take, .user = h};
+    for (int tried = 0; h->has < h->want; tried++) {
+        osh_http_request q = {.url = url,
+                              .from = h->has,
+                              .to = h->want,
+                              .begin = on_begin,
+                              .take = on_take,
+                              .user = h};
         OSH_TRY(osh_hub_follow(cx, http, &r, &elsewhere, p->hub, &q));
-        if ((int64_t)h->bytes.len == h->want) break;
-        bool cut = r.status == 206 || r.status == 200, expired = elsewhere && (r.status == 403 || r.status == 400);
+        if (h->has == h->want) break;
+        bool cut = r.status == 206 || r.status == 200,
+             expired = elsewhere && (r.status == 403 || r.status == 400);
         if ((!cut && !expired && !osh_hub_passes(&r)) || tried == OSH_HUB_RETRIES)
             OSH_TRY(osh_hub_refused(cx, p->hub, &r, what));
         OSH_TRY(osh_hub_pause(cx, &r, tried, &p->stop));
@@ -66,21 +78,36 @@ done:
     return rc;
 }
 
-static osh_status write_file(osh_ctx *cx, const char *path, const head *h)
+/* The directory of the file below HF_HOME. *name: view of f. */
+static osh_status open_dir(osh_ctx *cx, osh_at **out, const char **name, const osh_hub_place *p,
+                           const osh_hub_file *f)
+{
+    const char *slash = strrchr(f->path, '/'), *below = p->headers + strlen(p->hub->home) + 1;
+    *name = slash ? slash + 1 : f->path;
+    char *dir = osh_sprintf(cx, "%s%s%.*s", below, slash ? "/" : "",
+                            slash ? (int)(slash - f->path) : 0, f->path); // own
+    osh_status rc = dir ? osh_at_open(cx, out, p->hub->home, dir) : OSH_E_NOMEM;
+    osh_free(cx, dir);
+    return rc;
+}
+
+/* The header of the file, and behind it nothing up to its size. */
+static osh_status write_head(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
-    osh_file *out = NULL; // own
-    char *temp = osh_sprintf(cx, "%s.oneshot-%ld", path, (long)getpid()); // own
-    if (!temp) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_hub_parent_make(cx, path));
-    OSH_TRY(osh_file_create(cx, &out, temp));
-    OSH_TRY(osh_file_pwrite(cx, out, h->bytes.data, h->bytes.len, 0));
-    OSH_TRY(osh_file_truncate(cx, out, h->f->n_bytes)); // longer
-    OSH_TRY(osh_rename(cx, temp, path));
+    uint64_t n = 0;
+    unsigned char first[8];
+    OSH_TRY(fetch_to(cx, http, p, h));
+    OSH_TRY(osh_file_pread(cx, h->out, first, sizeof first, 0));
+    for (int i = 0; i < 8; i++) n |= (uint64_t)first[i] << (8 * i);
+    if (n > MAX_HEADER_BYTES || (int64_t)n + 8 > h->f->n_bytes)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: a header of %llu bytes in a file of %lld", h->f->path,
+                 p->name->id, (unsigned long long)n, (long long)h->f->n_bytes);
+    h->want = (int64_t)n + 8;
+    if (h->has < h->want) OSH_TRY(fetch_to(cx, http, p, h));
+    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // nothing of a weight
+    OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // longer
 done:
-    if (rc && out) unlink(temp);
-    osh_file_close(cx, out);
-    osh_free(cx, temp);
     return rc;
 }
 
@@ -88,26 +115,28 @@ osh_status osh_hub_header_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, co
 {
     osh_status rc = OSH_OK;
     head h = {.f = f, .name = p->name, .want = f->n_bytes < FIRST_BYTES ? f->n_bytes : FIRST_BYTES};
-    uint64_t n = 0;
     int64_t has = -1, unused;
+    osh_at *dir = NULL; // own
+    const char *name = NULL;
+    char *made = NULL; // own
+    bool whole = false;
     char *path = osh_path_join(cx, p->headers, f->path); // own
-    osh_buf_init(&h.bytes, 0);
     if (!path) OSH_TRY(OSH_E_NOMEM);
     if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &has, &unused, path));
     if (has == f->n_bytes) goto done;
-    if (f->n_bytes < 8) OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: no safetensors file has %lld bytes", f->path, p->name->id,
-                                 (long long)f->n_bytes);
-    OSH_TRY(fetch_to(cx, http, p, &h));
-    for (int i = 0; i < 8; i++) n |= (uint64_t)(unsigned char)h.bytes.data[i] << (8 * i);
-    if (n > MAX_HEADER_BYTES || (int64_t)n + 8 > f->n_bytes)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: a header of %llu bytes in a file of %lld", f->path, p->name->id,
-                 (unsigned long long)n, (long long)f->n_bytes);
-    h.want = (int64_t)n + 8;
-    if ((int64_t)h.bytes.len < h.want) OSH_TRY(fetch_to(cx, http, p, &h));
-    h.bytes.len = (size_t)h.want; // nothing of a weight
-    OSH_TRY(write_file(cx, path, &h));
+    if (f->n_bytes < 8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: no safetensors file has %lld bytes", f->path,
+                 p->name->id, (long long)f->n_bytes);
+    OSH_TRY(open_dir(cx, &dir, &name, p, f));
+    OSH_TRY(osh_at_create(cx, &h.out, &made, dir, "new-"));
+    OSH_TRY(write_head(cx, http, p, &h));
+    OSH_TRY(osh_at_rename(cx, h.out, dir, made, dir, name));
+    whole = true;
 done:
-    osh_buf_deinit(cx, &h.bytes);
+    if (made && !whole) osh_at_remove(cx, dir, made);
+    osh_file_close(cx, h.out);
+    osh_at_close(cx, dir);
+    osh_free(cx, made);
     osh_free(cx, path);
     return rc;
 }
@@ -115,14 +144,16 @@ done:
 osh_status osh_hub_header_link(osh_ctx *cx, const osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
-    char *to = NULL, *from = osh_path_join(cx, p->snapshot, f->path), *link = osh_path_join(cx, p->headers, f->path);
-    if (!from || !link) OSH_TRY(OSH_E_NOMEM);
+    osh_at *dir = NULL; // own
+    const char *name = NULL;
+    char *to = NULL, *from = osh_path_join(cx, p->snapshot, f->path); // own
+    if (!from) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_path_resolve(cx, &to, from));
-    OSH_TRY(osh_hub_parent_make(cx, link));
-    OSH_TRY(osh_hub_link(cx, link, to));
+    OSH_TRY(open_dir(cx, &dir, &name, p, f));
+    OSH_TRY(osh_at_link(cx, dir, name, dir, to));
 done:
+    osh_at_close(cx, dir);
     osh_free(cx, to);
     osh_free(cx, from);
-    osh_free(cx, link);
     return rc;
 }

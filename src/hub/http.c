@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/file.h"
+#include "base/at.h"
 #include "hub/curl.h"
 
 enum { MAX_HEADER_BYTES = 64 << 10, MAX_REFUSAL_BYTES = 64 << 10, POLL_MS = 100, CONNECT_S = 10, IDLE_S = 10 };
@@ -21,6 +21,7 @@ struct osh_http {
     struct curl_slist *plain, *with_token; // own: headers
     char agent[128], text[CURL_ERROR_SIZE];
     long idle_s;
+    bool counted; // OSH_HTTP_BYTES
 };
 
 typedef struct transfer { // what the callbacks of one request see
@@ -47,6 +48,8 @@ osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const 
     const char *idle = hub->env("HF_HUB_DOWNLOAD_TIMEOUT");
     OSH_NEW(cx, h, 1);
     OSH_TRY(osh_curl_open(cx, &h->curl));
+    OSH_TRY(osh_mem_count(cx, OSH_HTTP_BYTES));
+    h->counted = true;
     h->hub = hub, h->stop = stop;
     h->idle_s = idle && atol(idle) > 0 && atol(idle) < 86400 ? atol(idle) : IDLE_S;
     snprintf(h->agent, sizeof h->agent, "oneshot/%s; %s", osh_version(), h->curl->version);
@@ -74,6 +77,7 @@ void osh_http_close(osh_ctx *cx, osh_http *h)
     if (h->multi) h->curl->curl_multi_cleanup(h->multi);
     if (h->plain) h->curl->curl_slist_free_all(h->plain);
     if (h->with_token) h->curl->curl_slist_free_all(h->with_token);
+    if (h->counted) osh_mem_uncount(cx, OSH_HTTP_BYTES);
     osh_free(cx, h);
 }
 
@@ -82,6 +86,7 @@ void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r)
     osh_free(cx, r->redirect);
     osh_buf_deinit(cx, &r->headers);
     osh_buf_deinit(cx, &r->body);
+    osh_file_close(cx, r->long_body);
     *r = (osh_http_reply){0};
 }
 
@@ -147,6 +152,44 @@ static size_t on_header(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
+/* A file without a name: in HF_HOME, or in the cache if that cannot be written to. */
+static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
+{
+    osh_at *dir = NULL; // own
+    char *name = NULL;  // own
+    osh_status rc = osh_at_open(cx, &dir, hub->home, "oneshot");
+    if (rc == OSH_E_IO) osh_error_clear(cx), rc = osh_at_open(cx, &dir, hub->cache, "");
+    if (!rc) rc = osh_at_create(cx, out, &name, dir, "answer-");
+    if (name) rc = rc ? rc : osh_at_remove(cx, dir, name);
+    osh_at_close(cx, dir);
+    osh_free(cx, name);
+    return rc;
+}
+
+/* A body that is wanted: into memory as long as it is short. */
+static osh_status body_put(transfer *t, const char *p, size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_http_reply *r = t->r;
+    if (n > t->q->max_body - r->n_body)
+        OSH_FAIL(t->cx, OSH_E_FORMAT, "%s: an answer of more than %zu bytes", t->q->url,
+                 t->q->max_body);
+    if (!r->long_body && r->n_body + n <= OSH_HTTP_BODY_BYTES) {
+        OSH_TRY(osh_buf_append(t->cx, &r->body, p, n));
+    } else {
+        if (!r->long_body) {
+            OSH_TRY(spool_open(t->cx, &r->long_body, t->http->hub));
+            OSH_TRY(osh_file_pwrite(t->cx, r->long_body, r->body.data ? r->body.data : "",
+                                    r->body.len, 0));
+            osh_buf_clear(&r->body);
+        }
+        OSH_TRY(osh_file_pwrite(t->cx, r->long_body, p, n, (int64_t)r->n_body));
+    }
+    r->n_body += n;
+done:
+    return rc;
+}
+
 static size_t on_body(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
@@ -161,10 +204,10 @@ static size_t on_body(char *p, size_t size, size_t n, void *user)
         if (!t->rc) t->rc = t->q->take(t->cx, t->q->user, p, n);
         return t->rc ? 0 : n;
     }
-    size_t most = wanted ? t->q->max_body : MAX_REFUSAL_BYTES;
-    if (t->r->body.len + n <= most) t->rc = osh_buf_append(t->cx, &t->r->body, p, n);
-    else if (wanted)
-        t->rc = osh_fail(t->cx, OSH_E_FORMAT, "%s: an answer of more than %zu bytes", t->q->url, most);
+    if (wanted)
+        t->rc = body_put(t, p, n);
+    else if (t->r->body.len + n <= MAX_REFUSAL_BYTES)
+        t->rc = osh_buf_append(t->cx, &t->r->body, p, n);
     return t->rc ? 0 : n;
 }
 

@@ -6,9 +6,12 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "hub/hub.h"
 
 typedef struct osh_http osh_http; // connections of one thread
+/* Host memory that libcurl takes for them, with certificates; osh_http_open counts it. */
+enum { OSH_HTTP_BYTES = 2 << 20, OSH_HTTP_BODY_BYTES = 256 << 10 };
 /* stop: ends a request when it becomes true; NULL: nothing but an interrupt does. */
 osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const atomic_bool *stop);
 void osh_http_close(osh_ctx *cx, osh_http *http);
@@ -20,6 +23,8 @@ typedef struct osh_http_reply {
     char *redirect;      // own: where a 3xx points, absolute; NULL: nowhere
     int64_t range_from, range_total; // of Content-Range; -1: none
     osh_buf headers, body; // own. body: what no one took, up to a cap
+    osh_file *long_body; // own: a body of more than OSH_HTTP_BODY_BYTES, on the disk; else NULL
+    size_t n_body;       // bytes of either
 } osh_http_reply;
 void osh_http_reply_deinit(osh_ctx *cx, osh_http_reply *r);
 /* The header's value, without white space around it; of several the last. *n 0: none. View of r. */
@@ -30,7 +35,7 @@ typedef struct osh_http_request {
     const char *url;
     bool with_token;       // sends it
     int64_t from, to;      // bytes [from, to); to 0: no range is asked for, or from `from` to the end
-    size_t max_body;       // of reply.body; more is a failure where it is asked for (status 200), else dropped
+    size_t max_body;  // of the reply; more is a failure of an answer, and dropped of a refusal
     /* A body of 200 or 206: begin once, then take. NULL: it becomes reply.body. */
     osh_status (*begin)(osh_ctx *cx, void *user, const osh_http_reply *r);
     osh_status (*take)(osh_ctx *cx, void *user, const void *p, size_t n);

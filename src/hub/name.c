@@ -8,7 +8,7 @@
 
 #include "hub/hub.h"
 
-enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000 };
+enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 }; // the last: of file systems
 
 static bool part_is_fine(const char *s, size_t n)
 {
@@ -29,7 +29,7 @@ bool osh_hub_file_is_safe(const char *name)
         if ((unsigned char)*s < ' ' || *s == 127) return false;
     for (const char *s = name;; s++) { // each part between slashes
         size_t k = strcspn(s, "/");
-        if (!k || (k == 1 && s[0] == '.') || (k == 2 && s[0] == '.' && s[1] == '.')) return false;
+        if (!k || k > MAX_FILE_PART || (k == 1 && s[0] == '.') || (k == 2 && s[0] == '.' && s[1] == '.')) return false;
         s += k;
         if (!*s) return true;
     }

@@ -8,15 +8,18 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "hub/pull.h"
-#include "text/json.h"
 
-enum { AT_ONCE = 8, MAX_INDEX_BYTES = 64 << 20 };
+enum {
+    AT_ONCE = 8,
+    MAX_NAME = 4096,
+    WORK_BYTES = 1 << 20
+}; // the last: of a thread, beside its connections
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
 typedef struct batch {
     osh_hub_place *p;
     osh_status (*one)(osh_ctx *, osh_http *, osh_hub_place *, const osh_hub_file *);
-    const osh_hub_file **files; // own
+    const osh_hub_file **files;
     size_t n;
     int64_t n_bytes; // of all
     size_t next, finished; // under p->lock, like the next
@@ -25,7 +28,8 @@ typedef struct batch {
 
 typedef struct worker {
     pthread_t thread;
-    osh_ctx *cx; // own
+    osh_ctx *cx;    // own
+    osh_http *http; // own
     batch *b;
 } worker;
 
@@ -52,12 +56,9 @@ static osh_status work_files(osh_ctx *cx, batch *b, osh_http *http)
 static void *work(void *user)
 {
     worker *w = user;
-    osh_http *http = NULL; // own
     osh_hub_place *p = w->b->p;
-    osh_status rc = osh_http_open(w->cx, &http, p->hub, &p->stop);
-    if (!rc) rc = work_files(w->cx, w->b, http);
+    osh_status rc = work_files(w->cx, w->b, w->http);
     if (rc) osh_hub_place_fail(w->cx, p, rc);
-    osh_http_close(w->cx, http);
     pthread_mutex_lock(&p->lock);
     w->b->at_work--;
     pthread_cond_broadcast(&p->changed);
@@ -96,7 +97,11 @@ static osh_status check_disk(osh_ctx *cx, batch *b)
     int64_t need = 0, one, has = osh_disk_free(b->p->hub->cache);
     for (size_t i = 0; i < b->n; i++) {
         OSH_TRY(osh_hub_file_lacks(cx, &one, b->p, b->files[i]));
-        need += one, b->n_bytes += b->files[i]->n_bytes;
+        if (__builtin_add_overflow(b->n_bytes, b->files[i]->n_bytes, &b->n_bytes))
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: its files have more than 2^63 bytes together, by the list of %s",
+                     b->p->name->id, b->p->hub->endpoint);
+        need += one; // of each at most what the file has
     }
     if (has >= 0 && need > has)
         OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free", b->p->name->id,
@@ -105,11 +110,33 @@ done:
     return rc;
 }
 
+/* Connections for as many workers as the host memory has room for, one at least. */
+static osh_status open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n, int most)
+{
+    osh_status rc = OSH_OK;
+    for (*n = 0; *n < most; ++*n) {
+        worker *one = &w[*n];
+        one->b = b;
+        OSH_TRY(osh_ctx_fork(&one->cx, cx));
+        osh_ctx_alone(one->cx);
+        rc = osh_mem_count(one->cx, WORK_BYTES);
+        if (!rc && (rc = osh_http_open(one->cx, &one->http, b->p->hub, &b->p->stop)))
+            osh_mem_uncount(one->cx, WORK_BYTES);
+        if (rc && !*n) osh_fail(cx, rc, "%s", osh_error_text(one->cx));
+        if (rc == OSH_E_NOMEM && *n) break;
+        OSH_TRY(rc);
+    }
+    rc = OSH_OK;
+done:
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // it is theirs now
+    return rc;
+}
+
 static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;
     worker w[AT_ONCE] = {0};
-    int n = 0, most = b->n < AT_ONCE ? (int)b->n : AT_ONCE;
+    int n = 0, n_open = 0, most = b->n < AT_ONCE ? (int)b->n : AT_ONCE;
     pthread_mutex_init(&b->p->lock, NULL);
     pthread_cond_init(&b->p->changed, NULL);
     b->next = b->finished = 0, b->p->rc = 0, b->at_work = 0, b->n_bytes = 0;
@@ -117,16 +144,13 @@ static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
         if (b->one == osh_hub_file_pull && osh_hub_fetch_has_parts(b->files[i])) most = AT_ONCE;
     atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);
     if (b->one == osh_hub_file_pull) OSH_TRY(check_disk(cx, b));
-    for (; n < most; n++) {
-        w[n].b = b;
-        OSH_TRY(osh_ctx_fork(&w[n].cx, cx));
-        osh_ctx_alone(w[n].cx);
+    OSH_TRY(open_workers(cx, b, w, &n_open, most));
+    for (; n < n_open; n++) {
         pthread_mutex_lock(&b->p->lock);
         bool made = !pthread_create(&w[n].thread, NULL, work, &w[n]);
         b->at_work += made;
         pthread_mutex_unlock(&b->p->lock);
         if (made) continue;
-        osh_ctx_free(w[n].cx), w[n].cx = NULL;
         if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no thread");
         break;
     }
@@ -136,144 +160,246 @@ static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
 done:
     if (rc) atomic_store(&b->p->stop, true);
     for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
-    for (int i = 0; i < AT_ONCE; i++) osh_ctx_free(w[i].cx);
+    for (int i = 0; i < AT_ONCE; i++) {
+        if (w[i].cx) osh_http_close(w[i].cx, w[i].http);
+        osh_ctx_free(w[i].cx);
+    }
     pthread_mutex_destroy(&b->p->lock);
     pthread_cond_destroy(&b->p->changed);
     return rc;
+}
+
+typedef struct shards { // of the index
+    batch *b;
+    const osh_hub_tree *t;
+    osh_map *seen; // own
+    osh_buf name;  // own
+    bool has_map;
+} shards;
+
+static osh_status add_shard(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    osh_status rc = OSH_OK;
+    shards *s = user;
+    int64_t unused;
+    OSH_TRY(osh_json_walk_string(w, &s->name, key));
+    const char *name = s->name.data ? s->name.data : "";
+    if (osh_map_get(s->seen, name, s->name.len, &unused)) goto done;
+    const osh_hub_file *f = osh_hub_tree_find(s->t, name);
+    if (!f)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: its %s names '%.200s', which is no .safetensors file that it has",
+                 s->b->p->name->id, index_name, name);
+    OSH_TRY(osh_map_put(cx, s->seen, name, s->name.len, 0));
+    s->b->files[s->b->n++] = f;
+done:
+    return rc;
+}
+
+static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    shards *s = user;
+    if (strcmp(key, "weight_map")) return osh_json_walk_skip(w);
+    if (s->has_map) return osh_fail(cx, OSH_E_FORMAT, "%s: has two weight_map", w->s.what);
+    s->has_map = true;
+    return osh_json_walk_members(w, add_shard, s);
 }
 
 /* The shards that the index names: it was pulled before. */
 static osh_status add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
-    cJSON *index = NULL;  // own
-    osh_map *seen = NULL; // own
-    int64_t unused;
+    osh_file *file = NULL;                                      // own
+    osh_json_walk w = {0};                                      // own
+    shards s = {.b = b, .t = t};                                // own
     char *path = osh_path_join(cx, b->p->snapshot, index_name); // own
+    osh_buf_init(&s.name, MAX_NAME);
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_map_new(cx, &seen, 0));
-    OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
-    const cJSON *map = cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
-    if (!cJSON_IsObject(map)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no weight_map", path);
-    for (const cJSON *w = map->child; w; w = w->next) {
-        const char *name = cJSON_IsString(w) ? w->valuestring : "";
-        if (osh_map_get(seen, name, strlen(name), &unused)) continue;
-        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), 0));
-        const osh_hub_file *f = osh_hub_tree_find(t, name);
-        if (!f)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: its %s names '%.200s', which it does not have", b->p->name->id, index_name,
-                     name);
-        b->files[b->n++] = f;
-    }
+    OSH_TRY(osh_map_new(cx, &s.seen, 0));
+    OSH_TRY(osh_file_open(cx, &file, path));
+    OSH_TRY(osh_json_walk_file(cx, &w, file, path));
+    OSH_TRY(osh_json_walk_members(&w, index_member, &s));
+    OSH_TRY(osh_json_walk_end(&w));
+    if (!s.has_map) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no weight_map", path);
 done:
-    cJSON_Delete(index);
-    osh_map_free(cx, seen);
+    osh_json_walk_deinit(cx, &w);
+    osh_file_close(cx, file);
+    osh_map_free(cx, s.seen);
+    osh_buf_deinit(cx, &s.name);
     osh_free(cx, path);
     return rc;
 }
 
-static bool has_pickles(const osh_hub_tree *t)
+static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
-    for (size_t i = 0; i < t->n; i++) {
-        size_t n = strlen(t->files[i].path);
-        if (n > 4 && (!strcmp(t->files[i].path + n - 4, ".bin") ||
-                      !strcmp(t->files[i].path + n - 4, ".pth")))
-            return true;
-    }
-    return false;
+    (void)cx;
+    bool *compressed = user;
+    if (!strcmp(key, "quantization_config")) *compressed = true;
+    if (!strcmp(key, "text_config") && osh_json_walk_peek(w) == '{')
+        return osh_json_walk_members(w, config_member, user);
+    return osh_json_walk_skip(w);
 }
 
 /* Of compressed weights a plan reads more than the header: their shapes are tensors. */
 static osh_status look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
-    cJSON *config = NULL; // own
+    osh_file *file = NULL; // own
+    osh_json_walk w = {0}; // own
+    bool compressed = false;
     char *path = osh_path_join(cx, p->snapshot, "config.json"); // own
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_json_read(cx, &config, path, MAX_INDEX_BYTES, OSH_JSON_NAN));
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(config, "text_config");
-    if (cJSON_HasObjectItem(config, "quantization_config") || cJSON_HasObjectItem(text, "quantization_config"))
-        p->headers = NULL;
+    OSH_TRY(osh_file_open(cx, &file, path));
+    OSH_TRY(osh_json_walk_file(cx, &w, file, path));
+    w.s.allow_nan = true;
+    if (osh_json_walk_peek(&w) == '{')
+        OSH_TRY(osh_json_walk_members(&w, config_member, &compressed));
+    if (compressed) p->headers = NULL;
 done:
-    cJSON_Delete(config);
+    osh_json_walk_deinit(cx, &w);
+    osh_file_close(cx, file);
     osh_free(cx, path);
+    return rc;
+}
+
+/* Before the first of the files is written: who finds the snapshot knows what it must have. */
+static osh_status mark_begin(osh_ctx *cx, const batch *b, osh_mark_state state)
+{
+    osh_status rc = OSH_OK;
+    osh_at *dir = NULL; // own
+    bool there = true;
+    for (size_t i = 0; there && i < b->n; i++)
+        OSH_TRY(osh_hub_file_is_there(cx, &there, b->p, b->files[i]));
+    if (there) goto done;
+    b->p->lacked = true;
+    OSH_TRY(osh_hub_place_dir(cx, &dir, b->p, ".oneshot"));
+    OSH_TRY(osh_mark_write(cx, dir, b->p->commit, state, b->files, b->n));
+done:
+    osh_at_close(cx, dir);
+    return rc;
+}
+
+/* After the last one. A cache that cannot be written to needs no mark if it lacked no file. */
+static osh_status mark_end(osh_ctx *cx, const batch *b)
+{
+    osh_at *dir = NULL; // own
+    osh_status rc = osh_hub_place_dir(cx, &dir, b->p, ".oneshot");
+    if (!rc) rc = osh_mark_write(cx, dir, b->p->commit, OSH_MARK_WHOLE, b->files, b->n);
+    if (rc == OSH_E_IO && !b->p->lacked) {
+        osh_log(cx, OSH_LOG_INFO, "%s: %s", b->p->name->id, osh_error_text(cx));
+        osh_error_clear(cx);
+        rc = OSH_OK;
+    }
+    osh_at_close(cx, dir);
+    return rc;
+}
+
+static osh_status check_tree(osh_ctx *cx, const osh_hub_place *p, const osh_hub_tree *t)
+{
+    osh_status rc = OSH_OK;
+    if (!osh_hub_tree_find(t, "config.json"))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has no config.json: wanted a model as transformers saves it",
+                 p->name->id);
+    if (!osh_hub_tree_find(t, single_name) && !osh_hub_tree_find(t, index_name))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither %s nor %s%s", p->name->id, single_name,
+                 index_name,
+                 t->has_pickles ? ", but pickled weights: convert them to safetensors first" : "");
+done:
+    return rc;
+}
+
+/* Side files, then weights: all of b->files. *n_side: how many of them are side files. Those that say which files the
+ * weights are come first. */
+static osh_status list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
+{
+    osh_status rc = OSH_OK;
+    const osh_hub_file *single = osh_hub_tree_find(t, single_name),
+                       *index = osh_hub_tree_find(t, index_name);
+    const osh_hub_file **files = b->files,
+                       *first[2] = {osh_hub_tree_find(t, "config.json"), single ? NULL : index};
+    for (size_t i = 0; i < t->n; i++)
+        if (osh_hub_is_side_file(t->files[i].path)) files[b->n++] = &t->files[i];
+    *n_side = b->n;
+    OSH_TRY(mark_begin(cx, b, OSH_MARK_OPEN));
+    batch begin = {.p = b->p, .one = osh_hub_file_pull, .files = first, .n = first[1] ? 2 : 1};
+    OSH_TRY(run_batch(cx, &begin, false));
+    if (single)
+        files[b->n++] = single;
+    else
+        OSH_TRY(add_shards(cx, b, t));
+    OSH_TRY(mark_begin(cx, b, OSH_MARK_ALL));
+done:
     return rc;
 }
 
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
+    osh_mark mark = {0}; // own
     batch b = {.p = p, .one = osh_hub_file_pull};
-    const osh_hub_file *config = osh_hub_tree_find(t, "config.json"), *single = osh_hub_tree_find(t, single_name);
-    const osh_hub_file *index = single ? NULL : osh_hub_tree_find(t, index_name);
-    OSH_NEW(cx, b.files, 2 * t->n + 2);
-    if (!config)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has no config.json: wanted a model as transformers saves it",
-                 p->name->id);
-    if (!single && !index)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither %s nor %s%s", p->name->id, single_name, index_name,
-                 has_pickles(t) ? ", but pickled weights: convert them to safetensors first" : "");
-    b.files[b.n++] = config;
-    if (index) b.files[b.n++] = index;
-    OSH_TRY(run_batch(cx, &b, false));
-    b.n = 0;
+    size_t n_side = 0;
+    OSH_NEW(cx, b.files, 2 * t->n + 1);
+    const osh_hub_file **all = b.files;
+    OSH_TRY(check_tree(cx, p, t));
+    OSH_TRY(osh_mark_read(cx, &mark, p->repo, p->commit));
+    p->verified = mark.state == OSH_MARK_WHOLE;
+    OSH_TRY(list_files(cx, &b, t, &n_side));
     if (p->headers) OSH_TRY(look_at_config(cx, p));
-    for (size_t i = 0; i < t->n; i++)
-        if (osh_hub_is_side_file(t->files[i].path)) b.files[b.n++] = &t->files[i];
-    if (p->headers) {
-        OSH_TRY(run_batch(cx, &b, false));
-        for (size_t i = 0; i < b.n; i++) OSH_TRY(osh_hub_header_link(cx, p, b.files[i]));
-        b.n = 0, b.one = osh_hub_header_pull;
+    if (!p->headers) {
+        OSH_TRY(run_batch(cx, &b, true));
+        OSH_TRY(mark_end(cx, &b));
+        goto done;
     }
-    if (single) b.files[b.n++] = single;
-    else OSH_TRY(add_shards(cx, &b, t));
-    OSH_TRY(run_batch(cx, &b, true));
+    batch side = {.p = p, .one = osh_hub_file_pull, .files = all, .n = n_side};
+    OSH_TRY(run_batch(cx, &side, false));
+    for (size_t i = 0; i < n_side; i++) OSH_TRY(osh_hub_header_link(cx, p, all[i]));
+    batch heads = {.p = p, .one = osh_hub_header_pull, .files = all + n_side, .n = b.n - n_side};
+    OSH_TRY(run_batch(cx, &heads, true));
 done:
+    osh_mark_deinit(cx, &mark);
     osh_free(cx, b.files);
     return rc;
 }
 
-/* refs/<revision>: who reads it finds the old commit or the new one. */
+/* refs/<revision>: a reader finds the old commit or the new one. */
 static osh_status write_ref(osh_ctx *cx, const osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
-    char *path = osh_sprintf(cx, "%s/refs/%s", p->repo, p->name->revision), *temp = NULL, *text = NULL; // own
+    osh_at *dir = NULL, *by = NULL; // own
+    char *path = osh_sprintf(cx, "%s/refs/%s", p->repo, p->name->revision), *text = NULL,
+         *below = NULL; // own
     if (!path) OSH_TRY(OSH_E_NOMEM);
     if (osh_hub_is_commit(p->name->revision)) goto done;
-    if (osh_file_exists(path)) OSH_TRY(osh_file_read_all(cx, &text, &n, path, 0));
+    int64_t n_bytes = 0, unused;
+    if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &n_bytes, &unused, path));
+    if (n_bytes == 40) OSH_TRY(osh_file_read_all(cx, &text, &n, path, 40));
     if (text && n == 40 && !strcmp(text, p->commit)) goto done;
-    if (!(temp = osh_sprintf(cx, "%s.oneshot-%ld", path, (long)getpid()))) OSH_TRY(OSH_E_NOMEM);
-    char *dir = strrchr(path, '/');
-    *dir = 0;
-    OSH_TRY(osh_dir_make(cx, path));
-    *dir = '/';
-    OSH_TRY(osh_file_write_all(cx, temp, p->commit, 40));
-    OSH_TRY(osh_rename(cx, temp, path));
+    char *name = strrchr(path, '/');
+    *name++ = 0;
+    if (!(below = osh_strdup(cx, path + strlen(p->repo) + 1))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_hub_place_dir(cx, &dir, p, below));
+    OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));
+    OSH_TRY(osh_at_write(cx, dir, name, by, p->commit, 40));
 done:
+    osh_at_close(cx, dir);
+    osh_at_close(cx, by);
     osh_free(cx, text);
-    osh_free(cx, temp);
+    osh_free(cx, below);
     osh_free(cx, path);
     return rc;
 }
 
-static osh_status make_dirs(osh_ctx *cx, const osh_hub_place *p)
+static osh_status write_tag(osh_ctx *cx, const osh_hub *hub)
 {
     osh_status rc = OSH_OK;
     static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub.\n";
-    char *blobs = osh_path_join(cx, p->repo, "blobs"), *path = osh_path_join(cx, p->hub->cache, "CACHEDIR.TAG"); // own
-    char *own = path ? osh_sprintf(cx, "%s.%ld", path, (long)getpid()) : NULL; // own: other processes write theirs
-    if (!blobs || !own) OSH_TRY(OSH_E_NOMEM);
-    bool is_new = !osh_dir_exists(p->hub->cache);
-    OSH_TRY(osh_dir_make(cx, blobs));
-    OSH_TRY(osh_dir_make(cx, p->snapshot));
-    OSH_TRY(osh_dir_make(cx, p->locks));
-    if (is_new) OSH_TRY(osh_file_write_all(cx, own, tag, sizeof tag - 1));
-    if (is_new) OSH_TRY(osh_rename(cx, own, path));
+    osh_at *cache = NULL; // own
+    if (osh_dir_exists(hub->cache)) goto done;
+    OSH_TRY(osh_at_open(cx, &cache, hub->cache, ""));
+    OSH_TRY(osh_at_write(cx, cache, "CACHEDIR.TAG", cache, tag, sizeof tag - 1));
 done:
-    osh_free(cx, own);
-    osh_free(cx, blobs);
-    osh_free(cx, path);
+    osh_at_close(cx, cache);
     return rc;
 }
 
@@ -283,7 +409,7 @@ static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hu
     osh_status rc = OSH_OK;
     osh_http *http = NULL;                               // own
     osh_hub_tree t = {0};                                // own
-    char *repo = NULL, *snapshot = NULL, *locks = NULL, *heads = NULL; // own
+    char *repo = NULL, *snapshot = NULL, *heads = NULL;  // own
     osh_hub_place p = {.hub = hub, .name = name};
     if (hub->offline)
         OSH_FAIL(cx, OSH_E_IO,
@@ -293,14 +419,14 @@ static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hu
         OSH_FAIL(cx, OSH_E_USAGE, "HF_ENDPOINT is '%.200s': want an address that begins with http", hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
+    osh_http_close(cx, http), http = NULL; // what follows has its own connections
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);
-    if (!(locks = osh_sprintf(cx, "%s/.locks/%s", hub->cache, strrchr(repo, '/') + 1))) OSH_TRY(OSH_E_NOMEM);
     if (headers && !(heads = osh_sprintf(cx, "%s/oneshot/headers%s/%s", hub->home, strrchr(repo, '/'), t.commit)))
         OSH_TRY(OSH_E_NOMEM);
-    p.repo = repo, p.snapshot = snapshot, p.locks = locks, p.headers = heads;
-    OSH_TRY(make_dirs(cx, &p));
+    p.repo = repo, p.snapshot = snapshot, p.headers = heads;
+    OSH_TRY(write_tag(cx, hub));
     OSH_TRY(pull_files(cx, &p, &t));
     if (!p.headers) OSH_TRY(write_ref(cx, &p));
     *dir = p.headers ? heads : snapshot;
@@ -308,7 +434,6 @@ static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hu
 done:
     osh_hub_tree_deinit(cx, &t);
     osh_http_close(cx, http);
-    osh_free(cx, locks);
     osh_free(cx, snapshot);
     osh_free(cx, heads);
     osh_free(cx, repo);

@@ -2,20 +2,23 @@
  *
  *   GET SERVER/splits?dataset=org/name                      which configurations and splits there are
  *   GET SERVER/rows?dataset=..&config=..&split=..&offset=0&length=100
- *       {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...], "num_rows_total": 7473}
+ *                                                           a page (page.c)
  *
  * Each row becomes a line of a .jsonl, which the loader of data reads like any other. */
 #include "hub/rows.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "text/json.h"
+#include "base/at.h"
 #include "data/split.h"
 
-enum { PAGE_ROWS = 100, MAX_PAGE_BYTES = 256 << 20, MAX_NAMED = 12 };
+enum {
+    PAGE_ROWS = 100,
+    MAX_PAGE_BYTES = 256 << 20,
+    MAX_NAMED = 12,
+    MAX_TEXT = 4096,
+    LINE_BYTES = 64 << 10
+};
 
 typedef struct reader { // of one data set
     const osh_hub *hub;
@@ -25,6 +28,9 @@ typedef struct reader { // of one data set
     char *config, *split; // own: of the part of `splits` that is read
     int part;
     int64_t n_rows, n_bytes; // written
+    osh_file *out;           // own
+    char *lines;             // own [LINE_BYTES]: what is written next
+    size_t n_lines;
 } reader;
 
 /* "SERVER/what?dataset=..", and further parameters where there are. */
@@ -60,184 +66,118 @@ done:
     return rc;
 }
 
-/* The names of one key, each once: "main, socratic". */
-static osh_status list_names(osh_ctx *cx, osh_buf *b, const cJSON *splits, const char *key, const char *config)
+typedef struct splits { // of the server's list
+    const reader *x;
+    osh_buf config, split, last_config, last_split; // own: of the entry, and of the one before
+    osh_buf configs, names; // own: "main, socratic"; splits of the configuration
+    int n_configs, n_names;
+    bool has_list, several, has_config, has_split;
+} splits;
+
+/* Appends a name that is not the last one. */
+static osh_status name_add(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last, const osh_buf *name)
 {
     osh_status rc = OSH_OK;
-    const char *last = "";
-    int n = 0;
-    for (const cJSON *s = splits->child; s; s = s->next) {
-        const char *of = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s, "config"));
-        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s, key));
-        if (!name || !strcmp(name, last) || (config && (!of || strcmp(of, config)))) continue;
-        if (n++ < MAX_NAMED) OSH_TRY(osh_buf_printf(cx, b, "%s%.80s", n > 1 ? ", " : "", name));
-        last = name;
-    }
-    if (n > MAX_NAMED) OSH_TRY(osh_buf_printf(cx, b, " and %d more", n - MAX_NAMED));
+    if (last->data && !strcmp(last->data, name->data)) goto done;
+    osh_buf_clear(last);
+    OSH_TRY(osh_buf_append(cx, last, name->data, name->len));
+    if (++*n <= MAX_NAMED)
+        OSH_TRY(osh_buf_printf(cx, list, "%s%.80s", *n > 1 ? ", " : "", name->data));
 done:
     return rc;
 }
 
-/* Which configuration is meant, and whether it has the split. */
-static osh_status find_config(osh_ctx *cx, reader *x, const cJSON *splits)
+static osh_status split_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    splits *s = user;
+    if (!strcmp(key, "config")) return osh_json_walk_string(w, &s->config, "config");
+    return strcmp(key, "split") ? osh_json_walk_skip(w)
+                                : osh_json_walk_string(w, &s->split, "split");
+}
+
+static osh_status split_item(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
-    osh_buf names; // own
-    const char *only = NULL, *id = x->rows->id;
-    bool several = false, has_config = false, has_split = false;
-    osh_buf_init(&names, 0);
-    for (const cJSON *s = splits->child; s; s = s->next) {
-        const char *config = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s, "config"));
-        const char *split = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s, "split"));
-        if (!config || !split) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a list of splits without names", x->hub->endpoint);
-        several |= only && strcmp(only, config);
-        only = config;
-        bool ours = !x->rows->config || !strcmp(config, x->rows->config);
-        has_config |= ours, has_split |= ours && !strcmp(split, x->split);
-    }
-    if (!x->rows->config && several) {
-        OSH_TRY(list_names(cx, &names, splits, "config", NULL));
+    splits *s = user;
+    const char *wanted = s->x->rows->config;
+    (void)key;
+    osh_buf_clear(&s->config), osh_buf_clear(&s->split);
+    if (osh_json_walk_peek(w) == '{')
+        OSH_TRY(osh_json_walk_members(w, split_member, s));
+    else
+        OSH_TRY(osh_json_walk_skip(w));
+    if (!s->config.len || !s->split.len)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a list of splits without names", s->x->hub->endpoint);
+    s->several |= s->last_config.len && strcmp(s->last_config.data, s->config.data);
+    bool ours = !wanted || !strcmp(s->config.data, wanted);
+    s->has_config |= ours, s->has_split |= ours && !strcmp(s->split.data, s->x->split);
+    OSH_TRY(name_add(cx, &s->configs, &s->n_configs, &s->last_config, &s->config));
+    if (ours) OSH_TRY(name_add(cx, &s->names, &s->n_names, &s->last_split, &s->split));
+done:
+    return rc;
+}
+
+static osh_status splits_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    splits *s = user;
+    if (strcmp(key, "splits") || osh_json_walk_peek(w) != '[') return osh_json_walk_skip(w);
+    if (s->has_list) return osh_fail(cx, OSH_E_FORMAT, "%s: has two lists of splits", w->s.what);
+    s->has_list = true;
+    return osh_json_walk_items(w, split_item, s);
+}
+
+/* Which configuration is meant, and whether it has the split. */
+static osh_status find_config(osh_ctx *cx, reader *x, splits *s)
+{
+    osh_status rc = OSH_OK;
+    const char *id = x->rows->id, *wanted = x->rows->config;
+    if (s->n_configs > MAX_NAMED)
+        OSH_TRY(osh_buf_printf(cx, &s->configs, " and %d more", s->n_configs - MAX_NAMED));
+    if (s->n_names > MAX_NAMED)
+        OSH_TRY(osh_buf_printf(cx, &s->names, " and %d more", s->n_names - MAX_NAMED));
+    const char *configs = s->configs.data ? s->configs.data : "none",
+               *names = s->names.data ? s->names.data : "none";
+    if (!wanted && s->several)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s has several configurations: want --dataset-config-name, one of %s", id,
-                 names.data);
-    }
-    if (!has_config) {
-        OSH_TRY(list_names(cx, &names, splits, "config", NULL));
-        OSH_FAIL(cx, OSH_E_USAGE, "%s has no configuration '%s', but %s", id, x->rows->config ? x->rows->config : "",
-                 names.data ? names.data : "none");
-    }
-    if (!has_split) {
-        OSH_TRY(list_names(cx, &names, splits, "split", x->rows->config));
-        OSH_FAIL(cx, OSH_E_USAGE, "%s has no split '%s': want --splits with one of %s", id, x->split,
-                 names.data ? names.data : "none");
-    }
-    if (!(x->config = osh_strdup(cx, x->rows->config ? x->rows->config : only))) rc = OSH_E_NOMEM;
+                 configs);
+    if (!s->has_config)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s has no configuration '%s', but %s", id, wanted ? wanted : "",
+                 configs);
+    if (!s->has_split)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s has no split '%s': want --splits with one of %s", id,
+                 x->split, names);
+    if (!(x->config = osh_strdup(cx, wanted ? wanted : s->last_config.data))) rc = OSH_E_NOMEM;
 done:
-    osh_buf_deinit(cx, &names);
     return rc;
 }
 
 static osh_status ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
-    cJSON *json = NULL; // own
-    osh_buf url;        // own
+    osh_json_walk w = {0}; // own
+    splits s = {.x = x};   // own
+    osh_buf url;           // own
+    osh_buf *const texts[] = {&s.config,     &s.split,   &s.last_config,
+                              &s.last_split, &s.configs, &s.names};
     bool too_big;
     osh_buf_init(&url, 0);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) osh_buf_init(texts[i], MAX_TEXT);
     OSH_TRY(rows_url(cx, &url, x, "splits"));
     OSH_TRY(ask_rows(cx, x, url.data, &too_big));
-    OSH_TRY(osh_json_parse(cx, &json, x->r.body.data ? x->r.body.data : "", x->r.body.len, url.data, 0));
-    const cJSON *splits = cJSON_GetObjectItemCaseSensitive(json, "splits");
-    if (!cJSON_IsArray(splits)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no list of splits", url.data);
-    OSH_TRY(find_config(cx, x, splits));
+    OSH_TRY(osh_hub_walk(cx, &w, &x->r, url.data));
+    if (osh_json_walk_peek(&w) == '{')
+        OSH_TRY(osh_json_walk_members(&w, splits_member, &s));
+    else
+        OSH_TRY(osh_json_walk_skip(&w));
+    OSH_TRY(osh_json_walk_end(&w));
+    if (!s.has_list) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no list of splits", url.data);
+    OSH_TRY(find_config(cx, x, &s));
 done:
-    cJSON_Delete(json);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) osh_buf_deinit(cx, texts[i]);
+    osh_json_walk_deinit(cx, &w);
     osh_buf_deinit(cx, &url);
-    return rc;
-}
-
-/* "Question: {question}\nAnswer: {answer}" of the row. */
-static osh_status fill_text(osh_ctx *cx, osh_buf *b, const char *text, const cJSON *row, int64_t number)
-{
-    osh_status rc = OSH_OK;
-    while (*text) {
-        size_t plain = strcspn(text, "{");
-        OSH_TRY(osh_buf_append(cx, b, text, plain));
-        text += plain;
-        if (!*text) break;
-        char key[80];
-        int n = (int)strcspn(text + 1, "}");
-        snprintf(key, sizeof key, "%.*s", n, text + 1);
-        const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, key));
-        if (!value) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld: the column '%s' holds no string", (long long)number, key);
-        OSH_TRY(osh_buf_append(cx, b, value, strlen(value)));
-        text += n + 2;
-    }
-done:
-    return rc;
-}
-
-/* {"messages": [...]} of the row, as LLM Compressor's preprocessing leaves it. */
-static osh_status chat_row(osh_ctx *cx, cJSON **out, const osh_hub_rows *rows, const cJSON *row, int64_t number)
-{
-    osh_status rc = OSH_OK;
-    cJSON *list = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(row, rows->chat), true); // own
-    cJSON *object = cJSON_CreateObject(), *system = NULL;                                  // own
-    if (!cJSON_IsArray(list) || !cJSON_GetArraySize(list))
-        OSH_FAIL(cx, OSH_E_FORMAT, "row %lld: the column '%s' holds no conversation", (long long)number, rows->chat);
-    const char *role = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(list->child, "role"));
-    if (rows->system_first && role && strcmp(role, "system")) {
-        system = cJSON_CreateObject();
-        bool made = system && cJSON_AddStringToObject(system, "role", "system") &&
-                    cJSON_AddStringToObject(system, "content", "");
-        if (!made || !cJSON_InsertItemInArray(list, 0, system)) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
-        system = NULL; // given
-    }
-    if (!object || !cJSON_AddItemToObject(object, rows->chat, list)) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
-    list = NULL; // given
-    *out = object, object = NULL;
-done:
-    cJSON_Delete(system);
-    cJSON_Delete(list);
-    cJSON_Delete(object);
-    return rc;
-}
-
-/* {"text": "..."} of the row. */
-static osh_status text_row(osh_ctx *cx, cJSON **out, const osh_hub_rows *rows, const cJSON *row, int64_t number)
-{
-    osh_status rc = OSH_OK;
-    cJSON *object = cJSON_CreateObject(); // own
-    osh_buf text;                         // own
-    osh_buf_init(&text, 0);
-    OSH_TRY(fill_text(cx, &text, rows->text, row, number));
-    if (!object || !cJSON_AddStringToObject(object, "text", text.data ? text.data : ""))
-        OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
-    *out = object, object = NULL;
-done:
-    cJSON_Delete(object);
-    osh_buf_deinit(cx, &text);
-    return rc;
-}
-
-static osh_status add_line(osh_ctx *cx, osh_buf *to, const osh_hub_rows *rows, const cJSON *row, int64_t number)
-{
-    osh_status rc = OSH_OK;
-    char *line = NULL;  // own: of cJSON
-    cJSON *made = NULL; // own
-    if (rows->text) OSH_TRY(text_row(cx, &made, rows, row, number));
-    else if (rows->chat) OSH_TRY(chat_row(cx, &made, rows, row, number));
-    if (!(line = cJSON_PrintUnformatted(made ? made : row))) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
-    OSH_TRY(osh_buf_append(cx, to, line, strlen(line)));
-    OSH_TRY(osh_buf_append(cx, to, "\n", 1));
-done:
-    cJSON_free(line);
-    cJSON_Delete(made);
-    return rc;
-}
-
-osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const osh_hub_page *page, const osh_hub_rows *rows)
-{
-    osh_status rc = OSH_OK;
-    int64_t first = page->first;
-    cJSON *json = NULL; // own
-    *n = 0;
-    OSH_TRY(osh_json_parse(cx, &json, page->text, page->n, "rows", 0));
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "rows");
-    if (!cJSON_IsArray(list)) OSH_FAIL(cx, OSH_E_FORMAT, "wanted a list of rows");
-    for (const cJSON *o = list->child; o; o = o->next, ++*n) {
-        int64_t number = -1;
-        const cJSON *row = cJSON_GetObjectItemCaseSensitive(o, "row");
-        const cJSON *cut = cJSON_GetObjectItemCaseSensitive(o, "truncated_cells");
-        if (!cJSON_IsObject(row)) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is no object", (long long)(first + *n));
-        OSH_TRY(osh_json_int(cx, &number, o, "row_idx", "rows"));
-        if (number != first + *n)
-            OSH_FAIL(cx, OSH_E_FORMAT, "asked for row %lld, got row %lld", (long long)(first + *n), (long long)number);
-        if (cJSON_GetArraySize(cut)) OSH_FAIL(cx, OSH_E_FORMAT, "row %lld is cut off by the server", (long long)number);
-        OSH_TRY(add_line(cx, to, rows, row, number));
-    }
-done:
-    cJSON_Delete(json);
     return rc;
 }
 
@@ -266,45 +206,82 @@ done:
 static osh_status find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *end)
 {
     osh_status rc = OSH_OK;
-    cJSON *json = NULL; // own
-    int64_t total = INT64_MAX, one = 1;
-    bool wants = false, partial = false;
+    osh_json_walk w = {0}; // own
+    osh_hub_page page = {.n_total = INT64_MAX};
+    int64_t one = 1;
+    bool wants = false;
     OSH_TRY(osh_split_check(cx, &wants, x->rows->splits));
     if (wants) {
         OSH_TRY(ask_page(cx, x, 0, &one));
-        OSH_TRY(osh_json_parse(cx, &json, x->r.body.data ? x->r.body.data : "", x->r.body.len, "rows", 0));
-        OSH_TRY(osh_json_int(cx, &total, json, "num_rows_total", "rows"));
-        OSH_TRY(osh_json_bool_or(cx, &partial, json, "partial", false, "rows"));
-        if (partial)
+        OSH_TRY(osh_hub_walk(cx, &w, &x->r, "rows"));
+        OSH_TRY(osh_hub_page_read(cx, &page, &w, NULL, NULL, NULL));
+        if (page.n_total < 0)
+            OSH_FAIL(cx, OSH_E_FORMAT, "the answer has no 'num_rows_total', wanted a whole number");
+        if (page.partial)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server has a part of the rows only: want --splits '%s[:N]'",
                      x->rows->id, x->split);
     }
-    osh_split_rows(first, end, x->rows->splits, x->part, total);
+    osh_split_rows(first, end, x->rows->splits, x->part, page.n_total);
     int64_t left = x->rows->most - x->n_rows;
     if (x->rows->most && *end - *first > left) *end = *first + left;
 done:
-    cJSON_Delete(json);
+    osh_json_walk_deinit(cx, &w);
+    return rc;
+}
+
+/* The last piece of the lines, to the end of the file. */
+static osh_status lines_flush(osh_ctx *cx, reader *x)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_file_pwrite(cx, x->out, x->lines, x->n_lines, x->n_bytes));
+    x->n_bytes += (int64_t)x->n_lines, x->n_lines = 0;
+done:
+    return rc;
+}
+
+static osh_status lines_put(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    osh_status rc = OSH_OK;
+    reader *x = user;
+    while (n) {
+        if (x->n_lines == LINE_BYTES) OSH_TRY(lines_flush(cx, x));
+        size_t k = LINE_BYTES - x->n_lines < n ? LINE_BYTES - x->n_lines : n;
+        memcpy(x->lines + x->n_lines, s, k);
+        x->n_lines += k, s += k, n -= k;
+    }
+done:
+    return rc;
+}
+
+/* Rows [at, at + length) of the split, or fewer. */
+static osh_status write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
+{
+    osh_status rc = OSH_OK;
+    osh_json_walk w = {0}; // own
+    osh_hub_page page = {.first = at};
+    OSH_TRY(ask_page(cx, x, at, length));
+    OSH_TRY(osh_hub_walk(cx, &w, &x->r, "rows"));
+    OSH_TRY(osh_hub_page_read(cx, &page, &w, x->rows, lines_put, x));
+    if (page.n > *length)
+        OSH_FAIL(cx, OSH_E_FORMAT, "asked for %lld rows, got %lld", (long long)*length,
+                 (long long)page.n);
+    OSH_TRY(lines_flush(cx, x));
+    x->n_rows += *n = page.n;
+done:
+    osh_json_walk_deinit(cx, &w);
     return rc;
 }
 
 /* All pages into the file. */
-static osh_status write_rows(osh_ctx *cx, osh_file *out, reader *x, int64_t first, int64_t end)
+static osh_status write_rows(osh_ctx *cx, reader *x, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
-    osh_buf lines; // own
     int64_t at = first, n = 1, page = PAGE_ROWS;
-    osh_buf_init(&lines, 0);
     for (; at < end && n; at += n) {
         int64_t length = end - at < page ? end - at : page, asked = length;
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(ask_page(cx, x, at, &length));
+        OSH_TRY(write_page(cx, x, at, &length, &n));
         if (length < asked) page = length;
-        osh_buf_clear(&lines);
-        osh_hub_page got = {x->r.body.data ? x->r.body.data : "", x->r.body.len, at};
-        OSH_TRY(osh_hub_rows_read(cx, &lines, &n, &got, x->rows));
-        if (n > length) OSH_FAIL(cx, OSH_E_FORMAT, "asked for %lld rows, got %lld", (long long)length, (long long)n);
-        if (lines.len) OSH_TRY(osh_file_pwrite(cx, out, lines.data, lines.len, x->n_bytes));
-        x->n_bytes += (int64_t)lines.len, x->n_rows += n;
         bool known = end != INT64_MAX; // else: to the end of the split, wherever that is
         osh_progress_show(cx, &(osh_progress){
             .step = 1, .n_steps = 1, .name = x->rows->id, .phase = "rows", .done = at + n - first,
@@ -312,26 +289,26 @@ static osh_status write_rows(osh_ctx *cx, osh_file *out, reader *x, int64_t firs
             .work_total = known ? (double)(end - first) : 0, .error = -1});
     }
 done:
-    osh_buf_deinit(cx, &lines);
     return rc;
 }
 
 /* Which state of the data set this was: the server has no way to ask for one. */
-static osh_status write_revision(osh_ctx *cx, const char *path, const reader *x)
+static osh_status write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
     size_t n;
     const char *revision = osh_http_header(&x->r, "X-Revision", &n);
-    char *to = osh_sprintf(cx, "%s.revision", path); // own
+    char *to = osh_sprintf(cx, "%s.revision", name); // own
     if (!to) OSH_TRY(OSH_E_NOMEM);
-    if (n) OSH_TRY(osh_file_write_all(cx, to, revision, n));
+    bool is_commit = n == 40 && strspn(revision, "0123456789abcdef") == n;
+    if (is_commit) OSH_TRY(osh_at_write(cx, dir, to, dir, revision, n));
 done:
     osh_free(cx, to);
     return rc;
 }
 
 /* Rows of one part of a sum, behind those of the parts before it. */
-static osh_status write_part(osh_ctx *cx, osh_file *out, reader *x, const char *part, size_t n)
+static osh_status write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;
     int64_t first = 0, end = 0;
@@ -340,7 +317,7 @@ static osh_status write_part(osh_ctx *cx, osh_file *out, reader *x, const char *
     if (!(x->split = osh_sprintf(cx, "%.*s", (int)(slice ? slice - part : (ptrdiff_t)n), part))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(ask_splits(cx, x));
     OSH_TRY(find_range(cx, x, &first, &end));
-    OSH_TRY(write_rows(cx, out, x, first, end));
+    OSH_TRY(write_rows(cx, x, first, end));
 done:
     return rc;
 }
@@ -350,28 +327,35 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, c
     osh_status rc = OSH_OK;
     osh_hub server = *hub; // view: of all that is asked here
     reader x = {.hub = &server, .rows = rows};
-    osh_file *out = NULL; // own
-    char *temp = NULL;    // own
+    osh_at *dir = NULL;               // own
+    char *made = NULL, *below = NULL; // own
+    bool whole = false;
     size_t n;
-    const char *part;
+    const char *part, *name = strrchr(path, '/') + 1, *under = path + strlen(hub->home) + 1;
     server.endpoint = hub->rows;
-    if (!(temp = osh_sprintf(cx, "%s.%ld.tmp", path, (long)getpid()))) OSH_TRY(OSH_E_NOMEM);
+    if (!(below = osh_sprintf(cx, "%.*s", (int)(name - 1 - under), under))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_http_open(cx, &x.http, hub, NULL));
-    OSH_TRY(osh_file_create(cx, &out, temp));
+    OSH_TRY(osh_at_open(cx, &dir, hub->home, below));
+    OSH_NEW(cx, x.lines, LINE_BYTES);
+    OSH_TRY(osh_at_create(cx, &x.out, &made, dir, "new-"));
     for (; (!rows->most || x.n_rows < rows->most) && (part = osh_split_part(rows->splits, x.part, &n)); x.part++)
-        OSH_TRY(write_part(cx, out, &x, part, n));
+        OSH_TRY(write_part(cx, &x, part, n));
     if (!x.n_rows) OSH_FAIL(cx, OSH_E_USAGE, "splits '%s' has no row", rows->splits);
-    OSH_TRY(osh_file_sync(cx, out));
-    OSH_TRY(write_revision(cx, path, &x));
-    OSH_TRY(osh_rename(cx, temp, path));
+    OSH_TRY(osh_file_sync(cx, x.out));
+    OSH_TRY(write_revision(cx, dir, name, &x));
+    OSH_TRY(osh_at_rename(cx, x.out, dir, made, dir, name));
+    whole = true;
 done:
     if (rc) osh_note(cx, "asking %s for rows of %s", hub->rows, rows->id);
-    if (rc && out) unlink(temp);
-    osh_file_close(cx, out);
+    if (made && !whole) osh_at_remove(cx, dir, made);
+    osh_file_close(cx, x.out);
+    osh_at_close(cx, dir);
     osh_http_reply_deinit(cx, &x.r);
     osh_http_close(cx, x.http);
+    osh_free(cx, x.lines);
     osh_free(cx, x.config);
     osh_free(cx, x.split);
-    osh_free(cx, temp);
+    osh_free(cx, below);
+    osh_free(cx, made);
     return rc;
 }

@@ -13,14 +13,17 @@ typedef struct osh_hub_rows { // which
 } osh_hub_rows;
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows);
 
-/* What LLM Compressor's name of a data set means there: all but splits and most; false: no such name, or one whose
- * texts are not made here. */
+/* What LLM Compressor's name of a data set means there: all but splits and most; false: no such
+ * name, or one whose texts are not made here. */
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);
-typedef struct osh_hub_page { // of the server's answer; view
-    const char *text; // [n]
-    size_t n;
-    int64_t first; // the number of the first row that was asked for
+typedef struct osh_hub_page { // of the server's answer
+    int64_t first;            // the number of the first row that was asked for
+    int64_t n;                // rows that were found
+    int64_t n_total;          // of the split; -1: the answer does not say
+    bool partial;             // the server has a part of the split only
 } osh_hub_page;
-/* A page's rows appended as lines of JSON. *n: how many. */
-osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const osh_hub_page *page, const osh_hub_rows *rows);
+/* Each row of the page as a line of JSON to put, a piece at a time. rows NULL: the rows are
+ * counted and checked only. */
+osh_status osh_hub_page_read(osh_ctx *cx, osh_hub_page *page, osh_json_walk *w,
+                             const osh_hub_rows *rows, osh_json_put_fn put, void *user);
 #endif

@@ -1,13 +1,14 @@
-/* snapshot.c - a model in the cache: which commit its revision means there, and whether its files are all there. */
+/* snapshot.c - a model in the cache: which commit its revision means there, and whether its files
+ * are all there. */
 #include <ctype.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/inode.h"
 #include "base/map.h"
-#include "hub/hub.h"
-#include "text/json.h"
+#include "hub/pull.h"
 
-enum { MAX_REF_BYTES = 4096, MAX_INDEX_BYTES = 64 << 20, MAX_NAMED = 4 };
+enum { MAX_REF_BYTES = 4096, MAX_NAME = 4096, MAX_SHARDS = 16384, MAX_NAMED = 4 };
 
 /* own; NULL: the cache does not know the revision */
 static osh_status find_commit(osh_ctx *cx, char **out, const char *repo, const char *revision)
@@ -37,17 +38,86 @@ typedef struct lacking { // names of files that are not there
     int n;
 } lacking;
 
+static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
+{
+    osh_status rc = OSH_OK;
+    if (l->n < MAX_NAMED) rc = osh_buf_printf(cx, &l->text, "%s%s", l->n ? ", " : "", name);
+    l->n++;
+    return rc;
+}
+
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
     if (!path) OSH_TRY(OSH_E_NOMEM);
     *there = osh_file_exists(path);
-    if (*there || !l) goto done;
-    if (l->n < MAX_NAMED) OSH_TRY(osh_buf_printf(cx, &l->text, "%s%s", l->n ? ", " : "", name));
-    l->n++;
+    if (!*there && l) OSH_TRY(lacking_add(cx, l, name));
 done:
     osh_free(cx, path);
+    return rc;
+}
+
+static osh_status look_for_size(osh_ctx *cx, lacking *l, const char *dir, const char *name,
+                                int64_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    int64_t has = -1, unused;
+    char *path = osh_path_join(cx, dir, name); // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &has, &unused, path));
+    if (has != n_bytes) OSH_TRY(lacking_add(cx, l, name));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+typedef struct index_names { // of the files that an index names
+    lacking *l;
+    const char *dir;
+    osh_map *seen; // own
+    osh_buf name;  // own
+} index_names;
+
+static osh_status look_for_shard(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    osh_status rc = OSH_OK;
+    index_names *s = user;
+    bool there;
+    int64_t unused;
+    OSH_TRY(osh_json_walk_string(w, &s->name, key));
+    const char *name = s->name.data ? s->name.data : "";
+    if (!osh_hub_file_is_safe(name))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name of a file", w->s.what, name);
+    if (osh_map_get(s->seen, name, s->name.len, &unused)) goto done;
+    if (osh_map_count(s->seen) == MAX_SHARDS)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: names more than %d files", w->s.what, MAX_SHARDS);
+    OSH_TRY(osh_map_put(cx, s->seen, name, s->name.len, 0));
+    OSH_TRY(look_for(cx, s->l, s->dir, name, &there));
+done:
+    return rc;
+}
+
+static osh_status look_in_index(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    bool wanted = !strcmp(key, "weight_map") && osh_json_walk_peek(w) == '{';
+    return wanted ? osh_json_walk_members(w, look_for_shard, user) : osh_json_walk_skip(w);
+}
+
+/* Members of the object that the file is. */
+static osh_status read_members(osh_ctx *cx, const char *path, osh_json_walk_fn member, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_file *file = NULL; // own
+    osh_json_walk w = {0}; // own
+    OSH_TRY(osh_file_open(cx, &file, path));
+    OSH_TRY(osh_json_walk_file(cx, &w, file, path));
+    OSH_TRY(osh_json_walk_members(&w, member, user));
+    OSH_TRY(osh_json_walk_end(&w));
+done:
+    osh_json_walk_deinit(cx, &w);
+    osh_file_close(cx, file);
     return rc;
 }
 
@@ -55,50 +125,164 @@ done:
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
-    cJSON *index = NULL;  // own
-    osh_map *seen = NULL; // own
-    bool there = false;
-    int64_t unused;
+    index_names s = {.l = l, .dir = dir};                                // own
     char *path = osh_path_join(cx, dir, "model.safetensors.index.json"); // own
+    osh_buf_init(&s.name, MAX_NAME);
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
-    const cJSON *map = cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
-    OSH_TRY(osh_map_new(cx, &seen, 0));
-    for (const cJSON *w = cJSON_IsObject(map) ? map->child : NULL; w; w = w->next) {
-        const char *name = cJSON_IsString(w) ? w->valuestring : "";
-        if (!osh_hub_file_is_safe(name)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name of a file", path, name);
-        if (osh_map_get(seen, name, strlen(name), &unused)) continue;
-        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), 0));
-        OSH_TRY(look_for(cx, l, dir, name, &there));
-    }
+    OSH_TRY(osh_map_new(cx, &s.seen, 0));
+    OSH_TRY(read_members(cx, path, look_in_index, &s));
 done:
-    osh_map_free(cx, seen);
-    cJSON_Delete(index);
+    osh_map_free(cx, s.seen);
+    osh_buf_deinit(cx, &s.name);
     osh_free(cx, path);
     return rc;
 }
 
-static osh_status find_missing(osh_ctx *cx, char **missing, const char *dir)
+/* Whether the file is one without which an output would not be whole: the licence and the like are
+ * not. */
+static bool is_needed(const char *path)
+{
+    size_t n = strlen(path);
+    return osh_hub_is_side_file(path) && strncmp(path, "LICENSE", 7) && strcmp(path, "README.md") &&
+           strcmp(path + n - 3, ".py");
+}
+
+static osh_status look_for_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
-    lacking l = {0};
+    index_names *s = user;
+    bool there;
+    if (osh_hub_file_is_safe(key) && is_needed(key))
+        OSH_TRY(look_for(cx, s->l, s->dir, key, &there));
+    OSH_TRY(osh_json_walk_skip(w));
+done:
+    return rc;
+}
+
+static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    (void)cx;
+    bool wanted = !strcmp(key, "files") && osh_json_walk_peek(w) == '{';
+    return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
+}
+
+/* huggingface_hub's own list of the files of the commit, if it wrote one. */
+static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
+                                  const char *dir)
+{
+    osh_status rc = OSH_OK;
+    index_names s = {.l = l, .dir = dir};
+    char *path = osh_sprintf(cx, "%s/trees/%s.json", repo, commit); // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_exists(path)) OSH_TRY(read_members(cx, path, look_in_list, &s));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+/* Links of the snapshot's root that point to no file. */
+static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    bool there = false;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n; i++) {
+        if (!(path = osh_path_join(cx, dir, names[i]))) OSH_TRY(OSH_E_NOMEM);
+        bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
+                       !osh_dir_exists(path);
+        bool known = !strcmp(names[i], "config.json") ||
+                     strstr(names[i], ".safetensors"); // looked for already
+        if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
+        osh_free(cx, path), path = NULL;
+    }
+done:
+    osh_free(cx, path);
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+/* A download into blobs that did not end: nobody knows which files it was to bring. */
+static osh_status look_for_partial(osh_ctx *cx, lacking *l, const char *repo)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    char *blobs = osh_path_join(cx, repo, "blobs"); // own
+    if (!blobs) OSH_TRY(OSH_E_NOMEM);
+    if (!osh_dir_exists(blobs)) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, blobs));
+    for (size_t i = 0; i < n; i++) {
+        size_t k = strlen(names[i]);
+        if (k < sizeof ".incomplete" ||
+            strcmp(names[i] + k - (sizeof ".incomplete" - 1), ".incomplete"))
+            continue;
+        OSH_TRY(osh_buf_printf(cx, &l->text, "%sthe file of blobs/%s, whose download did not end",
+                               l->n ? ", " : "", names[i]));
+        l->n++;
+        break;
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, blobs);
+    return rc;
+}
+
+/* A snapshot that another program made, and that has no mark. */
+static osh_status look_around(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
+                              const char *dir)
+{
+    osh_status rc = OSH_OK;
     bool there = false, single = false, index = false;
-    osh_buf_init(&l.text, 0);
-    OSH_TRY(look_for(cx, &l, dir, "config.json", &there));
+    OSH_TRY(look_for(cx, l, dir, "config.json", &there));
     OSH_TRY(look_for(cx, NULL, dir, "model.safetensors.index.json", &index));
-    OSH_TRY(look_for(cx, index ? NULL : &l, dir, "model.safetensors", &single));
-    if (index && !single) OSH_TRY(look_for_shards(cx, &l, dir));
+    OSH_TRY(look_for(cx, index ? NULL : l, dir, "model.safetensors", &single));
+    if (index && !single) OSH_TRY(look_for_shards(cx, l, dir));
+    OSH_TRY(look_for_targets(cx, l, dir));
+    if (!l->n) OSH_TRY(look_for_listed(cx, l, repo, commit, dir));
+    if (!l->n) OSH_TRY(look_for_partial(cx, l, repo));
+done:
+    return rc;
+}
+
+/* A snapshot of this program: each file that its mark names, with its size. */
+static osh_status look_for_marked(osh_ctx *cx, lacking *l, osh_mark *m, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_hub_file f;
+    while (osh_mark_file(m, &f)) OSH_TRY(look_for_size(cx, l, dir, f.path, f.n_bytes));
+    if (m->state == OSH_MARK_OPEN && !l->n) {
+        OSH_TRY(osh_buf_printf(cx, &l->text, "files: its pull did not end"));
+        l->n++;
+    }
+done:
+    return rc;
+}
+
+static osh_status find_missing(osh_ctx *cx, char **missing, const char *repo, const char *commit,
+                               const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_mark mark = {0}; // own
+    lacking l = {0};
+    osh_buf_init(&l.text, 0);
+    OSH_TRY(osh_mark_read(cx, &mark, repo, commit));
+    OSH_TRY(mark.state ? look_for_marked(cx, &l, &mark, dir)
+                       : look_around(cx, &l, repo, commit, dir));
     if (l.n > MAX_NAMED) OSH_TRY(osh_buf_printf(cx, &l.text, " and %d more", l.n - MAX_NAMED));
     if (l.n && !(*missing = osh_strdup(cx, l.text.data))) rc = OSH_E_NOMEM;
 done:
+    osh_mark_deinit(cx, &mark);
     osh_buf_deinit(cx, &l.text);
     return rc;
 }
 
-osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub, const osh_hub_name *name)
+osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub,
+                        const osh_hub_name *name)
 {
     osh_status rc = OSH_OK;
-    char *commit = NULL, *path = NULL; // own
+    char *commit = NULL, *path = NULL;            // own
     char *repo = osh_hub_repo_dir(cx, hub, name); // own
     *dir = *missing = NULL;
     if (!repo) OSH_TRY(OSH_E_NOMEM);
@@ -106,7 +290,7 @@ osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *
     if (!commit) goto done;
     if (!(path = osh_sprintf(cx, "%s/snapshots/%s", repo, commit))) OSH_TRY(OSH_E_NOMEM);
     if (!osh_dir_exists(path)) goto done;
-    OSH_TRY(find_missing(cx, missing, path));
+    OSH_TRY(find_missing(cx, missing, repo, commit, path));
     *dir = path, path = NULL; // give
 done:
     osh_free(cx, path);
@@ -118,9 +302,9 @@ done:
 osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool headers, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
-    osh_hub_name name = {0};                // own
-    osh_hub *hub = NULL;                    // own
-    char *found = NULL, *missing = NULL;    // own
+    osh_hub_name name = {0};             // own
+    osh_hub *hub = NULL;                 // own
+    char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
     if (!is_name) { // what opens it says what it lacks
@@ -130,13 +314,16 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     OSH_TRY(osh_hub_open(cx, &hub, env));
     OSH_TRY(osh_hub_find(cx, &found, &missing, hub, &name));
     if (!found && hub->offline)
-        OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, and the cache %s has no %s at revision %s", model, hub->cache,
-                 name.id, name.revision);
-    if (missing && hub->offline) OSH_FAIL(cx, OSH_E_IO, "%s: its snapshot lacks %s, in %s", model, missing, found);
+        OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, and the cache %s has no %s at revision %s",
+                 model, hub->cache, name.id, name.revision);
+    if (missing && hub->offline)
+        OSH_FAIL(cx, OSH_E_IO, "%s: its snapshot lacks %s, in %s", model, missing, found);
     if (!found || missing) {
         osh_free(cx, found), found = NULL;
         rc = (headers ? osh_hub_pull_headers : osh_hub_pull)(cx, &found, hub, &name);
-        if (rc) osh_note(cx, "looking for a model that is no directory here and not whole in %s", hub->cache);
+        if (rc)
+            osh_note(cx, "looking for a model that is no directory here and not whole in %s",
+                     hub->cache);
         OSH_TRY(rc);
     }
     osh_log(cx, OSH_LOG_INFO, "%s is %s", model, found);

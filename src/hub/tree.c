@@ -1,11 +1,12 @@
 /* tree.c - what a repository holds, by the Hub's API; names and sizes come from a stranger and are checked here. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hub/pull.h"
-#include "text/json.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_FILES = 100000 };
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // of what comes
+enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };                   // of what is held in memory
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
 static bool is_hex(const char *s, size_t n)
@@ -27,22 +28,72 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
     return NULL;
 }
 
-static osh_status add_file(osh_ctx *cx, osh_hub_tree *t, const cJSON *o, const char *what)
+typedef struct entry {                // of the list
+    osh_buf type, path, oid, lfs_oid; // own
+    int64_t n_bytes, n_lfs_bytes;     // -1: not said
+    bool large;                       // then oid and n_bytes are those of a pointer
+    unsigned seen;                    // keys
+} entry;
+
+typedef struct listing {
+    osh_hub_tree *t;
+    entry e;
+} listing;
+
+static osh_status twice(osh_ctx *cx, const osh_json_walk *w, const char *key)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", w->s.what,
+                    key);
+}
+
+static osh_status lfs_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    entry *e = user;
+    unsigned bit = !strcmp(key, "oid") ? 256 : !strcmp(key, "size") ? 512 : 0;
+    if (e->seen & bit) return twice(cx, w, key);
+    e->seen |= bit;
+    if (bit == 256) return osh_json_walk_string(w, &e->lfs_oid, "oid");
+    return bit ? osh_json_walk_count(w, &e->n_lfs_bytes, "size") : osh_json_walk_skip(w);
+}
+
+static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    static const char *const keys[] = {"type", "path", "oid", "size", "lfs"};
+    entry *e = user;
+    unsigned i = 0;
+    while (i < 5 && strcmp(key, keys[i])) i++;
+    if (i < 5 && e->seen & 1u << i) return twice(cx, w, key);
+    if (i < 5) e->seen |= 1u << i;
+    if (i == 5 || osh_json_walk_peek(w) == 'n') return osh_json_walk_skip(w);
+    if (i == 3) return osh_json_walk_count(w, &e->n_bytes, "size");
+    if (i < 3)
+        return osh_json_walk_string(w, i == 0 ? &e->type : i == 1 ? &e->path : &e->oid, keys[i]);
+    e->large = true;
+    return osh_json_walk_members(w, lfs_member, e);
+}
+
+/* A file that no pull of a model asks for is looked at, and not kept. */
+static bool is_kept(const char *path)
+{
+    const char *tail = ".safetensors";
+    size_t n = strlen(path), k = strlen(tail);
+    return osh_hub_is_side_file(path) || (n > k && !strcmp(path + n - k, tail));
+}
+
+static bool is_pickle(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
+}
+
+static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
-    const char *path = NULL, *id = NULL;
-    int64_t n_bytes = -1;
-    OSH_TRY(osh_json_str_or(cx, &path, o, "path", "", what));
-    if (!osh_hub_file_is_safe(path))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name that a file may have", what, path);
-    const cJSON *lfs = cJSON_GetObjectItemCaseSensitive(o, "lfs");
-    bool large = cJSON_IsObject(lfs); // then the entry's own oid is that of a pointer
-    OSH_TRY(osh_json_str_or(cx, &id, large ? lfs : o, "oid", "", what));
-    OSH_TRY(osh_json_int(cx, &n_bytes, large ? lfs : o, "size", what));
-    if (!is_hex(id, large ? 64 : 40) || n_bytes < 0 || n_bytes > MAX_FILE_BYTES)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has %lld bytes and the hash '%.80s', wanted one of %d hex digits", what,
-                 path, (long long)n_bytes, id, large ? 64 : 40);
-    if (t->n == MAX_FILES) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d files", what, MAX_FILES);
+    if (t->n == MAX_KEPT || t->n_name_bytes + e->path.len > MAX_NAME_BYTES)
+        OSH_FAIL(
+            cx, OSH_E_FORMAT,
+            "%s: more than %zu files of a model, with names of %zu bytes: want at most %d, with %d",
+            what, t->n, t->n_name_bytes, MAX_KEPT, MAX_NAME_BYTES);
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 64;
         osh_hub_file *more = osh_realloc(cx, t->files, cap * sizeof *more);
@@ -50,34 +101,87 @@ static osh_status add_file(osh_ctx *cx, osh_hub_tree *t, const cJSON *o, const c
         t->files = more, t->cap = cap;
     }
     osh_hub_file *f = &t->files[t->n];
-    *f = (osh_hub_file){.n_bytes = n_bytes};
-    memcpy(f->etag, id, strlen(id));
-    if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    *f = (osh_hub_file){.n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes};
+    snprintf(f->etag, sizeof f->etag, "%s", e->large ? e->lfs_oid.data : e->oid.data);
+    if (!(f->path = osh_strdup(cx, e->path.data))) OSH_TRY(OSH_E_NOMEM);
+    t->n_name_bytes += e->path.len;
     t->n++;
 done:
     return rc;
 }
 
-osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, const char *text, size_t n, const char *what)
+static const char *text_of(const osh_buf *b)
+{
+    return b->data ? b->data : "";
+}
+
+static osh_status add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
-    cJSON *list = NULL; // own
-    OSH_TRY(osh_json_parse(cx, &list, text, n, what, 0));
-    if (!cJSON_IsArray(list)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
-    for (const cJSON *o = list->child; o; o = o->next) {
-        const char *type = NULL;
-        if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
-        OSH_TRY(osh_json_str_or(cx, &type, o, "type", "", what));
-        if (!strcmp(type, "file")) OSH_TRY(add_file(cx, t, o, what));
-    }
+    listing *l = user;
+    entry *e = &l->e;
+    const char *what = w->s.what;
+    (void)key;
+    osh_buf_clear(&e->type), osh_buf_clear(&e->path), osh_buf_clear(&e->oid),
+        osh_buf_clear(&e->lfs_oid);
+    e->n_bytes = e->n_lfs_bytes = -1, e->large = false, e->seen = 0;
+    if (osh_json_walk_peek(w) != '{')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
+    OSH_TRY(osh_json_walk_members(w, entry_member, e));
+    if (strcmp(text_of(&e->type), "file")) goto done;
+    const char *path = text_of(&e->path), *id = text_of(e->large ? &e->lfs_oid : &e->oid);
+    int64_t n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes;
+    int digits = e->large ? 64 : 40;
+    if (!osh_hub_file_is_safe(path))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%.200s' is no name that a file may have", what, path);
+    if (n_bytes < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has no 'size', wanted one", what, path);
+    if (!is_hex(id, (size_t)digits) || n_bytes > MAX_FILE_BYTES)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: %.200s has %lld bytes and the hash '%.80s', wanted one of %d hex digits and "
+                 "at most 2^50 bytes",
+                 what, path, (long long)n_bytes, id, digits);
+    l->t->has_pickles |= is_pickle(path);
+    if (is_kept(path)) OSH_TRY(file_keep(cx, l->t, e, what));
 done:
-    cJSON_Delete(list);
+    return rc;
+}
+
+osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w)
+{
+    osh_status rc = OSH_OK;
+    listing l = {.t = t};
+    osh_buf_init(&l.e.type, MAX_TEXT), osh_buf_init(&l.e.path, MAX_TEXT);
+    osh_buf_init(&l.e.oid, MAX_TEXT), osh_buf_init(&l.e.lfs_oid, MAX_TEXT);
+    if (osh_json_walk_peek(w) != '[')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", w->s.what);
+    OSH_TRY(osh_json_walk_items(w, add_entry, &l));
+    OSH_TRY(osh_json_walk_end(w));
+done:
+    osh_buf_deinit(cx, &l.e.type), osh_buf_deinit(cx, &l.e.path);
+    osh_buf_deinit(cx, &l.e.oid), osh_buf_deinit(cx, &l.e.lfs_oid);
+    return rc;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const osh_hub_file *)a)->path, ((const osh_hub_file *)b)->path);
+}
+
+/* In the order of their paths, none twice: two hashes for one path would be two files in one place. */
+static osh_status sort_files(osh_ctx *cx, osh_hub_tree *t, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (t->n) qsort(t->files, t->n, sizeof *t->files, by_path);
+    for (size_t i = 1; i < t->n; i++)
+        if (!by_path(&t->files[i - 1], &t->files[i]))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: lists %.200s twice", what, t->files[i].path);
+done:
     return rc;
 }
 
 /* "EP/api/models/org/name", then parts that are encoded whole. */
-static osh_status api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name, const char *verb,
-                          const char *revision)
+static osh_status api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name,
+                          const char *verb, const char *revision)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -92,28 +196,50 @@ done:
     return rc;
 }
 
+typedef struct sha {
+    osh_buf text; // own
+    bool seen;
+} sha;
+
+static osh_status sha_member(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+{
+    sha *s = user;
+    if (strcmp(key, "sha") || osh_json_walk_peek(w) == 'n') return osh_json_walk_skip(w);
+    if (s->seen) return twice(cx, w, key);
+    s->seen = true;
+    return osh_json_walk_string(w, &s->text, "sha");
+}
+
 static osh_status find_commit(osh_ctx *cx, char commit[41], osh_http *http, const osh_hub *hub,
                               const osh_hub_name *name)
 {
     osh_status rc = OSH_OK;
-    osh_http_reply r = {0};                            // own
+    osh_http_reply r = {0};         // own
     char *url = NULL, *what = NULL; // own
-    cJSON *json = NULL;             // own
-    const char *sha = NULL;
+    osh_json_walk w = {0};          // own
+    sha found = {0};                // own
+    osh_buf_init(&found.text, MAX_TEXT);
     if (osh_hub_is_commit(name->revision)) {
         memcpy(commit, name->revision, 41);
         goto done;
     }
     if (!(what = osh_sprintf(cx, "%s@%s", name->id, name->revision))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(api_url(cx, &url, hub, name, "revision", name->revision));
-    OSH_TRY(osh_hub_ask(cx, http, &r, hub, &(osh_http_request){.url = url, .max_body = MAX_PAGE_BYTES}, what));
-    OSH_TRY(osh_json_parse(cx, &json, r.body.data ? r.body.data : "", r.body.len, url, 0));
-    OSH_TRY(osh_json_str_or(cx, &sha, json, "sha", "", url));
-    if (!osh_hub_is_commit(sha))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no commit of 40 hex digits in its answer, which a Hub has", url);
-    memcpy(commit, sha, 41);
+    OSH_TRY(osh_hub_ask(cx, http, &r, hub,
+                        &(osh_http_request){.url = url, .max_body = MAX_PAGE_BYTES}, what));
+    OSH_TRY(osh_hub_walk(cx, &w, &r, url));
+    if (osh_json_walk_peek(&w) == '{')
+        OSH_TRY(osh_json_walk_members(&w, sha_member, &found));
+    else
+        OSH_TRY(osh_json_walk_skip(&w));
+    OSH_TRY(osh_json_walk_end(&w));
+    if (!osh_hub_is_commit(text_of(&found.text)))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: has no commit of 40 hex digits in its answer, which a Hub has", url);
+    memcpy(commit, found.text.data, 41);
 done:
-    cJSON_Delete(json);
+    osh_json_walk_deinit(cx, &w);
+    osh_buf_deinit(cx, &found.text);
     osh_http_reply_deinit(cx, &r);
     osh_free(cx, what);
     osh_free(cx, url);
@@ -133,7 +259,8 @@ static osh_status next_page(osh_ctx *cx, char **out, const osh_http_reply *r, co
     if (!strstr(line + (end - s), "rel=\"next\"")) goto done;
     if (!(*out = osh_sprintf(cx, "%.*s", (int)(end - s - 1), line + 1))) OSH_TRY(OSH_E_NOMEM);
     if (!osh_http_is_url(*out) || !osh_http_same_host(*out, hub->endpoint))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list of files goes on at '%.200s'", hub->endpoint, *out);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list of files goes on at '%.200s'", hub->endpoint,
+                 *out);
 done:
     osh_free(cx, line);
     return rc;
@@ -143,19 +270,27 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
                             const osh_hub_name *name)
 {
     osh_status rc = OSH_OK;
-    osh_http_reply r = {0}; // own
+    osh_http_reply r = {0};         // own
+    osh_json_walk w = {0};          // own
     char *url = NULL, *next = NULL; // own
     *out = (osh_hub_tree){0};
     OSH_TRY(find_commit(cx, out->commit, http, hub, name));
     OSH_TRY(api_url(cx, &url, hub, name, "tree", out->commit));
     if (!(next = osh_sprintf(cx, "%s?recursive=true", url))) OSH_TRY(OSH_E_NOMEM);
     for (int page = 0; next; page++) {
-        if (page == MAX_PAGES) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d pages of files", url, MAX_PAGES);
-        OSH_TRY(osh_hub_ask(cx, http, &r, hub, &(osh_http_request){.url = next, .max_body = MAX_PAGE_BYTES}, name->id));
-        OSH_TRY(osh_hub_tree_read(cx, out, r.body.data ? r.body.data : "", r.body.len, url));
+        if (page == MAX_PAGES)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d pages of files", url, MAX_PAGES);
+        OSH_TRY(osh_hub_ask(cx, http, &r, hub,
+                            &(osh_http_request){.url = next, .max_body = MAX_PAGE_BYTES},
+                            name->id));
+        OSH_TRY(osh_hub_walk(cx, &w, &r, url));
+        OSH_TRY(osh_hub_tree_read(cx, out, &w));
+        osh_json_walk_deinit(cx, &w);
         OSH_TRY(next_page(cx, &next, &r, hub));
     }
+    OSH_TRY(sort_files(cx, out, url));
 done:
+    osh_json_walk_deinit(cx, &w);
     osh_http_reply_deinit(cx, &r);
     osh_free(cx, next);
     osh_free(cx, url);

@@ -35,5 +35,33 @@ refused() { # what is said, words
 refused "the cache $PWD/home/hub has no org/other at revision main" "$ONESHOT" plan --model org/other --scheme W4A16
 refused "no org/tiny at revision v2" "$ONESHOT" inspect org/tiny@v2
 refused "./org/tiny: is not a directory" "$ONESHOT" plan --model ./org/tiny --scheme W4A16
+# A snapshot of another program, of which something says that it is not whole.
+repo=home/hub/models--org--tiny
+plan="$ONESHOT plan --model org/tiny --scheme W4A16"
+ln -s ../../blobs/gone "$snapshot/tokenizer.json"
+refused "org/tiny: its snapshot lacks tokenizer.json, in $PWD/$snapshot" $plan
+rm "$snapshot/tokenizer.json"
+mkdir $repo/trees
+echo '{"format_version": 1, "files": {"tokenizer.json": {"size": 2}, "README.md": {}, "x.py": {}, "original/a.json": {}, "config.json": {}}}' >$repo/trees/$commit.json
+refused "org/tiny: its snapshot lacks tokenizer.json, in $PWD/$snapshot" $plan
+sed -i 's/"tokenizer.json"/"notes.txt"/' $repo/trees/$commit.json
+$plan >/dev/null
+: >$repo/blobs/0123.abcd.incomplete
+refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete, whose download did not end, in $PWD/$snapshot" $plan
+# The mark of a pull of this program: what it names must be there; a damaged one is that of a pull that did not end.
+mkdir $repo/.oneshot
+bytes=$(stat -Lc %s "$snapshot/config.json")
+mark() { printf 'oneshot snapshot 1\n%b' "$1" >$repo/.oneshot/$commit; }
+for text in open '' "all\n-1 ab config.json\n" "all\n$bytes ab ../config.json\n" "whole\n$bytes ab" "all\n$bytes ab\n" 'what\n'; do
+    mark "$text"
+    refused "org/tiny: its snapshot lacks files: its pull did not end, in $PWD/$snapshot" $plan
+done
+mark "whole\n$bytes ab config.json\n2 ab x/tokenizer.json\n"
+refused "org/tiny: its snapshot lacks x/tokenizer.json, in" $plan
+mark "whole\n$((bytes + 1)) ab config.json\n"
+refused "org/tiny: its snapshot lacks config.json, in" $plan
+mark "all\n$bytes ab config.json\n"
+$plan >/dev/null
+rm -r $repo/.oneshot $repo/blobs/0123.abcd.incomplete
 rm "$snapshot"/*.safetensors
 refused "org/tiny: its snapshot lacks model-00001-of-00002.safetensors, model-00002-of-00002.safetensors, in $PWD/$snapshot" "$ONESHOT" plan --model org/tiny --scheme W4A16

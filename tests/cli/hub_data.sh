@@ -94,6 +94,18 @@ refused 1 "rows.jsonl" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
+# The host memory that is asked for holds while the server answers: rows of 200,000 numbers, 16 MB as trees each.
+most() { # MiB that the program has at most (with what python3 has before it starts), command
+    local want=$1; shift
+    python3 -c 'import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+sys.exit(code)' "$@" >out 2>err || fail "$*: $(cat err)"
+    [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le "$want" ] || fail "$*: $(tail -n 1 out) MiB"
+}
+most 40 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset wide/data --num-calibration-samples 20 --host-memory 40MiB
+[ "$(wc -l <"$(rows "wide--data/-/train.20")")" = 20 ] || fail "wide"
+
 # Perplexity on rows by name, as on a file with these rows.
 eval() { # arguments
     "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"

@@ -12,11 +12,19 @@ static int leaves(const char *path)
            (n > 2 && !strcmp(path + n - 3, "/.."));
 }
 
+static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    return osh_buf_append(cx, user, s, n);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     osh_ctx *cx = fuzz_ctx();
     osh_hub_tree t = {0};
-    if (osh_hub_tree_read(cx, &t, (const char *)data, n, "list")) CHECK(*osh_error_text(cx));
+    osh_json_walk w;
+    osh_json_walk_text(cx, &w, (const char *)data, n, "list");
+    if (osh_hub_tree_read(cx, &t, &w)) CHECK(*osh_error_text(cx));
+    osh_json_walk_deinit(cx, &w);
     for (size_t i = 0; i < t.n; i++) {
         const osh_hub_file *f = &t.files[i];
         size_t k = strlen(f->etag);
@@ -30,13 +38,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = n % 3 == 1 ? "<{text}>" : NULL,
                          .chat = n % 3 == 2 ? "messages" : NULL, .system_first = true};
     osh_buf lines;
-    int64_t n_rows = 0, n_lines = 0;
+    osh_hub_page page = {0};
+    int64_t n_lines = 0;
     osh_buf_init(&lines, 0);
-    if (osh_hub_rows_read(cx, &lines, &n_rows, &(osh_hub_page){(const char *)data, n, 0}, &rows)) {
+    osh_json_walk_text(cx, &w, (const char *)data, n, "rows");
+    osh_status rc = osh_hub_page_read(cx, &page, &w, &rows, put_to, &lines);
+    osh_json_walk_deinit(cx, &w);
+    if (rc) {
         CHECK(*osh_error_text(cx));
     } else {
         for (size_t i = 0; i < lines.len; i++) n_lines += lines.data[i] == '\n';
-        CHECK(n_lines == n_rows);
+        CHECK(n_lines == page.n);
     }
     osh_buf_deinit(cx, &lines);
     fuzz_ctx_free(cx);

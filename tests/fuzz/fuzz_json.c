@@ -2,6 +2,7 @@
  * list by list it is the same. */
 #include "fuzz/fuzz.h"
 #include "text/json.h"
+#include "text/json_walk.h"
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,6 +47,33 @@ static void by_lists(osh_ctx *cx, const char *text, size_t n, cJSON *tree)
     close(fd);
 }
 
+static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    return osh_buf_append(cx, user, s, n);
+}
+
+/* Value by value it is the same; tree NULL: a parse refuses it. */
+static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree, bool twice)
+{
+    osh_json_walk w;
+    osh_buf copy;
+    cJSON *again = NULL;
+    osh_buf_init(&copy, 0);
+    osh_json_walk_text(cx, &w, text, n, "fuzz");
+    osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
+    if (!rc) rc = osh_json_walk_end(&w);
+    CHECK(tree ? !rc : rc || twice); // a parse finds a key that occurs twice
+    if (tree) {
+        CHECK(!memchr(copy.data, '\n', copy.len));
+        CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));
+        CHECK(cJSON_Compare(tree, again, true));
+    }
+    osh_error_clear(cx);
+    cJSON_Delete(again);
+    osh_buf_deinit(cx, &copy);
+    osh_json_walk_deinit(cx, &w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     osh_ctx *cx = fuzz_ctx();
@@ -63,11 +91,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             CHECK(cJSON_Compare(tree, again, true));
             CHECK(!osh_json_print(cx, &twice, again, 1));
             CHECK(!strcmp(printed, twice));
-            by_lists(cx, text, n, tree);
+            by_values(cx, text, n, tree, false);
+            by_lists(cx, text, n, tree); // changes the tree
         }
         edit(cx, text, n, "a", "[1, {}]");
         edit(cx, text, n, "added \"here\"", "null");
         edit(cx, text, n, "b", NULL);
+    } else {
+        bool same_key = strstr(osh_error_text(cx), "occurs twice");
+        osh_error_clear(cx);
+        by_values(cx, text, n, NULL, same_key);
     }
     osh_free(cx, printed);
     osh_free(cx, twice);

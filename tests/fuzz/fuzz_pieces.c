@@ -9,7 +9,7 @@
  *          then   text, to the end */
 #include "base/buf.h"
 #include "fuzz/tokenize.h"
-#include "text/tok_impl.h"
+#include "tokenizer/tok_impl.h"
 
 typedef struct field {
     const char *s; // view of the input

@@ -3,7 +3,7 @@
 #ifndef OSH_FUZZ_TOKENIZE_H
 #define OSH_FUZZ_TOKENIZE_H
 #include "fuzz/fuzz.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static inline bool fuzz_same_ids(const osh_ids *a, const osh_ids *b)
 {

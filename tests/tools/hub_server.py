@@ -17,7 +17,10 @@ A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with
   evil    a file named ../../../evil                 evilpath one at /tmp/evil          evilid   a hash that is a path
   huge    a file larger than any disk                loop     redirects to itself       long     more bytes than it has
   away    lists its files on another host            pickle   weights in .bin only      moved    renamed to ok/NAME
+  stall   the file that NAME is called is not sent while a file `hold` is in the working directory
   offset  another range than the one asked for       junk     no JSON              gone      is not there
+  many    99,000 files more that no model has     over     8,200 files of 2^50 bytes more
+A data set wide/NAME has rows of 200,000 numbers.
 A repository FAULT/large is a config.json and a model.safetensors of 40 MiB of noise."""
 import copy
 import functools
@@ -151,6 +154,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.say(422, {"error": "Parameter 'length' must not be greater than 100"})
         out = [{"row_idx": i + (fault == "other"), "row": row(i), "truncated_cells": ["text"] if fault == "short" else []}
                for i in range(at, min(at + n, rows[q["split"]]))]
+        if fault == "wide":
+            for r in out:
+                r["row"]["list"] = [0] * 200000
         self.say(200, {"features": [], "rows": out, "num_rows_total": rows[q["split"]], "num_rows_per_page": 100,
                        "partial": fault == "part"}, X_Revision=COMMIT)
 
@@ -195,6 +201,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 e["lfs"]["oid"] = "../../../../" + "a" * 52
             if fault == "huge" and "lfs" in e:
                 e["lfs"]["size"] = e["size"] = 1 << 49
+        if fault == "many":
+            entries += [{"type": "file", "path": f"f{i}/y.bin", "oid": "0" * 40, "size": 1} for i in range(99000)]
+        if fault == "over":
+            entries += [{"type": "file", "path": f"s{i}.json", "oid": "0" * 40, "size": 1 << 50} for i in range(8200)]
         if fault in ("evil", "evilpath"):
             entries.append(entry("../../../evil.json" if fault == "evil" else "/tmp/evil.json", b"{}"))
         if fault == "away":
@@ -211,6 +221,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = files(fault, name).get(path)
         if data is None or commit not in (COMMIT, SECOND):
             return self.say(404, b"", X_Error_Code="EntryNotFound")
+        while fault == "stall" and path == name and os.path.exists("hold"):
+            time.sleep(0.02)
         if fault == "loop":
             return self.say(302, b"again", Location=self.path)
         e = entry(path, data)

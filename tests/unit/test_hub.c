@@ -71,6 +71,11 @@ static void test_file_names(void **state)
                                        "a/..", "a/../b", "./a", "a/./b", "a\\b", "a\nb"};
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_true(osh_hub_file_is_safe(fine[i]));
     for (size_t i = 0; i < sizeof not / sizeof *not; i++) assert_false(osh_hub_file_is_safe(not[i]));
+    char long_name[260];
+    snprintf(long_name, sizeof long_name, "a/%0255d", 0);
+    assert_true(osh_hub_file_is_safe(long_name));
+    snprintf(long_name, sizeof long_name, "a/%0256d", 0);
+    assert_false(osh_hub_file_is_safe(long_name));
 }
 
 static void test_environment(void **state)

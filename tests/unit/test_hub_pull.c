@@ -167,15 +167,27 @@ static void test_headers(void **state)
 
 #define SHA1 "0123456789012345678901234567890123456789"
 #define SHA256 "0123456789012345678901234567890101234567890123456789012345678901"
-#define LIST "[{\"type\": \"directory\", \"path\": \"a\", \"oid\": \"x\"}, " \
-             "{\"type\": \"file\", \"path\": \"a/b.json\", \"oid\": \"" SHA1 "\", \"size\": 7}, " \
-             "{\"type\": \"file\", \"path\": \"w\", \"oid\": \"" SHA1 "\", \"size\": 130, " \
-             "\"lfs\": {\"oid\": \"" SHA256 "\", \"size\": 5000000000, \"pointerSize\": 130}}]"
+#define LIST                                                                                       \
+    "[{\"type\": \"directory\", \"path\": \"a\", \"oid\": \"x\"}, "                                \
+    "{\"type\": \"file\", \"path\": \"additional_chat_templates/b.jinja\", \"oid\": \"" SHA1       \
+    "\", \"size\": 7}, "                                                                           \
+    "{\"type\": \"file\", \"path\": \"x/w.bin\", \"oid\": \"" SHA1 "\", \"size\": 1}, "            \
+    "{\"type\": \"file\", \"path\": \"x/w.safetensors\", \"oid\": \"" SHA1 "\", \"size\": 130, "   \
+    "\"lfs\": {\"oid\": \"" SHA256 "\", \"size\": 5000000000, \"pointerSize\": 130}}]"
+
+static osh_status tree_read(osh_ctx *cx, osh_hub_tree *t, const char *text)
+{
+    osh_json_walk w;
+    osh_status rc = osh_json_walk_text(cx, &w, text, strlen(text), "list");
+    if (!rc) rc = osh_hub_tree_read(cx, t, &w);
+    osh_json_walk_deinit(cx, &w);
+    return rc;
+}
 
 static osh_status read_once(osh_ctx *cx, void *user)
 {
     osh_hub_tree t = {0};
-    osh_status rc = osh_hub_tree_read(cx, &t, user, strlen(user), "list");
+    osh_status rc = tree_read(cx, &t, user);
     if (!rc && t.n != 2) rc = OSH_E_INTERNAL;
     osh_hub_tree_deinit(cx, &t);
     return rc;
@@ -185,11 +197,14 @@ static void test_tree(void **state)
 {
     fixture *f = *state;
     osh_hub_tree t = {0};
-    assert_ok(f->cx, osh_hub_tree_read(f->cx, &t, LIST, sizeof LIST - 1, "list"));
-    assert_string_equal(osh_hub_tree_find(&t, "a/b.json")->etag, SHA1);
-    assert_string_equal(osh_hub_tree_find(&t, "w")->etag, SHA256); // not that of its pointer
-    assert_int_equal(osh_hub_tree_find(&t, "w")->n_bytes, 5000000000);
+    assert_ok(f->cx, tree_read(f->cx, &t, LIST));
+    assert_string_equal(osh_hub_tree_find(&t, "additional_chat_templates/b.jinja")->etag, SHA1);
+    assert_string_equal(osh_hub_tree_find(&t, "x/w.safetensors")->etag,
+                        SHA256); // not that of its pointer
+    assert_int_equal(osh_hub_tree_find(&t, "x/w.safetensors")->n_bytes, 5000000000);
     assert_null(osh_hub_tree_find(&t, "a"));
+    assert_null(osh_hub_tree_find(&t, "x/w.bin")); // no pull asks for it
+    assert_true(t.has_pickles);
     osh_hub_tree_deinit(f->cx, &t);
     assert_true(torture(read_once, LIST) > 2);
     static const char *const bad[][2] = {
@@ -200,9 +215,22 @@ static void test_tree(void **state)
         {"[{\"type\": \"file\", \"path\": \"a/../b\", \"oid\": \"" SHA1 "\", \"size\": 7}]",
          "no name that a file may have"},
         {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": -1}]",
-         "has -1 bytes"},
+         "'size' is -1, wanted a whole number"},
         {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": 4e15}]",
-         "wanted one of 40"},
+         "'size' is 4e15, wanted a whole number"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": 1.5}]",
+         "'size' is 1.5, wanted a whole number"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1
+         "\", \"size\": 99999999999999999999}]",
+         "wanted a whole number from 0 to 2^53"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": \"7\"}]",
+         "'size' is a string, wanted a whole number"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1
+         "\", \"size\": 1125899906842625}]",
+         "has 1125899906842625 bytes and the hash"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\"}]", "a has no 'size'"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"path\": \"b\"}]", "'path' occurs twice"},
+        {"[{\"type\": \"file\", \"lfs\": {\"oid\": \"\", \"oid\": \"\"}}]", "'oid' occurs twice"},
         {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"../../..\", \"size\": 1}]",
          "wanted one of 40"},
         {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"lfs\": {\"oid\": \"" SHA1
@@ -210,8 +238,7 @@ static void test_tree(void **state)
          "wanted one of 64"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_fails(f->cx, OSH_E_FORMAT,
-                     osh_hub_tree_read(f->cx, &t, bad[i][0], strlen(bad[i][0]), "list"), bad[i][1]);
+        assert_fails(f->cx, OSH_E_FORMAT, tree_read(f->cx, &t, bad[i][0]), bad[i][1]);
         osh_hub_tree_deinit(f->cx, &t);
     }
 }
@@ -222,13 +249,30 @@ static void test_tree(void **state)
     "\"truncated_cells\": []}, {\"row_idx\": 8, \"row\": {\"q\": \"\", \"r\": \"z\"}}], "          \
     "\"num_rows_total\": 9}"
 
+static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    return osh_buf_append(cx, user, s, n);
+}
+
+/* A page's rows as lines; *n: how many. */
+static osh_status rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, osh_hub_page page,
+                            const osh_hub_rows *rows, const char *text)
+{
+    osh_json_walk w;
+    osh_status rc = osh_json_walk_text(cx, &w, text, strlen(text), "rows");
+    if (!rc) rc = osh_hub_page_read(cx, &page, &w, rows, put_to, to);
+    osh_json_walk_deinit(cx, &w);
+    *n = page.n;
+    return rc;
+}
+
 static osh_status page_once(osh_ctx *cx, void *user)
 {
     osh_buf b;
     int64_t n = 0;
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = user};
     osh_buf_init(&b, 0);
-    osh_status rc = osh_hub_rows_read(cx, &b, &n, &(osh_hub_page){PAGE, sizeof PAGE - 1, 7}, &rows);
+    osh_status rc = rows_read(cx, &b, &n, (osh_hub_page){.first = 7}, &rows, PAGE);
     if (!rc && n != 2) rc = OSH_E_INTERNAL;
     osh_buf_deinit(cx, &b);
     return rc;
@@ -246,7 +290,7 @@ static void test_rows(void **state)
         int64_t n = 0;
         osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = rows[i].text};
         osh_buf_init(&b, 0);
-        assert_ok(f->cx, osh_hub_rows_read(f->cx, &b, &n, &(osh_hub_page){PAGE, sizeof PAGE - 1, 7}, &ask));
+        assert_ok(f->cx, rows_read(f->cx, &b, &n, (osh_hub_page){.first = 7}, &ask, PAGE));
         assert_int_equal(n, 2);
         assert_string_equal(b.data, rows[i].lines);
         osh_buf_deinit(f->cx, &b);
@@ -257,9 +301,18 @@ static void test_rows(void **state)
         {"{\"rows\": 1}", "wanted a list of rows"},
         {"{\"rows\": [1]}", "row 7 is no object"},
         {"{\"rows\": [{\"row\": {}}]}", "has no 'row_idx'"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": [1]}]}", "row 7 is no object"},
+        {"{\"rows\": [{\"row_idx\": -7, \"row\": {}}]}", "'row_idx' is -7"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {}, \"row\": {}}]}", "'row' occurs twice"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": \"\", \"q\": \"\"}}]}", "'q' occurs twice"},
+        {"{\"rows\": [], \"rows\": []}", "'rows' occurs twice"},
+        {"{\"rows\": [], \"num_rows_total\": 1.5}", "'num_rows_total' is 1.5"},
+        {"{\"rows\": []} 1", "something follows"},
         {"{\"rows\": [{\"row_idx\": 8, \"row\": {}}]}", "asked for row 7, got row 8"},
-        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": 1}}]}", "row 7: the column 'q' holds no string"},
-        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": \"\"}, \"truncated_cells\": [\"q\"]}]}", "row 7 is cut off"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": 1}}]}",
+         "row 7: the column 'q' holds no string"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": \"\"}, \"truncated_cells\": [\"q\"]}]}",
+         "row 7 is cut off"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         osh_buf b;
@@ -267,8 +320,8 @@ static void test_rows(void **state)
         osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = "{q}"};
         osh_buf_init(&b, 0);
         assert_fails(f->cx, OSH_E_FORMAT,
-                     osh_hub_rows_read(f->cx, &b, &n, &(osh_hub_page){bad[i][0], strlen(bad[i][0]), 7},
-                                       &ask), bad[i][1]);
+                     rows_read(f->cx, &b, &n, (osh_hub_page){.first = 7}, &ask, bad[i][0]),
+                     bad[i][1]);
         osh_buf_deinit(f->cx, &b);
     }
 }
@@ -279,7 +332,7 @@ static osh_status chat_once(osh_ctx *cx, void *user)
     int64_t n = 0;
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .chat = "m", .system_first = true};
     osh_buf_init(&b, 0);
-    osh_status rc = osh_hub_rows_read(cx, &b, &n, &(osh_hub_page){user, strlen(user), 0}, &rows);
+    osh_status rc = rows_read(cx, &b, &n, (osh_hub_page){0}, &rows, user);
     if (!rc && strcmp(b.data, "{\"m\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\"}]}\n"
                               "{\"m\":[{\"role\":\"system\",\"content\":\"s\"}]}\n"))
         rc = OSH_E_INTERNAL;

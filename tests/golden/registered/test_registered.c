@@ -44,6 +44,11 @@ done:
     return rc;
 }
 
+static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    return osh_buf_append(cx, user, s, n);
+}
+
 static void compare(osh_ctx *cx, const cJSON *c, const char *dir)
 {
     const char *name = cJSON_GetObjectItem(c, "name")->valuestring;
@@ -52,11 +57,13 @@ static void compare(osh_ctx *cx, const cJSON *c, const char *dir)
     char *row = cJSON_PrintUnformatted(cJSON_GetObjectItem(c, "row")); // own
     osh_buf page, line, got;                                           // own
     osh_hub_rows rows;
-    int64_t n = 0;
+    osh_json_walk w;
     osh_buf_init(&page, 0), osh_buf_init(&line, 0), osh_buf_init(&got, 0);
     assert_true(osh_hub_rows_registered(&rows, name));
     assert_ok(cx, osh_buf_printf(cx, &page, "{\"rows\": [{\"row_idx\": 0, \"row\": %s}]}", row));
-    assert_ok(cx, osh_hub_rows_read(cx, &line, &n, &(osh_hub_page){page.data, page.len, 0}, &rows));
+    assert_ok(cx, osh_json_walk_text(cx, &w, page.data, page.len, "rows"));
+    assert_ok(cx, osh_hub_page_read(cx, &(osh_hub_page){0}, &w, &rows, put_to, &line));
+    osh_json_walk_deinit(cx, &w);
     make_model(cx, dir, template);
     osh_status rc = text_of(cx, &got, &rows, &line, dir);
     const char *text = got.len ? got.data : "";
