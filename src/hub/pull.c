@@ -9,11 +9,8 @@
 #include "base/map.h"
 #include "hub/pull.h"
 
-enum {
-    AT_ONCE = 8,
-    MAX_NAME = 4096,
-    WORK_BYTES = 1 << 20
-}; // the last: of a thread, beside its connections
+enum { AT_ONCE = 8, MAX_NAME = 4096 };
+enum { WORK_BYTES = 1 << 20 }; // of host memory that a thread takes beside its connections
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
 typedef struct batch {
@@ -122,9 +119,8 @@ static osh_status open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n,
         rc = osh_mem_count(one->cx, WORK_BYTES);
         if (!rc && (rc = osh_http_open(one->cx, &one->http, b->p->hub, &b->p->stop)))
             osh_mem_uncount(one->cx, WORK_BYTES);
-        if (rc && !*n) osh_fail(cx, rc, "%s", osh_error_text(one->cx));
         if (rc == OSH_E_NOMEM && *n) break;
-        OSH_TRY(rc);
+        if (rc) OSH_FAIL(cx, rc, "%s", osh_error_text(one->cx));
     }
     rc = OSH_OK;
 done:
