@@ -113,7 +113,7 @@ osh_status osh_file_of_fd(osh_ctx *cx, osh_file **out, int fd, const char *path)
     OSH_NEW(cx, f, 1);
     f->fd = f->direct = -1;
     if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
-    if (fstat(fd, &st)) OSH_TRY(fail_os(cx, "look at", path));
+    if (fstat(fd, &st)) OSH_TRY(osh_file_fail(cx, "look at", path));
     OSH_TRY(check_kind(cx, &st, "open", path));
     f->fd = fd, fd = -1;
     *out = f, f = NULL; // give

@@ -30,7 +30,7 @@ osh_status osh_json_walk_file(osh_ctx *cx, osh_json_walk *w, osh_file *file, con
     w->s = (osh_json_scan){.cx = cx, .what = what, .more = walk_more, .more_user = w};
     osh_buf_init(&w->key, MOST_KEY);
     OSH_NEW(cx, w->piece, PIECE);
-    osh_json_scan_bom(&w->s);
+    OSH_TRY(osh_json_scan_begin(&w->s));
 done:
     return rc;
 }
@@ -40,8 +40,7 @@ osh_status osh_json_walk_text(osh_ctx *cx, osh_json_walk *w, const char *text, s
 {
     *w = (osh_json_walk){.s = {.cx = cx, .what = what, .text = text, .n = n}};
     osh_buf_init(&w->key, MOST_KEY);
-    osh_json_scan_bom(&w->s);
-    return OSH_OK;
+    return osh_json_scan_begin(&w->s);
 }
 
 void osh_json_walk_deinit(osh_ctx *cx, osh_json_walk *w)
