@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/profile.h"
+#include "graph/device_peaks.h"
 #include "io/edges.h"
 #include "ops/cuda/cuda.h"
 #include "ops/isa.h"
@@ -19,6 +20,7 @@
 #include "plan/globals.h"
 #include "plan/layout.h"
 #include "plan/looks.h"
+#include "plan/trials.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
 #include "store/loaders.h"
@@ -482,6 +484,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         osh_log(cx, OSH_LOG_WARN, "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
     m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
+    osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
+    osh_trials_free(cx, m->trials), m->trials = NULL;
     osh_free(cx, ever);
     return rc;
 }

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/device_peaks.h"
 #include "ops/isa.h"
 #include "plan/memory.h"
+#include "plan/trials.h"
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -39,6 +41,8 @@ done:
     osh_free(cx, other.readers);
     osh_free(cx, other.users);
     osh_free(cx, other.memory.visits);
+    osh_device_peaks_free(cx, other.memory.peaks);
+    osh_trials_free(cx, other.memory.trials);
     return rc;
 }
 
