@@ -13,4 +13,6 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_opti
 osh_status osh_measure_report(osh_ctx *cx, const char *recipe, const char *report);
 /* What measuring would take, for a plan. own */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
+/* The smallest --host-memory for that; *of, own: "outliers are measured before the run". */
+osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif
