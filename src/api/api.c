@@ -222,6 +222,58 @@ done:
     return rc;
 }
 
+/* What the passes before and after the run need at least, so that a plan refuses what is too little for any. */
+typedef struct others {
+    osh_options opt; // views of the job's, with what follows
+    char *of;        // own
+} others;
+
+static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
+
+/* One more pass; of: taken. */
+static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
+{
+    if (host > o->opt.others_host) {
+        osh_free(cx, o->of);
+        o->opt.others_host = host, o->opt.others = o->of = of, of = NULL;
+    }
+    osh_free(cx, of);
+}
+
+static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen, bool measured)
+{
+    osh_status rc = OSH_OK;
+    int64_t host = 0;
+    char *of = NULL; // own
+    *o = (others){.opt = *opt};
+    if (opt->only_largest_layer || opt->host_memory <= 0) goto done;
+    if (chosen) {
+        OSH_TRY(osh_choice_least(cx, &host, &of, opt));
+        others_add(cx, o, host, of), of = NULL;
+    }
+    if (measured) {
+        OSH_TRY(osh_measure_least(cx, &host, &of, opt));
+        others_add(cx, o, host, of), of = NULL;
+    }
+    if (opt->eval) {
+        OSH_TRY(osh_evaluate_least(cx, &host, opt));
+        if (!(of = osh_strdup(cx, "the output is evaluated after the run"))) OSH_TRY(OSH_E_NOMEM);
+        others_add(cx, o, host, of), of = NULL;
+    }
+done:
+    osh_free(cx, of);
+    return rc;
+}
+
+/* Before a first pass: a budget that is too little for the run, as if its recipe were complete, or for another pass. */
+static osh_status check_run(osh_ctx *cx, const osh_options *opt)
+{
+    osh_plan *p = NULL; // own
+    osh_status rc = opt->host_memory > 0 ? osh_plan_new(cx, &p, opt) : OSH_OK;
+    osh_plan_free(cx, p);
+    return rc;
+}
+
 /* With a target: a survey first, whose records go when the output is complete. */
 static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
@@ -232,6 +284,7 @@ static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink 
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_output_claim(cx, opt));
+    OSH_TRY(check_run(cx, opt));
     OSH_TRY(osh_choice_make(cx, &c, opt, sink, user));
     with.chosen = c.recipe, with.mixed = c.mixed;
     OSH_TRY(compress(cx, &with, sink, user));
@@ -254,6 +307,7 @@ static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sin
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with a recipe that drops experts, "
                  "nor with sparsity_profile owl: want the output of that first, and them on it");
     OSH_TRY(osh_output_claim(cx, opt));
+    OSH_TRY(check_run(cx, opt));
     OSH_TRY(osh_measure(cx, &recipe, opt, sink, user));
     with.chosen = recipe;
     OSH_TRY(compress(cx, &with, sink, user));
@@ -265,15 +319,19 @@ done:
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    others o = {.opt = *opt}; // own
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
-    if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, opt, sink, user));
-    else OSH_TRY(chosen ? compress_chosen(cx, opt, sink, user) : compress(cx, opt, sink, user));
+    bool both = measured && chosen; // compress_measured refuses that
+    if (opt->model && opt->output && !both) OSH_TRY(others_find(cx, &o, opt, chosen, measured));
+    if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
+    else OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user) : compress(cx, &o.opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
 done:
+    others_deinit(cx, &o);
     return rc;
 }
 
@@ -282,14 +340,16 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
+    others o = {.opt = *opt}; // own
     OSH_TRY(check_model(cx, opt));
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     bool measured = false;
-    if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, opt));
-    else OSH_TRY(osh_wants_measure(cx, &measured, opt));
-    if (measured) OSH_TRY(osh_measure_plan(cx, &before, opt));
+    if (!osh_wants_choice(opt)) OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    OSH_TRY(others_find(cx, &o, opt, osh_wants_choice(opt), measured));
+    if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, &o.opt));
+    if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
-    OSH_TRY(osh_plan_new(cx, &p, opt));
+    OSH_TRY(osh_plan_new(cx, &p, &o.opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
     if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
     sink(user, text, strlen(text));
@@ -297,6 +357,7 @@ done:
     osh_free(cx, before);
     osh_free(cx, text);
     osh_plan_free(cx, p);
+    others_deinit(cx, &o);
     return rc;
 }
 

@@ -22,23 +22,44 @@ static void keep_text(void *user, const char *text, size_t n)
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
 }
 
-/* What `oneshot eval --reference --json` prints. */
-static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
+/* own: osh_fields_deinit, also on failure */
+static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *model, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    osh_eval_options e = {0}; // own
-    OSH_TRY(osh_fields_default(cx, osh_eval_fields, &e));
-    const char *const values[][2] = {{"model", opt->output}, {"reference", opt->model}, {"dataset", opt->eval},
+    OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
+    const char *const values[][2] = {{"model", model}, {"reference", opt->model}, {"dataset", opt->eval},
                                      {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
                                      {"text_column", opt->text_column}, {"text_template", opt->text_template},
                                      {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds},
                                      {"json", "true"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i][1]) OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, &e, values[i][0], values[i][1]));
-    e.max_seq_length = opt->max_seq_length, e.batch_size = opt->batch_size;
-    e.host_memory = opt->host_memory, e.device_memory = opt->device_memory;
+        if (values[i][1]) OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, e, values[i][0], values[i][1]));
+    e->max_seq_length = opt->max_seq_length, e->batch_size = opt->batch_size;
+    e->host_memory = opt->host_memory, e->device_memory = opt->device_memory;
+done:
+    return rc;
+}
+
+/* What `oneshot eval --reference --json` prints. */
+static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_options e = {0}; // own
+    OSH_TRY(eval_options(cx, &e, opt->output, opt));
     OSH_TRY(osh_eval(cx, &e, keep_text, out));
     while (out->n && out->text[out->n - 1] == '\n') out->text[--out->n] = 0;
+done:
+    osh_fields_deinit(cx, osh_eval_fields, &e);
+    return rc;
+}
+
+osh_status osh_evaluate_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_options e = {0}; // own
+    OSH_TRY(eval_options(cx, &e, opt->model, opt));
+    e.host_memory = 0;
+    OSH_TRY(osh_eval_predict(cx, host, &e));
 done:
     osh_fields_deinit(cx, osh_eval_fields, &e);
     return rc;

@@ -1,6 +1,7 @@
 /* measured.c - see measured.h. What was measured is a key of the output's recipe.yaml; until there is an output a job
  * that was killed measures again, and finds the same. */
 #include "api/measured.h"
+#include "api/mixed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
+    m->opt.host_memory = m->opt.scratch_size = 0; // of the run; what is measured has a peak of its own
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));
     OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
@@ -97,10 +99,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
         OSH_TRY(osh_owl_bytes(cx, &bytes, m->owl));
     }
     m->peak = bytes + m->p->memory.base_bytes;
-    if (opt->host_memory > 0 && m->peak + OSH_ISA_NOISE_BYTES > opt->host_memory)
-        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %lld bytes cannot be held where %s are measured, with all samples "
-                 "in memory: the smallest that would do is %lld", (long long)opt->host_memory,
-                 m->a.reap ? "experts" : "outliers", (long long)(m->peak + OSH_ISA_NOISE_BYTES));
+    if (m->peak < m->p->memory.load_bytes) m->peak = m->p->memory.load_bytes;
 done:
     osh_identity_free(cx, id);
     osh_free(cx, text);
@@ -184,6 +183,28 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_s
 done:
     osh_free(cx, line);
     osh_free(cx, said);
+    measuring_end(cx, &m);
+    return rc;
+}
+
+osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    measuring m;           // own
+    osh_plan *p = NULL;    // own
+    osh_options with = *opt; // views
+    with.host_memory = OSH_PASS_HOST_BYTES;
+    OSH_TRY(measuring_begin(cx, &m, opt));
+    OSH_TRY(osh_plan_new(cx, &p, &with));
+    int64_t run = p->memory.least_host + OSH_PASS_LEFT_BYTES;
+    const char *what = m.a.reap ? "experts" : "outliers";
+    *host = m.peak + OSH_ISA_NOISE_BYTES;
+    if (run > *host) *of = osh_sprintf(cx, "%s are measured before the run", what);
+    else *of = osh_sprintf(cx, "%s are measured before the run, with all samples in memory", what);
+    if (run > *host) *host = run;
+    if (!*of) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_plan_free(cx, p);
     measuring_end(cx, &m);
     return rc;
 }

@@ -11,4 +11,6 @@ osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
 osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink, void *user);
 /* What measuring would take, for a plan. own */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
+/* The smallest --host-memory for that; *of, own: "outliers are measured before the run". */
+osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -20,8 +20,6 @@
 
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
 
-static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
-
 typedef struct survey {
     osh_options opt; // views of the job's, but for the output
     char *output;    // own
@@ -29,6 +27,9 @@ typedef struct survey {
     osh_run r;
     uint64_t of, id; // of what its records follow from; with the target: the choice
     int64_t peak;    // host bytes, predicted
+    int64_t least;   // the smallest --host-memory for it
+    char *pass;      // own: what takes that
+    char *largest;   // own: the recipe with the most bits of each unit; predict_choice
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -38,6 +39,8 @@ static void survey_end(osh_ctx *cx, survey *s)
     osh_free(cx, s->r.results);
     osh_plan_free(cx, s->p);
     osh_free(cx, s->output);
+    osh_free(cx, s->pass);
+    osh_free(cx, s->largest);
 }
 
 static osh_status find_id(osh_ctx *cx, survey *s, const osh_options *opt)
@@ -82,9 +85,9 @@ done:
     return rc;
 }
 
-/* Before the work: whether the target can be met, and the peak of a survey and of what measures effects behind it. Its
- * units have no losses yet. */
-static osh_status predict(osh_ctx *cx, survey *s)
+/* Before the work: whether the target can be met, and the peak of a survey and of what measures effects after it. Its
+ * units have no losses yet. largest: the recipe with the most bits of each unit is made, too. */
+static osh_status predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
     static const osh_losses none = {0};
@@ -107,11 +110,16 @@ static osh_status predict(osh_ctx *cx, survey *s)
     }
     effects += s->p->memory.base_bytes;
     s->peak = s->p->memory.host_peak > effects ? s->p->memory.host_peak : effects;
-    if (s->opt.host_memory > 0 && effects + OSH_ISA_NOISE_BYTES > s->opt.host_memory)
-        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held where %s %d units of modules are "
-                 "measured: the smallest that would do is --host-memory %.0fMiB", mib(s->opt.host_memory),
-                 s->p->gradients ? "gradients at" : "the effects of", m->n_units,
-                 mib(effects + OSH_ISA_NOISE_BYTES));
+    bool alone = s->p->memory.least_host >= effects + OSH_ISA_NOISE_BYTES;
+    s->least = alone ? s->p->memory.least_host : effects + OSH_ISA_NOISE_BYTES;
+    if (alone) s->pass = osh_strdup(cx, "the survey is made before the run");
+    else s->pass = osh_sprintf(cx, "%s %d units of modules are measured before the run",
+                             s->p->gradients ? "gradients at" : "the effects of", m->n_units);
+    if (!s->pass) OSH_TRY(OSH_E_NOMEM);
+    for (int i = 0; largest && i < m->n_units; i++)
+        for (int k = 0; k < m->units[i].n; k++)
+            if (m->units[i].bytes[k] > m->units[i].bytes[m->units[i].chosen]) m->units[i].chosen = k;
+    if (largest) OSH_TRY(osh_mixed_recipe(cx, &s->largest, m, s->p, ""));
 done:
     osh_gradients_close(cx, g);
     osh_effect_close(cx, e);
@@ -304,7 +312,7 @@ osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, o
     OSH_TRY(survey_begin(cx, &s, opt));
     OSH_TRY(look_for_output(cx, c, &s, opt));
     if (c->recipe) goto done;
-    OSH_TRY(predict(cx, &s));
+    OSH_TRY(predict(cx, &s, false));
     OSH_TRY(survey_run(cx, &s));
     OSH_TRY(choose(cx, c, &s));
     OSH_TRY(say(cx, c->mixed, sink, user));
@@ -362,13 +370,37 @@ void osh_choice_deinit(osh_ctx *cx, osh_choice *c)
     *c = (osh_choice){0};
 }
 
+osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    survey s;              // own
+    osh_plan *p = NULL;    // own
+    osh_options with = *opt; // views
+    with.host_memory = OSH_PASS_HOST_BYTES;
+    OSH_TRY(survey_begin(cx, &s, &with));
+    OSH_TRY(predict(cx, &s, true));
+    *host = s.least, *of = s.pass, s.pass = NULL; // give
+    with.chosen = s.largest;
+    OSH_TRY(osh_plan_new(cx, &p, &with));
+    int64_t run = p->memory.least_host + OSH_PASS_LEFT_BYTES;
+    if (run > *host) {
+        osh_free(cx, *of);
+        *host = run;
+        if (!(*of = osh_strdup(cx, "modules may get the most bits of their candidates"))) OSH_TRY(OSH_E_NOMEM);
+    }
+done:
+    osh_plan_free(cx, p);
+    survey_end(cx, &s);
+    return rc;
+}
+
 osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     survey s; // own
     *text = NULL;
     OSH_TRY(survey_begin(cx, &s, opt));
-    OSH_TRY(predict(cx, &s));
+    OSH_TRY(predict(cx, &s, false));
     *text = osh_sprintf(cx, "a survey comes first: %d modules, host memory %.1f MB, predicted; losses weighed by %s%s; "
                         "below, as if the scheme were that of all\n\n", s.p->n_linears, (double)s.peak / 1e6,
                         s.p->gradients ? "gradients" : "the effects of rounding, and not by gradients: ",

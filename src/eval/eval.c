@@ -169,14 +169,16 @@ done:
     return rc;
 }
 
-static osh_status open_models(osh_ctx *cx, osh_eval_models *m, const osh_eval_options *o, osh_progress *pr)
+/* load: the most that reading took. */
+static osh_status open_models(osh_ctx *cx, osh_eval_models *m, int64_t *load, const osh_eval_options *o,
+                              osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     double work = 0;
     osh_mem_hold(cx, o->host_memory, OSH_MEM_LEAST);
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
     OSH_TRY(osh_mem_refused(cx, load_data(cx, &m->d, o, m->f), o->host_memory));
-    int64_t load = osh_mem_held(cx);
+    *load = osh_mem_held(cx);
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // held again by what is predicted
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
@@ -189,7 +191,6 @@ static osh_status open_models(osh_ctx *cx, osh_eval_models *m, const osh_eval_op
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
     if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
         osh_log(cx, OSH_LOG_WARN, "--use-gds true: nothing runs on a card, the host reads all files");
-    OSH_TRY(osh_eval_memory(cx, o, m, load));
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores
@@ -232,11 +233,13 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     osh_eval_models m = {.f = NULL}; // own
     scores sc = {0};
     osh_progress pr = {.error = -1};
+    int64_t load = 0;
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
-    OSH_TRY(open_models(cx, &m, o, &pr));
+    OSH_TRY(open_models(cx, &m, &load, o, &pr));
+    OSH_TRY(osh_eval_memory(cx, o, &m, load));
     OSH_TRY(run_models(cx, &m, o, &pr));
     OSH_TRY(score(cx, &sc, &m, &pr));
     if (!sc.n) OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token", o->dataset);
@@ -244,6 +247,24 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     OSH_TRY(print(cx, &sc, &m.d, o, sink, user));
 done:
     osh_free(cx, sc.per_token);
+    osh_eval_card_close(cx, m.card);
+    osh_dataset_deinit(cx, &m.d);
+    osh_forward_close(cx, m.f);
+    osh_forward_close(cx, m.ref);
+    return rc;
+}
+
+osh_status osh_eval_predict(osh_ctx *cx, int64_t *host, const osh_eval_options *o)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_models m = {.f = NULL}; // own
+    osh_progress pr = {.error = -1};
+    int64_t load = 0;
+    OSH_TRY(osh_isa_use(cx, o->isa));
+    OSH_TRY(osh_isa_load(cx));
+    OSH_TRY(open_models(cx, &m, &load, o, &pr));
+    OSH_TRY(osh_eval_least(cx, host, o, &m, load));
+done:
     osh_eval_card_close(cx, m.card);
     osh_dataset_deinit(cx, &m.d);
     osh_forward_close(cx, m.f);

@@ -7,6 +7,7 @@
 
 #include "eval/eval_weights.h"
 #include "gpu/gpu.h"
+#include "graph/device_peaks.h"
 #include "plan/cost.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
@@ -65,27 +66,30 @@ static osh_exec_span span_of(const side *s, const osh_forward_part *p)
     return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0}, routed};
 }
 
-static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, const osh_forward_part *part)
+typedef struct counting { // of a side
+    osh_eval_card *c;
+    side *s;
+    osh_device_peaks *peaks; // own: of its parts
+    int64_t width; // of the widest value that goes into a node with weights
+} counting;
+
+static osh_status count_batches(osh_ctx *cx, const counting *k, const osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     int64_t last = -1;
-    osh_exec_span span = span_of(s, part);
+    osh_eval_card *c = k->c;
+    osh_exec_span span = span_of(k->s, part);
+    OSH_TRY(osh_device_peaks_walk(cx, k->peaks, &span, &(osh_exec_brought){.in = k->s->now}));
     for (int64_t b = 0; b < c->n_batches; b++) {
         size_t peak = 0, left = 0;
         if (tokens_of(c, b) == last) continue;
         last = tokens_of(c, b);
-        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &span, &(osh_exec_brought){.in = s->now}, last));
+        OSH_TRY(osh_device_peaks_at(cx, &peak, &left, k->peaks, last));
         max_into(&c->passing, (int64_t)peak);
     }
 done:
     return rc;
 }
-
-typedef struct counting { // of a side
-    osh_eval_card *c;
-    side *s;
-    int64_t width; // of the widest value that goes into a node with weights
-} counting;
 
 static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
@@ -96,7 +100,7 @@ static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     int64_t row = 0;
     p->keep[g->input_ids] = false; // they are the data
     count_width(s, p->s, p->run, &k->width);
-    OSH_TRY(count_batches(cx, k->c, s, p));
+    OSH_TRY(count_batches(cx, k, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? value_bytes(g, v) : 0;
     max_into(&s->row, row);
     memcpy(s->now, p->keep, (size_t)g->n_values * sizeof *p->keep);
@@ -108,7 +112,8 @@ static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
-    counting k = {c, s, 0};
+    counting k = {.c = c, .s = s}; // own
+    OSH_TRY(osh_device_peaks_new(cx, &k.peaks, g));
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
     s->rounds = !c->o->no_activation_quantization && osh_forward_rounds_inputs(s->f);
@@ -116,6 +121,7 @@ static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
     if (s->rounds) s->input = gross(c->batch_tokens * k.width);
 done:
+    osh_device_peaks_free(cx, k.peaks);
     return rc;
 }
 

@@ -10,6 +10,9 @@
 #include "math/isa.h"
 
 enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 }; // lists; of a thread that reads ahead its stack and heap
+/* For an output that is still to be made: what a run leaves in the process, and for each tensor of the source the lists
+ * of the tensors that stand for it. */
+enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -95,16 +98,55 @@ static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
                     " is --host-memory %.0fMiB", mib(j->o->host_memory), named(peak));
 }
 
+static job job_of(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
+{
+    job j = {.o = o, .m = m, .card = m->card ? osh_eval_card_host_bytes(m->card, false) : -1, .load = load};
+    j.uncounted = osh_isa_uncounted(cx);
+    j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
+    return j;
+}
+
+/* The output has codes in the place of some weights: a weight is decoded as F32 beside its codes, and inputs of Linears
+ * are rounded in a copy. */
+static int64_t output_bytes(const osh_eval_models *m, int64_t size)
+{
+    const osh_graph *g = m->f->graph;
+    int64_t weight = 0, row = 0, most = 0;
+    for (int i = 0; i < g->head; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!osh_node_is(n, "linear")) continue;
+        const osh_weight *w = &g->weights[n->w[0]];
+        int64_t now = w->shape[0] * w->shape[1] * (int64_t)sizeof(float), in = (int64_t)osh_value_bytes(g, n->in[0]);
+        if (now > weight) weight = now;
+        if (in > row) row = in;
+    }
+    for (int64_t first = 0; first < m->d.n; first += size) {
+        int64_t end = first + size < m->d.n ? first + size : m->d.n, t = m->d.offsets[end] - m->d.offsets[first];
+        if (t > most) most = t;
+    }
+    int64_t lists = AFTER_BYTES + osh_source_checkpoint(m->f->source)->n_tensors * (int64_t)TENSOR_BYTES;
+    return lists + (int64_t)osh_mem_gross((size_t)weight) + (int64_t)osh_mem_gross((size_t)(row * most));
+}
+
+osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o, const osh_eval_models *m,
+                          int64_t load)
+{
+    osh_status rc = OSH_OK;
+    job j = job_of(cx, o, m, load);
+    int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
+    OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
+    *host = peak + (m->card ? 0 : output_bytes(m, size)) + OSH_ISA_NOISE_BYTES;
+done:
+    return rc;
+}
+
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     osh_eval_card *card = m->card;
-    job j = {.o = o, .m = m, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
     if (o->host_memory <= 0) goto done;
-    j.load = load;
-    j.uncounted = osh_isa_uncounted(cx);
-    j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
+    job j = job_of(cx, o, m, load);
     OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
     if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
     if (card && osh_eval_card_ahead(card)) {

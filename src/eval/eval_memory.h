@@ -13,4 +13,8 @@ typedef struct osh_eval_models { // what an evaluation works with
  * A card is told to read nothing ahead where the budget has no room for that. load: the most that reading took. Nothing
  * where no budget is given. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load);
+/* The smallest --host-memory for an evaluation of a model that a run is going to make of m->f, with reference m->ref.
+ * What reading and rounding of its weights and inputs takes is the most that any scheme needs. */
+osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o, const osh_eval_models *m,
+                          int64_t load);
 #endif

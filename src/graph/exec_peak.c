@@ -1,12 +1,11 @@
-/* exec_peak.c - what a run of nodes takes: the walk of exec_walk.c, whose acts count bytes. */
+/* exec_peak.c - what a run of nodes takes on the host: the walk of exec_walk.c, whose acts count bytes. device_peaks.c
+ * does so for a device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
 #include "graph/routed.h"
 
 #include <string.h>
-
-#include "ops/cuda/cuda.h"
 
 enum { PAGE = 4096 }; // by which the blocks of samples may be larger than one of all
 
@@ -16,11 +15,7 @@ typedef struct tally {
     int n_threads;
     size_t live, peak;
     const osh_exec_brought *in;  // view
-    const osh_exec_batch *batch; // view; NULL: on a device
-    osh_arena *arena; // own: on a device, where the blocks are placed as they will be
-    size_t *at;       // own: [values] there
-    size_t routes;    // there, where there are any
-    bool has_routes;
+    const osh_exec_batch *batch; // view
     bool *here;       // view: [values] that are live
     bool *lane;       // view: [values] of a sample at work; none is set
     int n_here;
@@ -34,12 +29,7 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     size_t scratch = 0, rows = 0;
     if (osh_is_picked(t->g, n, 0)) {
         const osh_weight *w = &t->g->weights[n->w[0]];
-        rows = t->arena ? osh_picked_arena_bytes(w, t->n_tokens) : osh_picked_bytes(w, t->n_tokens);
-    }
-    if (t->arena) {
-        if (n->op->scratch_cuda)
-            scratch = n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype);
-        return rows + scratch;
+        rows = osh_picked_bytes(w, t->n_tokens);
     }
     if (routed) rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
     if (n->op->scratch) scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
@@ -55,20 +45,14 @@ static size_t value_bytes(const tally *t, int v)
 /* more bytes for a moment. */
 static void touch(tally *t, size_t more)
 {
-    size_t at, now = t->live + more;
-    if (t->arena) {
-        bool taken = more && osh_arena_take(t->arena, &at, more, OSH_LIFE_SHORT);
-        now = osh_arena_extent(t->arena);
-        if (taken) osh_arena_give(t->arena, at);
-    }
+    size_t now = t->live + more;
     if (now > t->peak) t->peak = now;
 }
 
 static void appear(tally *t, int v)
 {
     t->here[v] = true, t->n_here++;
-    if (t->arena) osh_arena_take(t->arena, &t->at[v], value_bytes(t, v), OSH_LIFE_SHORT);
-    else t->live += osh_tensor_gross(value_bytes(t, v));
+    t->live += osh_tensor_gross(value_bytes(t, v));
 }
 
 static void count_gone(osh_ctx *cx, osh_walk *w, int v)
@@ -77,8 +61,7 @@ static void count_gone(osh_ctx *cx, osh_walk *w, int v)
     (void)cx;
     if (!t->here[v]) return;
     t->here[v] = false, t->n_here--;
-    if (t->arena) osh_arena_give(t->arena, t->at[v]);
-    else t->live -= osh_tensor_gross(value_bytes(t, v));
+    t->live -= osh_tensor_gross(value_bytes(t, v));
 }
 
 static int count_brought(const osh_walk *w, int from)
@@ -135,32 +118,8 @@ static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
     return rc;
 }
 
-static osh_status count_routes(osh_ctx *cx, osh_walk *w, int route)
-{
-    tally *t = w->user;
-    (void)cx;
-    if (t->has_routes) osh_arena_give(t->arena, t->routes);
-    t->has_routes = route >= 0;
-    if (route < 0) return OSH_OK;
-    size_t n = (size_t)osh_cuda_routes_n(t->g->values[route].width, t->n_tokens) * sizeof(int32_t);
-    osh_arena_take(t->arena, &t->routes, n, OSH_LIFE_SHORT);
-    touch(t, 0);
-    return OSH_OK;
-}
-
-static osh_status count_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
-{
-    tally *t = w->user;
-    const osh_node *n = &t->g->nodes[first];
-    int64_t D = t->g->values[n->in[0]].width, F = t->g->values[n->out[0]].width;
-    osh_status rc = count_made(cx, w, t->g->nodes[end - 1].out[0]);
-    touch(t, osh_cuda_mixture_bytes(t->n_tokens, D, F, (end - first) / OSH_EXPERT_NODES));
-    return rc;
-}
-
 static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told, .made = count_made,
-                                         .node = count_node, .lanes = count_lanes, .gone = count_gone,
-                                         .routes = count_routes, .mixture = count_mixture};
+                                         .node = count_node, .lanes = count_lanes, .gone = count_gone};
 
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g)
 {
@@ -199,33 +158,5 @@ osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec
 done:
     if (t.here) memset(t.here + of.v0, 0, (size_t)(of.v1 - of.v0) * sizeof *t.here);
     osh_exec_marks_deinit(cx, &made);
-    return rc;
-}
-
-enum { WITHOUT_END = 62 }; // bits of an arena's size
-
-osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
-                                   const osh_exec_brought *in, int64_t n_tokens)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = s->g;
-    tally t = {.g = g, .n_tokens = n_tokens, .in = in}; // own
-    osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .on_device = true};
-    size_t found = 0;
-    w.s.of = (osh_exec_values){0, g->n_values}; // the ids are one
-    OSH_NEW(cx, t.at, g->n_values);
-    OSH_NEW(cx, t.here, g->n_values);
-    OSH_TRY(osh_arena_new(cx, &t.arena, (size_t)1 << WITHOUT_END));
-    appear(&t, g->input_ids); // of a new batch
-    for (int v = osh_next_set(in->in, 0, g->n_values); v < g->n_values; v = osh_next_set(in->in, v + 1, g->n_values))
-        if (v != g->input_ids) appear(&t, v);
-    if (s->n) osh_arena_take(t.arena, &found, (size_t)s->n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
-    OSH_TRY(osh_walk_run(cx, &w));
-    if (s->n) osh_arena_give(t.arena, found);
-    *peak = t.peak, *left = osh_arena_extent(t.arena);
-done:
-    osh_arena_free(cx, t.arena);
-    osh_free(cx, t.at);
-    osh_free(cx, t.here);
     return rc;
 }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/profile.h"
+#include "graph/device_peaks.h"
 #include "io/edges.h"
 #include "gpu/gpu.h"
 #include "math/isa.h"
@@ -19,6 +20,7 @@
 #include "plan/globals.h"
 #include "plan/layout.h"
 #include "plan/looks.h"
+#include "plan/trials.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
 #include "store/loaders.h"
@@ -463,7 +465,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
     summarize(m);
     max_into(&m->host_peak, m->load_bytes - m->base_bytes);
-    if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
+    bool others = b.host_given && p->opt->others_host > p->opt->host_memory;
+    if (others || (b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
         (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
@@ -474,6 +477,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->early = multiplies && p->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
     if (!osh_memory_blocks_in_base(p)) m->least_host += blocks; // a budget is what has them; without the list
+    max_into(&m->least_host, p->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
@@ -482,6 +486,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         osh_log(cx, OSH_LOG_WARN, "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
     m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
+    osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
+    osh_trials_free(cx, m->trials), m->trials = NULL;
     osh_free(cx, ever);
     return rc;
 }

@@ -40,6 +40,9 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     bool measure;       // the whole model, of which experts are measured; nothing is left out
     const char *chosen; // view: recipe in the place of recipe and scheme, which it was made of; NULL: none
     const struct osh_mixed *mixed; // view: the choice in it, for the report
+    /* The smallest --host-memory for the passes before and after the run, with the highest need; 0: there are none. */
+    int64_t others_host;
+    const char *others; // view: which pass that is: "the effects of 9 units are measured"
 } osh_options;
 extern const osh_field osh_option_fields[];
 bool osh_scratch_is_packed(const osh_options *o); // values that rest on the disk

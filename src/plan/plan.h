@@ -120,6 +120,8 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
 typedef struct osh_experts osh_experts; // experts.h
 typedef struct osh_rotated osh_rotated; // rotations.h
 typedef struct osh_places osh_places; // layout.h
+typedef struct osh_device_peaks osh_device_peaks; // graph/device_peaks.h
+typedef struct osh_trials osh_trials; // trials.h
 typedef struct osh_memory {
     osh_tier tier;
     osh_look looks;      // of what is looked at twice (looks.h)
@@ -141,6 +143,8 @@ typedef struct osh_memory {
     int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base
     int highest;         // the visit with the host peak; -1: none of them
     int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal
+    osh_device_peaks *peaks; // own: with a card, of passes; NULL: the plan is made
+    osh_trials *trials;  // own: simulations so far; NULL: the plan is made
     osh_places *places;  // own: with a card, where blocks lie; NULL: where they fit
     int64_t least_device, least_host, least_scratch; // the smallest budgets that would do
     int64_t solve_limit; // device: a solve takes more rows at a time up to there; 0: as few as it can

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/device_peaks.h"
 #include "math/isa.h"
 #include "plan/memory.h"
+#include "plan/trials.h"
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -39,19 +41,24 @@ done:
     osh_free(cx, other.readers);
     osh_free(cx, other.users);
     osh_free(cx, other.memory.visits);
+    osh_device_peaks_free(cx, other.memory.peaks);
+    osh_trials_free(cx, other.memory.trials);
     return rc;
 }
 
 static osh_status say(osh_ctx *cx, const osh_options *o, const char *option, int64_t given, int64_t least,
                       int64_t of_linears)
 {
-    char less[128] = "";
+    char less[128] = "", others[160] = "";
+    bool host = !strcmp(option, "host-memory");
+    if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
+    if (host) least = more(least, o->others_host), of_linears = of_linears < 0 ? -1 : more(of_linears, o->others_host);
     if (of_linears >= 0 && mib(of_linears) < mib(least))
         snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
                  mib(of_linears), o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1" : "");
     int digits = given % (1 << 20) ? 2 : 0; // as it was given, or near to that
-    return osh_fail(cx, OSH_E_USAGE, "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s",
-                    option, digits, (double)given / (1 << 20), option, mib(least), less);
+    return osh_fail(cx, OSH_E_USAGE, "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s",
+                    option, digits, (double)given / (1 << 20), option, mib(least), others, less);
 }
 
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside)
@@ -62,7 +69,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
     int64_t least_host = m->base_bytes + m->least_host + OSH_ISA_NOISE_BYTES;
     osh_budget l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
-    if (b->host_given && m->least_host > b->host)
+    if (b->host_given && (m->least_host > b->host || o->others_host > o->host_memory))
         OSH_TRY(say(cx, o, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least_device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
@@ -73,7 +80,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
         OSH_FAIL(cx, OSH_E_USAGE, "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
                  mib(o->scratch_size), mib(m->scratch_peak));
     OSH_FAIL(cx, OSH_E_USAGE, "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
-             "%.0fMiB and --scratch-size %.0fMiB", mib(least_host), mib(m->least_device),
+             "%.0fMiB and --scratch-size %.0fMiB", mib(more(least_host, o->others_host)), mib(m->least_device),
              mib(m->least_scratch));
 done:
     return rc;

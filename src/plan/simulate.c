@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/device_peaks.h"
 #include "graph/picked.h"
 #include "plan/bytes.h"
 #include "plan/cache.h"
@@ -21,6 +22,7 @@
 #include "plan/looks.h"
 #include "plan/lookup.h"
 #include "plan/simulate.h"
+#include "plan/trials.h"
 #include "quant/observer.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -164,11 +166,11 @@ done:
 static void rows_of(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
-    for (int v = s->r->v0; v < s->r->v1; v++) {
-        if (st->out[v] && !s->stored[v]) *out += osh_sim_value_rest(s, v), s->stored[v] = true;
-        if (!st->consume[v] || !s->stored[v] || s->tier == OSH_TIER_DISK) continue;
-        *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
-    }
+    int end = s->r->v1, gone = s->tier == OSH_TIER_DISK ? 0 : end;
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end; v = osh_next_set(st->out, v + 1, end))
+        if (!s->stored[v]) *out += osh_sim_value_rest(s, v), s->stored[v] = true;
+    for (int v = osh_next_set(st->consume, s->r->v0, gone); v < gone; v = osh_next_set(st->consume, v + 1, gone))
+        if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
 /* Rows of a batch that is done go and come, in the order of run_batch; left: of the arena, what the batch still has.
@@ -177,13 +179,11 @@ static osh_status batch_over(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_
 {
     osh_status rc = OSH_OK;
     int end = s->tier == OSH_TIER_DISK ? 0 : s->r->v1;
-    for (int v = s->r->v0; v < end; v++) {
-        if (!st->consume[v]) continue;
+    for (int v = osh_next_set(st->consume, s->r->v0, end); v < end; v = osh_next_set(st->consume, v + 1, end)) {
         *now -= osh_sim_batch_rest(s, v, b);
         osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
     }
-    for (int v = s->r->v0; v < end; v++) {
-        if (!st->out[v]) continue;
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end; v = osh_next_set(st->out, v + 1, end)) {
         if (s->tier == OSH_TIER_DEVICE)
             OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b));
         *now += osh_sim_batch_rest(s, v, b);
@@ -220,22 +220,23 @@ static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = s->p;
-    const osh_graph *g = p->graph;
     size_t peak = 0, left = 0;
     int64_t out, taken, last = -1, now = s->values;
     bool collects = st->observe || st->fold;
-    osh_exec_span span = {g, st->first, st->n, st->run, st->out, {0, 0}, collects ? NULL : st->routed};
+    osh_exec_span span = {p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
+                          collects ? NULL : st->routed};
+    osh_exec_brought in = {st->in, NULL, collects ? s->hook : NULL};
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     rows_of(s, st, &out, &taken);
-    for (int v = s->r->v0; v < s->r->v1; v++) now += st->out[v] ? osh_sim_list_rest(s, v) : 0;
+    for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1; v = osh_next_set(st->out, v + 1, s->r->v1))
+        now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
     size_t ways = way_bytes(s, st); // nearest to the end of the arena
     int64_t rows = look_up(s, st);
+    OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = osh_sim_batch_tokens(s, b);
-        if (n != last)
-            OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &span,
-                                            &(osh_exec_brought){st->in, NULL, collects ? s->hook : NULL}, n));
+        if (n != last) OSH_TRY(osh_device_peaks_at(cx, &peak, &left, p->memory.peaks, n));
         last = n;
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
         OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
@@ -424,17 +425,21 @@ static void forget(osh_sim *s, int v)
 {
     if (s->stored[v]) s->values -= osh_sim_value_rest(s, v);
     if (s->held[v]) s->kept_values -= osh_sim_value_kept(s, v);
-    s->stored[v] = s->held[v] = false;
-    for (int64_t b = 0; s->card && b < s->p->n_batches; b++)
+    bool rows = s->card && s->stored[v] && s->tier == OSH_TIER_DEVICE;
+    for (int64_t b = 0; rows && b < s->p->n_batches; b++)
         osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
+    s->stored[v] = s->held[v] = false;
 }
 
 static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
 {
     osh_sim *s = user;
     (void)cx;
-    for (int v = s->r->v0; v < s->r->v1; v++)
-        if (!keep[v]) forget(s, v);
+    const bool *there[] = {s->stored, s->held};
+    for (int k = 0; k < 2; k++)
+        for (int v = osh_next_set(there[k], s->r->v0, s->r->v1); v < s->r->v1;
+             v = osh_next_set(there[k], v + 1, s->r->v1))
+            if (!keep[v]) forget(s, v);
     return OSH_OK;
 }
 
@@ -458,6 +463,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
                      .release = sim_release, .drop = sim_drop, .user = &s, .fold_open = sim_fold_open,
                      .fold = sim_fold};
     OSH_TRY(sim_init(cx, &s, p));
+    if (s.card && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->graph));
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
     s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
     if (places && s.card) osh_layout_record(s.card, true);
@@ -482,7 +488,14 @@ done:
 
 osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
 {
-    return simulate(cx, p, tier, ever, NULL);
+    osh_status rc = OSH_OK;
+    bool found = false;
+    if (!ever) osh_trials_find(&found, p->memory.trials, p, tier);
+    if (found) goto done;
+    OSH_TRY(simulate(cx, p, tier, ever, NULL));
+    OSH_TRY(osh_trials_add(cx, &p->memory.trials, p, tier));
+done:
+    return rc;
 }
 
 osh_status osh_memory_place(osh_ctx *cx, osh_plan *p)

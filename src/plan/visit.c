@@ -27,6 +27,7 @@ typedef struct walk {
     osh_visit_lists *made; // own, where the visitor brings none
     osh_visit_lists *lists; // view: has what follows
     int *wanted; // [values] node of the first Linear that wants statistics of it; -1: none
+    int *last;   // own [r.v1 - r.v0]: the last node that runs and reads the value; -1: none. See find_last
     bool *want, *stats, *shift, *in, *out, *consume, *keep; // [values]; shift: the original's are compared
     bool *look;   // [values] looked at for the first time
     bool *target; // [values] that a block learns to come near to
@@ -66,6 +67,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
                              &w->consume, &w->keep, &w->look,  &w->target, &w->mixed};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
+    OSH_NEW(cx, w->last, w->r.v1 - w->r.v0);
     if (!w->v->lists) OSH_TRY(osh_visit_lists_new(cx, &w->made, w->g));
     w->lists = w->made ? w->made : w->v->lists;
     for (int i = 0; i < N_LISTS; i++) *lists[i] = w->lists->of[i];
@@ -97,6 +99,7 @@ static void walk_deinit(osh_ctx *cx, walk *w)
     osh_visit_lists_free(cx, w->made);
     osh_free(cx, w->run);
     osh_free(cx, w->routed);
+    osh_free(cx, w->last);
 }
 
 static bool has(const int *list, int n, int v)
@@ -111,21 +114,17 @@ static bool runs(const walk *w, int node) // a node of the whole graph
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
-static bool reads(const osh_node *n, int v)
+/* The last reader of each value among the nodes that run, which needed() has chosen. */
+static void find_last(walk *w)
 {
-    for (int k = 0; k < n->op->n_in; k++)
-        if (n->in[k] == v) return true;
-    return false;
+    for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
+        for (int k = 0; runs(w, i) && k < w->g->nodes[i].op->n_in; k++)
+            if (w->g->nodes[i].in[k] >= 0) w->last[w->g->nodes[i].in[k] - w->r.v0] = i;
 }
 
 /* A running node of [first, end of the range) reads v. */
-static bool read_from(const walk *w, int first, int v)
-{
-    int end = w->r.first + w->r.n_nodes, from = w->g->values[v].first_use;
-    for (int i = from > first ? from : first; i < end && i <= w->g->values[v].last_use; i++)
-        if (runs(w, i) && reads(&w->g->nodes[i], v)) return true;
-    return false;
-}
+static bool read_from(const walk *w, int first, int v) { return w->last[v - w->r.v0] >= first; }
 
 /* The values that statistics are made of. */
 static void add_observed(const walk *w, bool *values, const bool *stats)
@@ -441,7 +440,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     if (observing) want_routes(w);
     if (first_way && w->carries) want_live_out(w, OF_ORIGINAL);
     else if (!first_way || w->r.merged) want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
-    needed(w);
+    needed(w), find_last(w);
     if (!first_way) choose_routed(w);
     for (int first = w->r.first, end; first < w->r.first + w->r.n_nodes; first = end) {
         end = segment_end(w, first);
@@ -496,7 +495,7 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     clear(w, w->want);
     for (int i = 0; i < w->p->n_folds; i++)
         if (osh_fold_inside(&w->r, &w->p->folds[i])) w->want[w->p->folds[i].value] = true;
-    needed(w);
+    needed(w), find_last(w);
     if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
     for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {
         end = segment_end(w, first);

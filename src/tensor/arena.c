@@ -19,6 +19,7 @@ struct osh_arena {
     block *blocks; // own: [room], n of them used
     size_t n, room, used, peak;
     size_t aim;    // OSH_ANYWHERE: none
+    size_t largest; // free block; OSH_ANYWHERE: not known
     size_t missed;
 };
 
@@ -30,7 +31,7 @@ osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes)
     osh_arena *a = NULL; // own
     OSH_NEW(cx, a, 1);
     pthread_mutex_init(&a->lock, NULL);
-    a->cx = cx, a->room = 64, a->aim = OSH_ANYWHERE;
+    a->cx = cx, a->room = 64, a->aim = a->largest = OSH_ANYWHERE;
     OSH_NEW(cx, a->blocks, a->room);
     a->blocks[0] = (block){0, n_bytes / GRAIN * GRAIN, NULL, false};
     a->n = 1;
@@ -141,6 +142,7 @@ bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
     pthread_mutex_lock(&a->lock);
     bool ok = life == OSH_LIFE_LONG && take_aimed(a, bytes, offset);
     a->missed += life == OSH_LIFE_LONG && !ok;
+    a->largest = OSH_ANYWHERE;
     size_t i = ok ? 0 : find(a, bytes, life);
     if (!ok) ok = i < a->n && cut(a, i, bytes, life, offset);
     if (ok) {
@@ -157,6 +159,7 @@ void osh_arena_give(osh_arena *a, size_t offset)
     size_t lo = at_offset(a, offset);
     a->blocks[lo].taken = false, a->blocks[lo].at = NULL;
     a->used -= a->blocks[lo].bytes;
+    a->largest = OSH_ANYWHERE;
     merge_with_next(a, lo);
     if (lo) merge_with_next(a, lo - 1);
     pthread_mutex_unlock(&a->lock);
@@ -195,12 +198,15 @@ size_t osh_arena_peak(const osh_arena *a) { return read_locked(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&a->lock;
-    size_t largest = 0;
-    pthread_mutex_lock(lock);
-    for (size_t i = 0; i < a->n; i++)
-        if (!a->blocks[i].taken && a->blocks[i].bytes > largest) largest = a->blocks[i].bytes;
-    pthread_mutex_unlock(lock);
+    osh_arena *known = (osh_arena *)a; // what is known of it changes alone
+    pthread_mutex_lock(&known->lock);
+    if (a->largest == OSH_ANYWHERE) {
+        known->largest = 0;
+        for (size_t i = 0; i < a->n; i++)
+            if (!a->blocks[i].taken && a->blocks[i].bytes > known->largest) known->largest = a->blocks[i].bytes;
+    }
+    size_t largest = a->largest;
+    pthread_mutex_unlock(&known->lock);
     return largest;
 }
 

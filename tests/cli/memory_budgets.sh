@@ -52,6 +52,38 @@ for kind in host device; do
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
+
+# The first refusal names what the passes before and after the run need, too: with that budget all of them pass.
+for kind in Sparse Wanda; do
+    name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
+    echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \
+        "targets: [Linear]}}" >$kind.yaml
+done
+echo 's_modifiers: {REAPPruningModifier: {sparsity: 0.5}}' >reap.yaml
+"$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 experts=8 topk=2 layers=2 vocab=256 \
+    samples=6 tokens=32
+head -c 3000 "$OSH_SOURCE_DIR/README.md" >eval.txt
+passes() { # what takes the most, job: with the named budget it passes, with a MiB less nothing is written
+    local of=$1 least
+    shift
+    if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi
+    [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
+    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    grep -q "$of" err || fail "want '$of': $(cat err)"
+    if "$ONESHOT" "$@" --output out --host-memory $((least - 1))MiB 2>err; then fail "$((least - 1)) MiB is enough: $*"; fi
+    [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
+    "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"
+    rm -rf out
+}
+plain=("${job[@]}")
+few=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --threads 2)
+mixture=(--model mixture --dataset mixture/calibration.jsonl --threads 2)
+passes "smallest" "${few[@]}" --recipe Sparse.yaml
+passes "smallest" "${few[@]}" --recipe Wanda.yaml
+passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
+passes ", where " "${plain[@]}" --target-bits 4.5
+passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
+passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
 # a refusal names Linears as targets, and their budget, where that would be smaller, and only there
 grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
 "$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64

@@ -1,4 +1,6 @@
-# The plan of a model of many experts is there within seconds of a processor: 18,624 and 36,472 Linears.
+# The plan of a model of many experts is there within seconds of a processor: 18,624 and 36,472 Linears. On a GPU, too,
+# where each batch length has a placement of its own: the shapes of Qwen3-30B-A3B with samples of many lengths, and those
+# of Llama-3-405B under a budget that takes many trials.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }
@@ -18,3 +20,15 @@ check 48 3
 rm -r model
 "$OSH_TOOLS/make_model" model $shape layers=94
 check 94 6
+rm -r model
+"$OSH_TOOLS/make_model" model hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8 layers=48 \
+    vocab=151936 samples=512 tokens=2048 ragged=1 holes=1
+check 48 6 --device-model h200 --num-calibration-samples 512 --max-seq-length 2048
+rm -r model
+"$OSH_TOOLS/make_model" model hidden=16384 intermediate=53248 heads=128 kv=8 layers=126 vocab=128256 samples=512 \
+    tokens=2048 ragged=1 holes=1
+took=$( { time "$ONESHOT" plan --model model --scheme W4A16 --method gptq --ignore lm_head --device-model h100 \
+    --dataset model/calibration.jsonl --num-calibration-samples 512 --max-seq-length 2048 --device-memory 14GiB >plan; } 2>&1)
+echo "126 layers of 16,384: $took s of 2"
+grep -q "882 modules quantized" plan || fail "no plan of 882 Linears: $(head -3 plan)"
+awk "BEGIN { exit !($took <= 2) }" || fail "more than 2 s"

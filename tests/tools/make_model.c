@@ -6,7 +6,8 @@
  * With experts=128 topk=8 it is a Qwen3-MoE, `intermediate` is each expert's, and head_dim=128 may be given; dense=1:
  * the first layer has an MLP instead. Weights are uniform in +-0.03, norms 1. Memory does not grow with the model.
  * ragged=1: samples have from half of `tokens` to all of them. outliers=N: a sample begins with id 0, and the embedding
- * of ids below N is large in channels 0 and 1, there 1.25 times as large. f32=1: weights are F32 (without outliers). */
+ * of ids below N is large in channels 0 and 1, there 1.25 times as large. f32=1: weights are F32 (without outliers).
+ * holes=1: all weights are 0 and the files take no disk, for plans of large models. */
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
@@ -18,7 +19,7 @@
 
 typedef struct model {
     int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk, head_dim, dense;
-    int64_t ragged, outliers, f32;
+    int64_t ragged, outliers, f32, holes;
 } model;
 
 enum { MAX_EXPERTS = 1024, MAX_TENSORS = 16 + 3 * MAX_EXPERTS, BLOCK = 1 << 20 };
@@ -107,7 +108,8 @@ static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, const mode
     OSH_TRY(osh_st_layout(cx, &header, &n, s->e, s->n));
     OSH_TRY(osh_file_create(cx, &f, path));
     OSH_TRY(osh_file_pwrite(cx, f, header, n, 0));
-    for (int i = 0; i < s->n; i++) {
+    if (m->holes) OSH_TRY(osh_file_pwrite(cx, f, "\0", 1, s->e[s->n - 1].end - 1));
+    for (int i = 0; !m->holes && i < s->n; i++) {
         OSH_TRY(write_tensor(cx, f, &s->e[i], block, seed));
         if (strstr(s->e[i].name, "embed_tokens")) OSH_TRY(write_outliers(cx, f, &s->e[i], m->outliers));
     }
@@ -204,7 +206,7 @@ int main(int argc, char **argv)
         {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
         {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed},
         {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense},
-        {"ragged", &m.ragged}, {"outliers", &m.outliers}, {"f32", &m.f32}};
+        {"ragged", &m.ragged}, {"outliers", &m.outliers}, {"f32", &m.f32}, {"holes", &m.holes}};
     osh_ctx *cx = NULL;
     if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
     for (int i = 2; i < argc; i++) {

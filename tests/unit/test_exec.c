@@ -1,6 +1,7 @@
 /* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces
  * against the whole. */
 #include "tiny_model.h"
+#include "graph/device_peaks.h"
 #include "graph/routed.h"
 
 typedef tiny_model model;
@@ -696,9 +697,63 @@ static void out_of_memory(void **state)
     tiny_model_close(&m);
 }
 
+/* Layers that are alike are placed once for each number of tokens, with the figures that each has by itself. */
+static void alike_layers_are_placed_once(void **state)
+{
+    model m;
+    osh_device_peaks *p = NULL;
+    osh_partition *parts = NULL;
+    static const char *const targets[] = {"Qwen3MoeDecoderLayer"};
+    tiny_model_open(&m, "qwen3_moe_step", OSH_BF16, 2);
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
+    bool *routed = calloc((size_t)m.g->n_nodes, sizeof *routed), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    memset(run, true, (size_t)m.g->n_nodes);
+    tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
+    tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
+    int64_t n_runs = 0;
+    for (int way = 0; way < 2; way++) // all rows, and those of the experts alone
+        for (int s = 0; s < parts->n; s++) {
+            const osh_subgraph *part = &parts->parts[s];
+            osh_exec_values of = {m.g->n_values, 0};
+            memset(keep, 0, (size_t)m.g->n_values), memset(in, 0, (size_t)m.g->n_values);
+            for (int i = 0; i < part->n_live_in; i++) in[part->live_in[i]] = true;
+            for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
+            for (int i = part->first; i < part->first + part->n_nodes; i++) {
+                const osh_node *n = &m.g->nodes[i];
+                for (int k = 0; k < n->op->n_in; k++) {
+                    if (n->in[k] < of.v0) of.v0 = n->in[k];
+                    if (n->in[k] >= of.v1) of.v1 = n->in[k] + 1;
+                }
+                for (int k = 0; k < n->op->n_out; k++)
+                    if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
+            }
+            for (int v = 0; v < m.g->n_values; v++) // what passes the part by
+                if (in[v] || keep[v]) of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
+            osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);
+            osh_exec_span near = {m.g, part->first, part->n_nodes, run, keep, of, way ? routed : NULL}, all = near;
+            all.of = (osh_exec_values){0, 0};
+            tiny_check(m.cx, osh_device_peaks_walk(m.cx, p, &near, &(osh_exec_brought){.in = in}));
+            for (int64_t n = 100; n < 103; n++, n_runs++) {
+                size_t peak, left, peak2, left2;
+                tiny_check(m.cx, osh_device_peaks_at(m.cx, &peak, &left, p, n));
+                tiny_check(m.cx, osh_exec_peak_on_device(m.cx, &peak2, &left2, &all, &(osh_exec_brought){.in = in}, n));
+                assert_int_equal(peak, peak2);
+                assert_int_equal(left, left2);
+                assert_true(left < peak);
+            }
+        }
+    /* Every second of the four layers has experts; the first part has the embedding, the last one the head. */
+    assert_true(osh_device_peaks_placed(p) <= n_runs * 2 / 3);
+    osh_device_peaks_free(m.cx, p);
+    osh_partition_free(m.cx, parts);
+    free(keep), free(in), free(run), free(routed);
+    tiny_model_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alike_layers_are_placed_once),
         cmocka_unit_test(pieces_are_the_whole),
         cmocka_unit_test(batches_and_threads_do_not_matter),
         cmocka_unit_test(hooks_are_called_once),
