@@ -54,9 +54,28 @@ static void on_suspend(int sig)
     raise(SIGSTOP);
 }
 
+static void put_stdout(out_state *st, const char *text, size_t n)
+{
+    if (fwrite(text, 1, n, stdout) != n) st->failed = true;
+}
+
+/* Lines stay lines. Whatever name stands in one, no listing holds what a terminal obeys; JSON is ASCII before. */
 static void to_stdout(void *user, const char *text, size_t n)
 {
-    if (fwrite(text, 1, n, stdout) != n) ((out_state *)user)->failed = true;
+    enum { PART = 512 };
+    char part[PART + 1], shown[OSH_QUOTE_MOST * PART + 1];
+    for (size_t len; n; text += len, n -= len) {
+        const char *end = memchr(text, '\n', n);
+        len = end == text ? 1 : end ? (size_t)(end - text) : n;
+        if (len > PART)
+            for (len = PART; len > PART - 4 && ((unsigned char)text[len] & 0xC0) == 0x80;) len--;
+        if (end == text) {
+            put_stdout(user, "\n", 1);
+            continue;
+        }
+        memcpy(part, text, len), part[len] = 0;
+        put_stdout(user, shown, osh_show(shown, sizeof shown, part, NULL));
+    }
 }
 
 static bool flag_is(const char *arg, const char *name) { return !strcmp(arg, name); }

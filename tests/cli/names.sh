@@ -11,7 +11,8 @@ _proj.weight"
 "$OSH_TOOLS/st_edit" m index
 shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
 clean() { # a file: no control character but ends of lines, none of C1, nothing that turns text around or is not seen
-    if LC_ALL=C grep -nP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]' "$1"; then fail "control characters in $1"; fi
+    local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
+    if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi
 }
 says() { # a file, what it holds
     clean "$1"
@@ -37,3 +38,10 @@ code=0
 "$ONESHOT" --model "$evil" --scheme W4A16 --output other --progress none 2>err || code=$?
 [ $code = 1 ] || fail "exit $code"
 says err "$shown: is not a directory"
+# names of a template that is not the program's
+mkdir templates
+sed 's/"h"/"h\\u202e"/g' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
+data=$OSH_SOURCE_DIR/examples/docs-llama-3m
+"$ONESHOT" plan --model "$data" --scheme W4A16 --method gptq --dataset "$data/data/calibration.jsonl" \
+    --num-calibration-samples 2 --max-seq-length 32 --models-dir templates >plan
+says plan 'live out: h\u202e'
