@@ -177,11 +177,15 @@ static osh_status open_models(osh_ctx *cx, osh_eval_models *m, int64_t *load, co
     double work = 0;
     osh_mem_hold(cx, o->host_memory, OSH_MEM_LEAST);
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
+    OSH_TRY(
+        osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
     OSH_TRY(osh_mem_refused(cx, load_data(cx, &m->d, o, m->f), o->host_memory));
     *load = osh_mem_held(cx);
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // held again by what is predicted
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
+        OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
+                                    "predictions"));
         if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
             OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
                      (long)m->ref->graph->n_vocab, (long)m->f->graph->n_vocab);

@@ -286,6 +286,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache)) k.hooks = &hooks;
     OSH_TRY(osh_forward_walk(cx, f, run_part, &k));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
+    OSH_TRY(osh_graph_need_head(cx, g, osh_source_checkpoint(f->source), "predictions"));
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
 done:
     osh_tensor_free(cx, k.aq.copy);

@@ -515,6 +515,7 @@ done:
     osh_map_free(cx, b.modules);
     osh_map_free(cx, b.weights);
     osh_free(cx, b.bound);
+    osh_free(cx, b.plain);
     osh_graph_free(cx, b.g);
     return rc;
 }

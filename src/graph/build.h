@@ -17,6 +17,7 @@ typedef struct osh_builder {
     osh_binding *bound;         // own
     int n_bound;
     const char *root;          // view: the text model's module, "model"
+    char *plain;               // own: "model."
     const char *inner, *outer; // view: what stands for "model." in names, and before other names
     const char *prefix;        // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
     const char *layer;         // "model.layers.3.", or ""
@@ -42,8 +43,10 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* own: the whole name of an entry. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* The first pair of prefixes under which the checkpoint has the embedding: the wrapper's "names", or the template's own
- * {"root", "embedding", "pairs"}. Without one of them names are the template's. */
+/* The first pair of prefixes under which the checkpoint has the embedding: the wrapper's
+ * "names", or the template's own {"root", "embedding", "pairs"}; then the template's names; then
+ * these without "model.", as models are saved that were loaded without their head. Where nothing
+ * fits, names are the template's. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
 /* build_weights.c: every weight is found, and its shape and dtype checked. */

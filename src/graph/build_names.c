@@ -21,35 +21,70 @@ char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
     return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name) : osh_build_wrapped_name(cx, b, name);
 }
 
-osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b)
+/* Whether the checkpoint has the embedding under this prefix. */
+static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, const char *inner)
 {
-    const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names"),
-                *around = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"), *pair,
-                *pairs = around ? around : cJSON_GetObjectItemCaseSensitive(own, "pairs");
-    const char *root = osh_build_text(own, "root"), *embedding = osh_build_text(own, "embedding");
-    b->root = root ? root : "model";
-    char *plain = osh_sprintf(cx, "%s.", b->root); // own: the graph's, or until another is found
-    if (!plain) return OSH_E_NOMEM;
-    b->g->inner = plain;
-    b->inner = plain, b->outer = "";
+    const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names");
+    const char *embedding = osh_build_text(own, "embedding");
+    char *name =
+        osh_sprintf(cx, "%s%s.weight", inner, embedding ? embedding : "embed_tokens"); // own
+    if (!name) return OSH_E_NOMEM;
+    *there = osh_checkpoint_find(b->ck, name) != NULL;
+    osh_free(cx, name);
+    return OSH_OK;
+}
+
+/* The first pair that fits goes into inner and outer. without: its first part without this at
+ * its front, as a model that was saved without its head has it. */
+static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
+                            const char *without)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *pair;
+    size_t n = strlen(without);
     cJSON_ArrayForEach(pair, pairs)
     {
         const cJSON *inner = cJSON_GetArrayItem(pair, 0), *outer = cJSON_GetArrayItem(pair, 1);
         if (!cJSON_IsString(inner) || !cJSON_IsString(outer))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: \"names\" has no list of pairs", b->scope.tpl->name);
-        char *name = osh_sprintf(cx, "%s%s.weight", inner->valuestring, embedding ? embedding : "embed_tokens"); // own
-        if (!name) return OSH_E_NOMEM;
-        bool there = osh_checkpoint_find(b->ck, name);
-        osh_free(cx, name);
-        if (!there) continue;
-        b->inner = inner->valuestring, b->outer = outer->valuestring;
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"names\" has no list of pairs", b->scope.tpl->name);
+        if (strncmp(inner->valuestring, without, n) != 0) continue;
+        OSH_TRY(prefix_try(cx, found, b, inner->valuestring + n));
+        if (!*found) continue;
+        b->inner = inner->valuestring + n, b->outer = outer->valuestring;
         break;
     }
-    b->g->wrapped = around != NULL;
-    b->g->renamed = around && !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "renamed"));
-    b->g->outer = osh_strdup(cx, b->outer);
-    if (b->inner == plain) return b->g->outer ? OSH_OK : OSH_E_NOMEM;
-    b->g->inner = osh_strdup(cx, b->inner);
-    osh_free(cx, plain);
-    return b->g->inner && b->g->outer ? OSH_OK : OSH_E_NOMEM;
+done:
+    return rc;
+}
+
+osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b)
+{
+    osh_status rc = OSH_OK;
+    static const char of_text[] = "model.language_model.";
+    const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names"),
+                *around = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"),
+                *pairs = around ? around : cJSON_GetObjectItemCaseSensitive(own, "pairs");
+    const char *root = osh_build_text(own, "root");
+    bool found = false, flat = false;
+    osh_graph *g = b->g;
+    b->root = root ? root : "model";
+    if (!(b->plain = osh_sprintf(cx, "%s.", b->root))) OSH_TRY(OSH_E_NOMEM);
+    b->inner = b->plain, b->outer = "";
+    OSH_TRY(pair_find(cx, &found, b, pairs, ""));
+    if (!found) OSH_TRY(prefix_try(cx, &found, b, b->plain));
+    if (!found) OSH_TRY(pair_find(cx, &flat, b, pairs, b->plain));
+    if (!found && !flat && !around) OSH_TRY(prefix_try(cx, &flat, b, ""));
+    if (flat && !around) b->inner = "";
+    bool renamed =
+        around && !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "renamed"));
+    g->wrapped = around != NULL;
+    g->inner = osh_strdup(cx, b->inner), g->outer = osh_strdup(cx, b->outer);
+    if (renamed)
+        g->loaded = osh_strdup(cx, of_text);
+    else if (!around && !*b->inner)
+        g->loaded = osh_strdup(cx, b->plain);
+    if (!g->inner || !g->outer || ((renamed || (!around && !*b->inner)) && !g->loaded))
+        OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
 }

@@ -57,6 +57,16 @@ static osh_status fault(osh_ctx *cx, osh_builder *b, osh_status rc)
     return rc;
 }
 
+/* A model without its head can be calibrated: what needs the head says so (osh_graph_need_head). */
+static bool is_head(osh_ctx *cx, const osh_builder *b, const char *module)
+{
+    const char *given = osh_build_text(b->scope.tpl->json, "head");
+    char *head = given ? osh_build_wrapped_name(cx, b, given) : NULL; // own
+    bool yes = head && !strcmp(head, module);
+    osh_free(cx, head);
+    return yes;
+}
+
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x)
 {
     osh_status rc = OSH_OK;
@@ -78,7 +88,9 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
         t = osh_checkpoint_find(b->ck, other);
         if (t) osh_free(cx, name), name = other, other = NULL;
     }
-    if (!t && !compressed)
+    bool headless = !t && !compressed && !b->faults && is_head(cx, b, x->module);
+    b->g->headless |= headless;
+    if (!t && !compressed && !headless)
         OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
     if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, x->ndim, x->shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {

@@ -104,6 +104,7 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     osh_free(cx, g->joined);
     osh_free(cx, g->inner);
     osh_free(cx, g->outer);
+    osh_free(cx, g->loaded);
     osh_free(cx, g);
 }
 
@@ -131,12 +132,23 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
 
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name)
 {
-    static const char text[] = "model.language_model.";
-    if (!g->renamed) return NULL;
+    if (!g->loaded) return NULL;
     size_t inner = strlen(g->inner), outer = strlen(g->outer);
-    if (!strncmp(name, g->inner, inner))
-        return strcmp(g->inner, text) ? osh_sprintf(cx, "%s%s", text, name + inner) : NULL;
-    return outer && !strncmp(name, g->outer, outer) ? osh_strdup(cx, name + outer) : NULL;
+    const char *head = g->modules[g->nodes[g->head].module].name;
+    if (outer && !strncmp(name, g->outer, outer) && strncmp(name, g->inner, inner))
+        return osh_strdup(cx, name + outer);
+    if (strncmp(name, g->inner, inner) || (!inner && !strcmp(name, head))) return NULL;
+    return strcmp(g->inner, g->loaded) ? osh_sprintf(cx, "%s%s", g->loaded, name + inner) : NULL;
+}
+
+osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
+                               const char *why)
+{
+    if (!g->headless) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s has no %s.weight, and config.json does not tie it to the table of tokens: "
+                    "want a model with an output head for %s",
+                    ck->dir, g->modules[g->nodes[g->head].module].name, why);
 }
 
 int osh_graph_host_only(const osh_graph *g)

@@ -69,8 +69,9 @@ typedef struct osh_graph {
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: default sequential target, "LlamaDecoderLayer"
     bool wrapped;          // the text model of one that sees or hears
-    bool renamed;          // of such a one: loaders call its modules otherwise than the checkpoint does
+    bool headless; // neither a tensor of the head nor one that it is tied to: its weight is none
     char *inner, *outer;   // own: what names of its layers and of its head begin with in the checkpoint
+    char *loaded;          // own: what the former begin with in transformers; NULL: the same
     int *joined;           // own [nodes]: the last node that must be in the same part; NULL: none. Set by the caller
 } osh_graph;
 
@@ -95,8 +96,9 @@ void osh_graph_link_uses(osh_graph *g); // first and last use of every value, fr
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
 /* Whether loaders want the experts of a dense model in one tensor: "stacked" of the text model's template. */
 osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck, const char *models_dir);
-/* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
- * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
+/* own: what transformers calls a module that the checkpoint calls name:
+ * language_model.model.layers.0 is model.language_model.layers.0, layers.0 model.layers.0,
+ * language_model.lm_head lm_head. NULL: the same, or no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
 static inline size_t osh_value_bytes(const osh_graph *g, int v) // of a token
 {
@@ -107,6 +109,9 @@ static inline size_t osh_value_gross(const osh_graph *g, int v, int64_t n_tokens
     return osh_tensor_gross((size_t)n_tokens * osh_value_bytes(g, v));
 }
 int osh_graph_host_only(const osh_graph *g); // the first node whose op is not for a card; -1: none
+/* An error unless the head has a weight. why: what needs it. */
+osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
+                               const char *why);
 bool osh_node_routes(const osh_node *n); // its output says which experts a token goes to
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight); // what is read. parts.c
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none

@@ -105,6 +105,11 @@ bool osh_in_decoder_block(const char *name)
     return block_of(name, n) >= 0 && !some_part(name, n, is_tower);
 }
 
+bool osh_in_tower(const char *name)
+{
+    return some_part(name, strlen(name), is_tower);
+}
+
 /* ---- what it is ---- */
 
 static bool is_head(part p) { return part_has(p, "head") || part_is(p, "embed_out"); }

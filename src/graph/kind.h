@@ -31,4 +31,5 @@ bool osh_catalogue_has(const char *family, const char *name, size_t n);
 const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* Whether a name has the number of a decoder block: "model.layers.3.mlp.gate". Not in towers for images and sound. */
 bool osh_in_decoder_block(const char *name);
+bool osh_in_tower(const char *name); // it is a part of a tower for images or sound
 #endif

@@ -128,23 +128,34 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
+/* The member of the object whose key is this number; transformers 5 fills keys up with zeros,
+ * "05" beside "11". */
+static const cJSON *member_numbered(const cJSON *object, int64_t number)
+{
+    const cJSON *m;
+    cJSON_ArrayForEach(m, object)
+    {
+        size_t n = strspn(m->string, "0123456789");
+        if (n && n < 10 && !m->string[n] && strtoll(m->string, NULL, 10) == number) return m;
+    }
+    return NULL;
+}
+
 /* {"layers", "key", "same", "else"}: the key of the layer's own part of this object of config.json, whose keys are
  * numbers of layers; same, where the layer has none; else, where there is no such object. */
 static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(row, "layers"), *own,
                 *key = cJSON_GetObjectItemCaseSensitive(row, "key");
-    char number[24];
     if (!cJSON_IsString(name) || !cJSON_IsString(key))
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"layers\" and \"key\" are not words", s->tpl->name);
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(s->config->model, name->valuestring);
     if (!cJSON_IsObject(all)) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
-    snprintf(number, sizeof number, "%lld", (long long)s->layer);
-    own = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(all, number), key->valuestring);
+    own = cJSON_GetObjectItemCaseSensitive(member_numbered(all, s->layer), key->valuestring);
     if (!own) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "same"), depth);
     if (!cJSON_IsNumber(own) || !isfinite(own->valuedouble))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %s.%s.%s is not a number", s->config->path, name->valuestring, number,
-                        key->valuestring);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s.%lld.%s is not a number", s->config->path,
+                        name->valuestring, (long long)s->layer, key->valuestring);
     *out = own->valuedouble;
     return OSH_OK;
 }

@@ -116,6 +116,7 @@ done:
 
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
+    if (g->weights[weight].tensor < 0 && !g->weights[weight].part) return 0;
     const osh_st_entry *e = osh_weight_entry(g, ck, weight);
     return osh_tensor_gross((size_t)(e->end - e->begin));
 }

@@ -2,7 +2,7 @@
  *
  * What transformers takes where a key is absent is its config class's default: for the families of the table below
  * that of the row, for any other family that of transformers 4's PretrainedConfig: tied. has_tie_word_embeddings tells
- * whether the file says so itself.
+ * whether the file says so itself, of the whole model or of its text model.
  */
 #include "io/hf_config.h"
 #include "base/file.h"
@@ -123,14 +123,66 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* Of a model around a text model. */
+/* Models around a text model whose config class ties where config.json does not say it
+ * (transformers 5.17). */
 static bool ties_by_default(const osh_hf_config *c)
 {
-    static const char *const tied[] = {"gemma3", "gemma4", "mistral3"};
+    static const char *const tied[] = {"aya_vision",
+                                       "blip",
+                                       "cohere2_vision",
+                                       "deepseek_vl",
+                                       "deepseek_vl_hybrid",
+                                       "diffusion_gemma",
+                                       "ernie4_5_vl_moe",
+                                       "florence2",
+                                       "fun_asr_nano",
+                                       "gemma3",
+                                       "gemma3n",
+                                       "gemma4",
+                                       "gemma4_unified",
+                                       "glmasr",
+                                       "got_ocr2",
+                                       "granite_speech",
+                                       "granite_speech_plus",
+                                       "hunyuan_vl",
+                                       "internvl",
+                                       "janus",
+                                       "kimi_k25",
+                                       "kosmos-2",
+                                       "kosmos-2.5",
+                                       "lfm2_vl",
+                                       "lighton_ocr",
+                                       "mistral3",
+                                       "ovis2",
+                                       "paddleocr_vl",
+                                       "paligemma",
+                                       "pp_chart2table",
+                                       "qwen3_asr",
+                                       "shieldgemma2",
+                                       "voxtral_realtime"};
     const char *type = osh_hf_config_str(c, "model_type");
     for (size_t i = 0; i < sizeof tied / sizeof *tied; i++)
         if (type && !strcmp(type, tied[i])) return true;
     return false;
+}
+
+/* config.json says it of the whole model or of the text model; transformers reads either, by
+ * family. */
+static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
+{
+    osh_status rc = OSH_OK;
+    static const char key[] = "tie_word_embeddings";
+    bool inside = c->model != c->json, inner = false;
+    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key,
+                             inside ? ties_by_default(c)
+                             : fam  ? fam->tied
+                                    : true,
+                             c->path));
+    if (inside) OSH_TRY(osh_json_bool_or(cx, &inner, c->model, key, false, c->path));
+    c->tie_word_embeddings |= inner;
+    c->has_tie_word_embeddings = member(c->json, key) || member(c->model, key);
+done:
+    return rc;
 }
 
 static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
@@ -147,9 +199,7 @@ static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
     OSH_TRY(take_quantization(cx, c));
     fam = find_family(c);
     c->text_architecture = fam ? fam->architecture : NULL;
-    c->has_tie_word_embeddings = member(c->json, "tie_word_embeddings") != NULL;
-    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings",
-                             c->model != c->json ? ties_by_default(c) : fam ? fam->tied : true, c->path));
+    OSH_TRY(take_ties(cx, c, fam));
     OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->model, fam ? &fam->rope : &none));
     c->rope = rope[0], c->rope_sliding = rope[1];
 done:
@@ -217,16 +267,21 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* A quantized source may say so inside text_config: it is printed anew without. */
-static osh_status drop_of_text_config(osh_ctx *cx, char **text, const osh_hf_config *c)
+/* text_config without its quantization_config, which a quantized source may have there, and
+ * untied where the head gets a weight of its own. It is printed anew where that changes it. */
+static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
     const cJSON *inner = member(c->json, "text_config");
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
-    if (!member(inner, "quantization_config")) goto done;
+    untie &= cJSON_IsTrue(member(inner, "tie_word_embeddings"));
+    if (!member(inner, "quantization_config") && !untie) goto done;
     if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
+    if (untie &&
+        !cJSON_ReplaceItemInObjectCaseSensitive(copy, "tie_word_embeddings", cJSON_CreateFalse()))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     OSH_TRY(osh_json_print(cx, &printed, copy, 2));
     OSH_TRY(edit_again(cx, text, "text_config", printed, c->path));
 done:
@@ -284,7 +339,7 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
                           (osh_json_member){"quantization_config",
                                             *quantization_json ? quantization_json : NULL}, c->path));
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
-    OSH_TRY(drop_of_text_config(cx, &text, c));
+    OSH_TRY(edit_text_config(cx, &text, c, untie));
     OSH_TRY(edit_experts(cx, &text, c));
     if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
     *out = text, text = NULL; // give

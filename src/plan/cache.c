@@ -1,8 +1,8 @@
 /* cache.c - kv_cache_scheme: scales for the keys and for the values of each attention, `k_scale` and `v_scale` of the
  * module around it, one ([1]) or one for each head ([heads, 1, 1]), and zero points where the scheme has them. They are
- * observed where attention reads them, behind rope, and come with the Linear that reads what attention makes: it is
- * solved when they are complete, and its record has them. A Linear that nothing quantizes is kept for them: its weight
- * goes through the run as it is.
+ * observed where attention reads them, after rope, and come with the Linear that reads what attention makes. A gate may
+ * stand between the two. That Linear is solved when the scales are complete, and its record has them. A Linear that
+ * nothing quantizes is kept for them: its weight goes through the run as it is.
  *
  * output_activations that are static: `output_scale` and `output_zero_point` of the Linear, [1], of what it makes while
  * its weight is what it was. The pass that sees its input makes that, too. */
@@ -42,7 +42,13 @@ int osh_cache_attention(const osh_graph *g, int node)
 {
     if (node < 0 || !osh_node_is(&g->nodes[node], "linear")) return -1;
     int from = g->values[g->nodes[node].in[0]].producer;
-    if (from >= 0 && osh_node_is(&g->nodes[from], "rotate")) from = g->values[g->nodes[from].in[0]].producer;
+    while (from >= 0) {
+        const osh_node *n = &g->nodes[from];
+        bool gate =
+            osh_node_is(n, "sigmoid_gate"); // of its inputs the second is what attention makes
+        if (!gate && !osh_node_is(n, "rotate")) break;
+        from = g->values[n->in[gate]].producer;
+    }
     return from >= 0 && g->nodes[from].op->attends ? from : -1;
 }
 
@@ -113,15 +119,34 @@ void osh_cache_follow(const osh_plan *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
 }
 
+/* True for attention with latents (DeepSeek's): of what it makes a part is cut out, as values
+ * are narrower than keys. */
+static bool is_latent(const osh_graph *g, const osh_node *attention)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (osh_node_is(&g->nodes[i], "slice") && g->nodes[i].in[0] == attention->out[0])
+            return true;
+    return false;
+}
+
 static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = n->attr;
     osh_linear *l = reader_of(p, (int)(n - p->graph->nodes));
+    const char *name = p->graph->modules[n->module].name;
+    if (!l && is_latent(p->graph, n))
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "kv_cache_scheme: %s makes keys and values of a latent, which is what caches "
+            "hold, and scales of a latent are not made by this version: want no kv_cache_scheme",
+            name);
     if (!l)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear that is planned, and its "
-                 "scales would be written beside that Linear's tensors: want it as a target, or no kv_cache_scheme",
-                 p->graph->modules[n->module].name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "kv_cache_scheme: what %s makes is read by no Linear that is planned, and its "
+                 "scales would be written beside that Linear's tensors: want it as a target, or no "
+                 "kv_cache_scheme",
+                 name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values

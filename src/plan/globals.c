@@ -1,5 +1,4 @@
-/* globals.c - see globals.h. Which modules are fused: vLLM's packed modules, as LLM Compressor's
- * update_fused_layer_weight_global_scales takes them. */
+/* globals.c - see globals.h. quant/fusion.h says which modules are fused. */
 #include "plan/globals.h"
 
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "base/map.h"
 #include "plan/bands.h"
 #include "quant/arith.h"
+#include "quant/fusion.h"
 #include "quant/observer.h"
 
 enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
@@ -17,23 +17,12 @@ struct osh_globals {
     float *global;        // own [linears]: 0: not known, or none
 };
 
-const char *osh_first_sibling(const char *leaf)
-{
-    static const char *const sets[][3] = {{"q_proj", "k_proj", "v_proj"},
-                                          {"gate_proj", "up_proj", NULL},
-                                          {"q_a_proj", "kv_a_proj_with_mqa", NULL},
-                                          {"w1", "w3", NULL}};
-    for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
-        for (int k = 0; k < 3 && sets[s][k]; k++)
-            if (!strcmp(leaf, sets[s][k])) return sets[s][0];
-    return NULL;
-}
-
 osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    osh_map *first = NULL; // own: parent and first sibling -> Linear
+    osh_map *first = NULL; // own: name of the fused layer -> its first Linear
     char *key = NULL;      // own
+    const osh_q_family family = osh_q_family_of(p->ck->config);
     int *last = NULL;      // own [linears]: of the first, the last that shares with it
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
@@ -41,11 +30,11 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
         osh_linear *l = &p->linears[i];
         l->next_joint = -1, last[i] = i;
         l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
-        const char *dot = strrchr(l->name, '.'), *leaf = dot ? dot + 1 : l->name, *sibling = osh_first_sibling(leaf);
+        const osh_q_fusion *f = osh_q_fusion_find(family, l->name);
         int64_t at;
-        if (l->joint < 0 || !sibling) continue;
+        if (l->joint < 0 || !f) continue;
         osh_free(cx, key);
-        if (!(key = osh_sprintf(cx, "%.*s%s", (int)(leaf - l->name), l->name, sibling)))
+        if (!(key = osh_q_fusion_name(cx, l->name, f->fused)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(first, key, strlen(key), &at)) {
             l->joint = (int)at;

@@ -4,8 +4,6 @@
 #define OSH_GLOBALS_H
 #include "plan/plan.h"
 
-/* Of a module by the last part of its name: that of the first of those that runtimes fuse it with; NULL: none. view */
-const char *osh_first_sibling(const char *leaf);
 /* Fills in osh_linear.joint. */
 osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p);
 

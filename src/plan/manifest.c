@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/heads.h"
 #include "plan/cache.h"
 #include "plan/experts.h"
 #include "plan/folds.h"
@@ -72,17 +73,33 @@ static bool takes_place(const osh_plan *p, const osh_linear *l)
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
+/* The tied head of the source and the tensor that it shares. *name NULL: the source has a head
+ * of its own, or none. */
+static void tied_head(const char **name, int64_t *tensor, const osh_plan *p)
+{
+    osh_missing_head h;
+    const osh_node *n = p->graph ? &p->graph->nodes[p->graph->head] : NULL;
+    *name = NULL;
+    if (!osh_head_missing(&h, p->ck)) return;
+    *tensor = n ? p->graph->weights[n->w[0]].tensor : h.embedding;
+    if (n && *tensor >= 0)
+        *name = p->graph->modules[n->module].name;
+    else if (!n && h.tied)
+        *name = h.name;
+}
+
 /* A tied head that stays dense while its embedding is quantized gets the embedding's weight as its own. */
 static osh_status keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
 {
     osh_status rc = OSH_OK;
-    if (!p->graph || osh_checkpoint_find(p->ck, "lm_head.weight")) goto done;
-    int64_t tied = p->graph->weights[p->graph->nodes[p->graph->head].w[0]].tensor;
+    const char *name = NULL; // view
+    int64_t tied = -1;
     bool head = false;
-    for (int i = 0; i < p->n_linears; i++) head |= p->linears[i].node == p->graph->head;
-    if (b->at_linear[tied] < 0 || head) goto done;
-    const osh_st_entry *e = p->ck->tensors[tied].e;
-    OSH_TRY(push(cx, p, b, osh_strdup(cx, "lm_head.weight"), e,
+    tied_head(&name, &tied, p);
+    if (!name || b->at_linear[tied] < 0) goto done;
+    for (int i = 0; i < p->n_linears; i++) head |= !strcmp(p->linears[i].name, name);
+    if (head) goto done;
+    OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.weight", name), p->ck->tensors[tied].e,
                  (osh_out_tensor){.source = tied, .linear = -1, .leaf = -1}));
     p->untie = true;
 done:

@@ -29,14 +29,30 @@ done:
     return rc;
 }
 
+static osh_status list_put(osh_ctx *cx, osh_strs *list, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char **more = osh_realloc(cx, list->items, (list->n + 1) * sizeof *more);
+    if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of modules");
+    list->items = more;
+    if (!(more[list->n] = osh_strdup(cx, text)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of modules");
+    list->n++;
+done:
+    return rc;
+}
+
+typedef struct renamed_seen { // by renamed_pattern, last: n bytes that several names have in them
+    const char *text;         // view
+    size_t n;
+    bool partly; // some of these modules have codes
+} renamed_seen;
+
 static osh_status ignore_once(osh_ctx *cx, osh_plan *p, const char *text)
 {
     for (size_t k = 0; k < p->ignore.n; k++)
         if (!strcmp(p->ignore.items[k], text)) return OSH_OK;
-    if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, text)))
-        return osh_fail(cx, OSH_E_NOMEM, "no memory for the ignore list");
-    p->ignore.n++;
-    return OSH_OK;
+    return list_put(cx, &p->ignore, text);
 }
 
 /* Whether a module with codes has these n bytes in its name. */
@@ -48,28 +64,59 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* Heads, towers and what else is outside the blocks: transformers may know them by other names than the file. Of a
- * tower with codes each module that has none. */
+/* "proj_out" to "re:(.*\.)?proj_out$": the module of that name, whatever stands before it. */
+static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "re:(.*\\.)?"));
+    for (; *name; name++) OSH_TRY(osh_buf_printf(cx, b, *name == '.' ? "\\%c" : "%c", *name));
+    OSH_TRY(osh_buf_printf(cx, b, "$"));
+done:
+    return rc;
+}
+
+/* Prints a regex for a module that transformers may hold under another name than the checkpoint:
+ * a head, one of a tower, another one outside the blocks. Prints nothing where the name itself
+ * does. A tower has many modules: seen remembers the last one. Where some modules of it have
+ * codes, each module without codes gets a regex of its own. */
+static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_plan *p,
+                                  const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
+{
+    osh_status rc = OSH_OK;
+    const char *name = cs->c[i].name;
+    size_t n = 0, inner = p->graph ? strlen(p->graph->inner) : 0;
+    const char *text = osh_kind_lasting_name(name, &n);
+    if (!text && !(inner && !strncmp(name, p->graph->inner, inner)))
+        goto done; // such as a block for multi-token prediction
+    if (text && (n != seen->n || strncmp(text, seen->text, n)))
+        seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
+    if (text && !seen->partly)
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*%.*s.*", (int)n, text));
+    else if (text)
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
+    else
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
+                               name + inner)); // a tower has layers, too
+done:
+    return rc;
+}
+
 static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char *last = ""; // n_last bytes: looked at before, as towers have many modules
-    size_t n_last = 0;
-    bool partly = false;   // some of what has it in its name has codes
+    renamed_seen seen = {.text = ""};
+    bool any = !p->graph || p->graph->wrapped;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; (!p->graph || p->graph->wrapped) && i < cs->n; i++) {
-        size_t n = 0;
-        const char *text = osh_kind_lasting_name(cs->c[i].name, &n), *block = strstr(cs->c[i].name, "layers.");
-        if (cs->c[i].scheme >= 0 || osh_is_embedding(&cs->c[i]) || !strcmp(cs->c[i].name, "lm_head")) continue;
-        if (!text && !(p->graph && block)) continue;
-        if (text && (n != n_last || strncmp(text, last, n)))
-            last = text, n_last = n, partly = has_codes_inside(cs, text, n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        if (c->scheme >= 0 || osh_is_embedding(c)) continue;
         osh_buf_clear(&b);
-        if (text && !partly) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
-        else if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", strstr(cs->c[i].name, text) ? text : cs->c[i].name));
-        else OSH_TRY(osh_buf_printf(cx, &b, "re:.*language_model.*%s$", block)); // a tower has layers, too
-        OSH_TRY(ignore_once(cx, p, b.data));
+        if (c->absent)
+            OSH_TRY(named_pattern(cx, &b, c->name));
+        else if (any && strcmp(c->name, "lm_head"))
+            OSH_TRY(renamed_pattern(cx, &b, p, cs, i, &seen));
+        if (b.len) OSH_TRY(ignore_once(cx, p, b.data));
     }
 done:
     osh_buf_deinit(cx, &b);
@@ -94,6 +141,156 @@ done:
     return rc;
 }
 
+/* Counts what the entries match among modules with codes, by all names under which loaders look
+ * for these. */
+static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_plan *p,
+                              const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_family family = osh_q_family_of(p->ck->config);
+    char *fused = NULL; // own
+    int64_t unused;
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        const osh_q_fusion *f = osh_q_fusion_find(family, c->name);
+        if (c->scheme < 0) continue;
+        OSH_TRY(osh_matcher_find(cx, &unused, m, c->name, c->cls));
+        if (c->loaded) OSH_TRY(osh_matcher_find(cx, &unused, m, c->loaded, NULL));
+        if (!f) continue;
+        osh_free(cx, fused);
+        if (!(fused = osh_q_fusion_name(cx, c->name, f->fused)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        OSH_TRY(osh_matcher_find(cx, &unused, m, fused, NULL));
+    }
+done:
+    osh_free(cx, fused);
+    return rc;
+}
+
+/* Adds the entries to the list that loaders read, as they are and whether or not a module of the
+ * source has such a name: loaders know modules that the source lacks. An entry that would reach
+ * a module with codes there, that of another modifier or what vLLM fuses, is left out: what it
+ * meant stands in the list by name. */
+static osh_status ignore_entries(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs,
+                                 const osh_strs *entries)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher *m = NULL; // own
+    size_t k = 0;          // the matcher has each once
+    if (!entries->n) goto done;
+    OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
+    OSH_TRY(entries_try(cx, m, p, cs));
+    for (size_t i = 0; i < entries->n; i++) {
+        bool again = false;
+        for (size_t h = 0; h < i; h++) again |= !strcmp(entries->items[h], entries->items[i]);
+        if (again) continue;
+        if (!osh_matcher_hits(m, k++))
+            OSH_TRY(ignore_once(cx, p, entries->items[i]));
+        else
+            osh_log(
+                cx, OSH_LOG_INFO,
+                "ignore %s is not in the output's config.json, where it would reach modules that "
+                "are quantized, too; the modules that it leaves dense stand there by name",
+                entries->items[i]);
+    }
+done:
+    osh_matcher_free(cx, m);
+    return rc;
+}
+
+/* What recipes, and the source of --only, say themselves. */
+static osh_status ignore_given(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_config *kept = p->only ? osh_source_config(p->source) : NULL;
+    char all_mtp[] = "re:^mtp.*",
+         *mtp[] = {all_mtp}; // as LLM Compressor writes it for such a block that is copied
+    bool has_mtp = false;
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (osh_modifier_quantizes(&p->recipe->modifiers[m]) && !p->recipe->modifiers[m].replaced)
+            OSH_TRY(ignore_entries(cx, p, cs, &p->recipe->modifiers[m].ignore));
+    if (kept) OSH_TRY(ignore_entries(cx, p, cs, &kept->ignore));
+    for (int64_t i = 0; i < p->ck->n_tensors; i++)
+        has_mtp |= !strncmp(p->ck->tensors[i].e->name, "mtp.", 4);
+    if (has_mtp) OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){mtp, 1}));
+done:
+    return rc;
+}
+
+/* transformers looks a module up by the name that it gives it: so do the group's targets, and
+ * ignore. Regexes of renamed_pattern have it of a model around a text model. */
+static osh_status name_loaded(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher *m = NULL; // own
+    for (size_t s = p->n_kept_schemes; s < p->n_schemes; s++) {
+        osh_strs *targets = &p->schemes[s].targets, more = {0}; // more: own
+        OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
+        for (int64_t i = 0; !rc && i < cs->n; i++) {
+            int64_t at = 0;
+            if (cs->c[i].scheme != (int)s || !cs->c[i].loaded) continue;
+            rc = osh_matcher_find(cx, &at, m, cs->c[i].loaded, cs->c[i].cls);
+            if (!rc && at < 0) rc = list_put(cx, &more, cs->c[i].loaded);
+        }
+        for (size_t i = 0; !rc && i < more.n; i++) rc = list_put(cx, targets, more.items[i]);
+        osh_strs_deinit(cx, &more);
+        osh_matcher_free(cx, m), m = NULL;
+        if (rc) goto done;
+    }
+    for (int64_t i = 0; p->graph && !p->graph->wrapped && i < cs->n; i++)
+        if (cs->c[i].scheme < 0 && cs->c[i].loaded && !osh_is_embedding(&cs->c[i]))
+            OSH_TRY(ignore_once(cx, p, cs->c[i].loaded));
+done:
+    osh_matcher_free(cx, m);
+    return rc;
+}
+
+/* vLLM looks for all parts of a fused layer, those too that the checkpoint lacks as another
+ * serves for them: the values of Gemma 4's layers whose values are their keys. Such a part needs
+ * the group of the others, or ignore. */
+static osh_status name_lacking_parts(osh_ctx *cx, osh_plan *p, const osh_plan_module *c,
+                                     osh_map *known)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->ck->config), c->name);
+    osh_strs *targets = c->scheme >= (int)p->n_kept_schemes ? &p->schemes[c->scheme].targets : NULL;
+    osh_matcher *m = NULL; // own
+    char *part = NULL;     // own
+    for (int k = 0; f && k < osh_q_fusion_parts(f); k++) {
+        int64_t at = -1;
+        osh_free(cx, part);
+        if (!(part = osh_q_fusion_name(cx, c->name, f->parts[k])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        if (osh_map_get(known, part, strlen(part), &at)) continue;
+        if (k < f->enough) break; // no such layer
+        if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
+        if (!targets) continue;
+        if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
+        OSH_TRY(osh_matcher_find(cx, &at, m, part, "Linear"));
+        if (at < 0) OSH_TRY(list_put(cx, targets, part));
+        osh_matcher_free(cx, m), m = NULL;
+    }
+done:
+    osh_matcher_free(cx, m);
+    osh_free(cx, part);
+    return rc;
+}
+
+static osh_status name_all_lacking(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs,
+                                   bool linear)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
+    for (int64_t i = 0; i < cs->n; i++)
+        OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
+    for (int64_t i = 0; linear && i < cs->n; i++)
+        if (!osh_is_embedding(&cs->c[i])) OSH_TRY(name_lacking_parts(cx, p, &cs->c[i], known));
+done:
+    osh_map_free(cx, known);
+    return rc;
+}
+
 osh_status osh_match_ignore(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -103,16 +300,16 @@ osh_status osh_match_ignore(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs
         if (osh_is_embedding(&cs->c[i])) embedding = true;
         else linear = true;
     }
-    OSH_NEW(cx, p->ignore.items, 2 * cs->n + p->ck->n_tensors); // and regexes
     for (int64_t i = 0; i < cs->n; i++) {
         const osh_plan_module *c = &cs->c[i];
         if (c->scheme >= 0 || !(c->reached || (osh_is_embedding(c) ? embedding : linear))) continue;
-        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
-        p->ignore.n++;
+        OSH_TRY(list_put(cx, &p->ignore, c->name));
     }
     if (linear) OSH_TRY(ignore_experts(cx, p));
     if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
+    OSH_TRY(name_all_lacking(cx, p, cs, linear));
+    if (linear) OSH_TRY(name_loaded(cx, p, cs));
+    OSH_TRY(ignore_given(cx, p, cs));
 done:
     return rc;
 }
@@ -201,7 +398,9 @@ osh_status osh_match_vllm(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
     OSH_NEW(cx, which, cs->n);
     for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
     osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
-    OSH_TRY(osh_q_vllm_check(cx, &groups, &(osh_q_modules){names, classes, which, (size_t)cs->n}));
+    OSH_TRY(osh_q_vllm_check(
+        cx, &groups,
+        &(osh_q_modules){names, classes, which, (size_t)cs->n, osh_q_family_of(p->ck->config)}));
 done:
     osh_free(cx, names);
     osh_free(cx, classes);

@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "base/number.h"
 #include "modifiers/survey.h"
-#include "plan/globals.h"
+#include "quant/fusion.h"
 
 /* ---- units ---- */
 
@@ -27,12 +27,12 @@ static size_t experts_prefix(const char *name)
 }
 
 /* own; NULL: no memory. */
-static char *unit_name(osh_ctx *cx, const char *name)
+static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
     if (n) return osh_sprintf(cx, "%.*s", (int)n, name);
-    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name, *sibling = osh_first_sibling(leaf);
-    return osh_sprintf(cx, "%.*s%s", (int)(leaf - name), name, sibling ? sibling : leaf);
+    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->ck->config), name);
+    return f ? osh_q_fusion_name(cx, name, f->parts[0]) : osh_strdup(cx, name);
 }
 
 static osh_status tensor_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l, const osh_q_scheme *s)
@@ -87,7 +87,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const 
         int64_t at;
         osh_free(cx, key);
         key = NULL;
-        if (!(name = unit_name(cx, p->linears[i].name)) ||
+        if (!(name = unit_name(cx, p, p->linears[i].name)) ||
             !(key = osh_sprintf(cx, "%s %d", name, p->linears[i].scheme_index)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (!osh_map_get(first, key, strlen(key), &at)) {

@@ -20,6 +20,7 @@ typedef struct osh_plan_module { // a module that could be quantized
     bool reached;          // by a target as loaders read it, though it stays dense
     bool unseen;           // text alone does not reach it: rounded, or dense
     bool left;             // --only does not name it; where the source has it quantized, scheme is the group it keeps
+    bool absent; // a head without a tensor of its own; transformers may know it by a longer name
     bool by_name;          // the class Linear does not reach it, nor any regex
 } osh_plan_module;
 

@@ -6,6 +6,7 @@
 
 #include "base/name.h"
 #include "base/near.h"
+#include "graph/heads.h"
 #include "graph/kind.h"
 #include "plan/cache.h"
 #include "plan/dense.h"
@@ -78,15 +79,36 @@ done:
  * stands in ignore. */
 static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
 
+/* A head without a tensor is a Linear to loaders all the same. One that is tied may be quantized
+ * by name; any stands in ignore if it is not. */
+static osh_status add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_missing_head h;
+    if (!osh_head_missing(&h, p->ck)) goto done;
+    for (int64_t i = 0; i < cs->n; i++)
+        if (cs->c[i].module >= 0 && p->graph->modules[cs->c[i].module].node == p->graph->head)
+            goto done; // it is tied
+    OSH_TRY(add(cx, cs, h.name, strlen(h.name),
+                (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
+    osh_plan_module *c = &cs->c[cs->n - 1];
+    c->absent = h.renamed;
+    c->by_name = h.tied, c->never = !h.tied,
+    c->why = h.tied ? "a head" : "a head that the source does not have";
+done:
+    return rc;
+}
+
 static osh_status from_graph(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    OSH_NEW(cx, cs->c, g->n_modules + p->ck->n_tensors);
+    OSH_NEW(cx, cs->c, g->n_modules + p->ck->n_tensors + 1);
     for (int m = 0; m < g->n_modules; m++) {
         const osh_module *mod = &g->modules[m];
         bool router = is_router(mod->cls);
         if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
+        if (g->headless && mod->node == g->head) continue; // see add_missing_head
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(add(cx, cs, mod->name, strlen(mod->name),
                     (osh_plan_module){.cls = router ? "Linear" : mod->cls, .tensor = g->weights[w].tensor,
@@ -95,25 +117,9 @@ static osh_status from_graph(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *
         if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
     }
     OSH_TRY(add_unknown(cx, cs, p));
+    OSH_TRY(add_missing_head(cx, cs, p));
 done:
     return rc;
-}
-
-/* A tied head has no tensor of its own, but loaders make a Linear of it: it is matched, and stands in ignore. */
-static osh_status add_tied_head(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
-{
-    const osh_hf_config *c = p->ck->config;
-    const char *arch = c->architecture ? c->architecture : "";
-    size_t n = strlen(arch);
-    if (!osh_ends_with(arch, n, "ForCausalLM") && !osh_ends_with(arch, n, "LMHeadModel")) return OSH_OK;
-    if (!c->tie_word_embeddings || osh_checkpoint_find(p->ck, "lm_head.weight")) return OSH_OK;
-    for (int64_t i = 0; i < cs->n; i++) {
-        const char *name = cs->c[i].name;
-        if (osh_ends_with(name, strlen(name), "embed_tokens") || osh_ends_with(name, strlen(name), "wte"))
-            return add(cx, cs, "lm_head", strlen("lm_head"),
-                       (osh_plan_module){.cls = "Linear", .tensor = cs->c[i].tensor, .module = -1});
-    }
-    return OSH_OK;
 }
 
 /* Without a graph: what names, shapes and biases say (kind.c). */
@@ -143,9 +149,7 @@ static osh_status from_names(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *
         size_t n;
         if (is_module(p->ck->tensors[i].e, &n)) OSH_TRY(add_named(cx, cs, &kinds, p->ck->tensors[i].e, n, i));
     }
-    OSH_TRY(add_tied_head(cx, cs, p));
-    for (int64_t i = 0; i < cs->n; i++) // the tied one
-        if (!strcmp(cs->c[i].name, "lm_head")) cs->c[i].by_name = true, cs->c[i].why = "a head";
+    OSH_TRY(add_missing_head(cx, cs, p));
 done:
     return rc;
 }

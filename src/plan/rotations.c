@@ -262,6 +262,7 @@ static osh_status untie_head(osh_ctx *cx, turning *t)
     char *name = osh_sprintf(cx, "%s.weight", g->modules[g->nodes[g->head].module].name); // own
     const osh_weight *w = &g->weights[g->nodes[g->head].w[0]];
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a tensor's name");
+    OSH_TRY(osh_graph_need_head(cx, g, p->ck, "rotations"));
     bool tied = false;
     for (int i = 0; i < g->n_nodes; i++)
         tied |= osh_node_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;

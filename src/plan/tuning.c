@@ -36,6 +36,7 @@ static const char *hinders(const osh_plan *p, const osh_graph *g)
 {
     if (p->on_device) return "it runs on the CPU alone, want --device cpu";
     if (p->pipeline == OSH_PIPELINE_DATAFREE || !g) return "it wants data, and an architecture that is known";
+    if (g->headless) return "the model has no output head";
     if (!osh_tune_held(&p->data)) return "it wants two samples at least";
     if (p->n_folds) return "factors are folded into weights";
     if (p->rotated) return "weights are rotated";

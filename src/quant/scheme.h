@@ -2,6 +2,7 @@
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/field.h"
+#include "quant/fusion.h"
 #include "quant/transform.h"
 #include "tensor/tensor.h"
 #include "text/json.h"
@@ -135,9 +136,10 @@ typedef struct osh_q_modules { // [n]; views
     const char *const *names, *const *classes; // classes NULL: not known
     const int *which;                          // the scheme that each really has; -1: none
     size_t n;
+    osh_q_family family; // which layers are fused
 } osh_q_modules;
-/* vLLM's lookup of the scheme of a module on the config that will be written (reference
- * compressed-tensors.md 4.4, 4.5): index into schemes, -1 none/ignored. fused siblings are looked up by their fused
- * name. Disagreement with which[i] is an error naming the module. */
+/* Runs vLLM's lookup of each module's scheme on the config that will be written: an index into
+ * schemes, -1 for none. Modules that vLLM fuses (fusion.h) are looked up by their fused name.
+ * Disagreement with which[i] is an error that names the module. */
 osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *m);
 #endif

@@ -19,6 +19,7 @@
 
 #include "base/map.h"
 #include "quant/format.h"
+#include "quant/fusion.h"
 #include "text/regex.h"
 
 typedef struct pattern {
@@ -32,19 +33,6 @@ typedef struct lookup {
     size_t n_targets, n_ignores;
     osh_map *names; // own: module name to index
 } lookup;
-
-typedef struct fusion {
-    const char *fused, *cls;
-    int n;
-    const char *shards[3];
-} fusion;
-
-static const fusion fusions[] = {
-    // packed_modules_mapping of the Llama, Mistral, Qwen2 and Qwen3 models
-    {"qkv_proj", "QKVParallelLinear", 3, {"q_proj", "k_proj", "v_proj"}},
-    {"gate_up_proj", "MergedColumnParallelLinear", 2, {"gate_proj", "up_proj"}},
-    {"fused_qkv_a_proj", "MergedColumnParallelLinear", 2, {"q_a_proj", "kv_a_proj_with_mqa"}}, // of DeepSeek's
-};
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
 {
@@ -142,8 +130,8 @@ done:
 
 typedef struct layer { // as vLLM builds it: one module, or several fused
     char name[512];
-    char shard[3][512];
-    int64_t module[3];
+    char shard[OSH_FUSION_PARTS][512];
+    int64_t module[OSH_FUSION_PARTS]; // -1: the checkpoint lacks it, and vLLM looks for it all the same
     int n; // shards; 1: not fused
     const char *cls;
 } layer;
@@ -154,36 +142,35 @@ static const char *leaf_of(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* The layer that module i is part of. */
-static void layer_of(layer *l, const lookup *k, const char *const *modules,
-                     const char *const *classes, size_t i)
+/* The fused layer that module i is part of. False: there is none. */
+static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
-    const char *leaf = leaf_of(modules[i]);
-    int parent = (int)(leaf - modules[i]);
-
-    l->n = 1, l->module[0] = (int64_t)i;
-    snprintf(l->name, sizeof l->name, "%s", modules[i]);
-    l->cls = classes && classes[i] ? classes[i] : "Linear";
-    if (!strcmp(l->cls, "Embedding")) l->cls = "VocabParallelEmbedding";
-    if (strcmp(l->cls, "Linear")) return;
-    l->cls = !strcmp(leaf, "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
-    for (size_t f = 0; f < sizeof fusions / sizeof fusions[0]; f++) {
-        const fusion *u = &fusions[f];
-        int found = 0;
-        bool part = false;
-        for (int s = 0; s < u->n; s++) {
-            part |= !strcmp(leaf, u->shards[s]);
-            int len = snprintf(l->shard[s], sizeof l->shard[s], "%.*s%s", parent, modules[i],
-                               u->shards[s]);
-            found += osh_map_get(k->names, l->shard[s], (size_t)len, &l->module[s]);
-        }
-        if (part && found == u->n) {
-            snprintf(l->name, sizeof l->name, "%.*s%s", parent, modules[i], u->fused);
-            l->n = u->n, l->cls = u->cls;
-            return;
-        }
-        l->module[0] = (int64_t)i;
+    const char *name = all->names[i], *leaf = leaf_of(name);
+    int parent = (int)(leaf - name);
+    const osh_q_fusion *f = osh_q_fusion_find(all->family, name);
+    if (!f) return false;
+    for (int s = 0; f->parts[s]; s++) {
+        int len = snprintf(l->shard[s], sizeof l->shard[s], "%.*s%s", parent, name, f->parts[s]);
+        bool there = osh_map_get(k->names, l->shard[s], (size_t)len, &l->module[s]);
+        if (!there && s < f->enough) return false;
+        if (!there) l->module[s] = -1;
     }
+    snprintf(l->name, sizeof l->name, "%.*s%s", parent, name, f->fused);
+    l->n = osh_q_fusion_parts(f), l->cls = f->cls;
+    return true;
+}
+
+/* The layer that module i is part of. */
+static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
+{
+    const char *const *classes = all->classes;
+    l->cls = classes && classes[i] ? classes[i] : "Linear";
+    if (!strcmp(l->cls, "Linear") && layer_fuse(l, k, all, i)) return;
+    l->n = 1, l->module[0] = (int64_t)i;
+    snprintf(l->name, sizeof l->name, "%s", all->names[i]);
+    if (!strcmp(l->cls, "Embedding")) l->cls = "VocabParallelEmbedding";
+    if (!strcmp(l->cls, "Linear"))
+        l->cls = !strcmp(leaf_of(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
 static osh_status is_ignored(osh_ctx *cx, bool *yes, const lookup *k, const layer *l)
@@ -295,12 +282,13 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
     OSH_TRY(check_experts(cx, schemes, all));
     for (size_t i = 0; i < all->n; i++) {
         int scheme;
-        if (strlen(modules[i]) > sizeof l.name - 16)
+        if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
-        layer_of(&l, &k, modules, all->classes, i);
+        layer_of(&l, &k, all, i);
         if (l.module[0] != (int64_t)i) continue; // looked up with its first shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
+            if (l.module[s] < 0) continue;
             size_t m = (size_t)l.module[s];
             if (which[m] == scheme) continue;
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,

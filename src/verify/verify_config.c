@@ -1,10 +1,11 @@
 /* verify_config.c - config.json against the tensors, without the source: which modules the config says are quantized,
  * and which are; every tensor of such a module with the dtype and shape of its format, and no other; values that no
- * scale, zero point or code may have; fused siblings with one scheme. */
+ * scale, zero point or code may have; fused siblings with one scheme and one global scale. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/heads.h"
 #include "graph/kind.h"
 #include "quant/groups.h"
 #include "verify/verify.h"
@@ -122,8 +123,30 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
+/* A head that has no tensor is a Linear of loaders all the same, and has no codes. */
+static osh_status check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
+                                     osh_groups *g, osh_matcher *ignored)
+{
+    osh_status rc = OSH_OK;
+    osh_missing_head h;
+    const char *arch = v->ck->config->architecture ? v->ck->config->architecture : "";
+    bool headless =
+        strstr(arch, "Classification") || (strstr(arch, "Model") && !strstr(arch, "LMHeadModel"));
+    int64_t hit = -1;
+    int group = -1;
+    if (headless || !osh_head_missing(&h, v->ck)) goto done;
+    OSH_TRY(osh_matcher_find(cx, &hit, ignored, h.name, "Linear"));
+    if (hit < 0) OSH_TRY(osh_groups_find(cx, &group, g, h.name, "Linear"));
+    if (group >= 0)
+        OSH_TRY(osh_verify_add(cx, v, h.name, "it in ignore, as transformers makes a Linear of it",
+                               "has no tensor, and config.json has it in %s",
+                               c->schemes[group].group_name));
+done:
+    return rc;
+}
+
 /* Group of a module by compressed-tensors' own lookup, unless it is ignored. */
-static osh_status find_groups(osh_ctx *cx, modules *ms, const osh_q_config *c)
+static osh_status find_groups(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_groups *g = NULL;        // own
@@ -135,6 +158,7 @@ static osh_status find_groups(osh_ctx *cx, modules *ms, const osh_q_config *c)
         OSH_TRY(osh_matcher_find(cx, &hit, ignored, ms->names[i], ms->classes[i]));
         if (hit < 0) OSH_TRY(osh_groups_find(cx, &ms->which[i], g, ms->names[i], ms->classes[i]));
     }
+    OSH_TRY(check_missing_head(cx, v, c, g, ignored));
 done:
     osh_groups_free(cx, g);
     osh_matcher_free(cx, ignored);
@@ -224,6 +248,49 @@ done:
     return rc;
 }
 
+/* The number in a module's tensor of one element. False: there is no such tensor. */
+static osh_status scalar_read(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
+                              const char *module, const char *leaf)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    const osh_ckpt_tensor *e = find_leaf(cx, v, module, leaf);
+    *there =
+        e && e->e->ndim <= 1 && e->e->end - e->e->begin == (int64_t)osh_dtype_bytes(e->e->dtype);
+    if (!*there) goto done;
+    OSH_TRY(read_leaf(cx, &t, v, e));
+    *out = osh_tensor_at(t, 0);
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+/* Engines run fused modules with one global scale: a module must have that of the first part of
+ * its layer. */
+static osh_status check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
+{
+    osh_status rc = OSH_OK;
+    static const char *const leaves[] = {"weight_global_scale", "input_global_scale"};
+    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(v->ck->config), module);
+    char *first = f ? osh_q_fusion_name(cx, module, f->parts[0]) : NULL; // own
+    char want[320];
+    if (!f) goto done;
+    if (!first) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+    for (size_t k = 0; strcmp(first, module) != 0 && k < sizeof leaves / sizeof *leaves; k++) {
+        bool has = false, first_has = false;
+        float scale = 0, of_first = 0;
+        OSH_TRY(scalar_read(cx, &scale, &has, v, module, leaves[k]));
+        OSH_TRY(scalar_read(cx, &of_first, &first_has, v, first, leaves[k]));
+        if (!has || !first_has || scale == of_first) continue;
+        snprintf(want, sizeof want, "%.9g, as %.200s has, which vLLM fuses with it",
+                 (double)of_first, first);
+        OSH_TRY(osh_verify_add(cx, v, module, want, "%s is %.9g", leaves[k], (double)scale));
+    }
+done:
+    osh_free(cx, first);
+    return rc;
+}
+
 static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
@@ -243,6 +310,7 @@ static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const o
         if (quantized && g >= 0) {
             rc = check_quantized(cx, v, ms->names[i], &c->schemes[g]);
             OSH_TRY(osh_verify_failed(cx, v, rc, ms->names[i], c->schemes[g].group_name));
+            OSH_TRY(check_global_scales(cx, v, ms->names[i]));
         }
     }
 done:
@@ -264,45 +332,6 @@ static osh_status check_strays(osh_ctx *cx, osh_verify *v)
                 OSH_TRY(osh_verify_add(cx, v, name, "codes beside it", "has none"));
         }
 done:
-    return rc;
-}
-
-/* Modules that runtimes fuse have one global scale: they take the largest for all of them. */
-static osh_status check_fused(osh_ctx *cx, osh_verify *v, const modules *ms)
-{
-    static const char *const leaves[] = {"weight_global_scale", "input_global_scale"};
-    osh_status rc = OSH_OK;
-    osh_map *first = NULL; // own: parent, first sibling and leaf -> module
-    char *key = NULL;      // own
-    osh_tensor *a = NULL, *b = NULL; // own
-    OSH_TRY(osh_map_new(cx, &first, 64));
-    for (int i = 0; i < 2 * ms->n; i++) {
-        const char *name = ms->names[i / 2], *leaf = leaves[i % 2], *dot = strrchr(name, '.');
-        const char *last = dot ? dot + 1 : name, *sibling = osh_first_sibling(last);
-        const osh_ckpt_tensor *t = sibling ? find_leaf(cx, v, name, leaf) : NULL;
-        int64_t at = i / 2;
-        if (!t || t->e->dtype != OSH_F32 || t->e->end - t->e->begin != sizeof(float)) continue; // said before
-        osh_free(cx, key);
-        if (!(key = osh_sprintf(cx, "%.*s%s.%s", (int)(last - name), name, sibling, leaf)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
-        if (!osh_map_get(first, key, strlen(key), &at)) {
-            OSH_TRY(osh_map_put(cx, first, key, strlen(key), at));
-            continue;
-        }
-        osh_tensor_free(cx, a), osh_tensor_free(cx, b), a = b = NULL;
-        OSH_TRY(read_leaf(cx, &a, v, find_leaf(cx, v, ms->names[at], leaf)));
-        OSH_TRY(read_leaf(cx, &b, v, t));
-        char want[300];
-        snprintf(want, sizeof want, "%.9g, as %.200s has, which is fused with it", (double)osh_tensor_at(a, 0),
-                 ms->names[at]);
-        if (osh_tensor_at(a, 0) != osh_tensor_at(b, 0))
-            OSH_TRY(osh_verify_add(cx, v, name, want, "%s is %.9g", leaf, (double)osh_tensor_at(b, 0)));
-    }
-done:
-    osh_map_free(cx, first);
-    osh_free(cx, key);
-    osh_tensor_free(cx, a);
-    osh_tensor_free(cx, b);
     return rc;
 }
 
@@ -350,15 +379,15 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
         if (!c->schemes[i].format[0] && osh_format_find(c->format))
             snprintf(c->schemes[i].format, sizeof c->schemes[i].format, "%s", c->format);
     OSH_TRY(list_modules(cx, &ms, v, c));
-    OSH_TRY(find_groups(cx, &ms, c));
+    OSH_TRY(find_groups(cx, v, &ms, c));
     OSH_TRY(check_modules(cx, v, &ms, c));
     OSH_TRY(check_strays(cx, v));
-    OSH_TRY(check_fused(cx, v, &ms));
     if (c->cache.present) OSH_TRY(check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
         if (!is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // what the tensors say
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
-    osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n};
+    osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
+                         osh_q_family_of(v->ck->config)};
     rc = osh_q_vllm_check(cx, &groups, &all);
     OSH_TRY(osh_verify_failed(cx, v, rc, "quantization_config", "what vLLM's lookup finds"));
 done:

@@ -403,6 +403,55 @@ static void test_vllm_latent(void **state)
                                   &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1}, 3}), "0.fused_qkv_a_proj");
 }
 
+/* Some names are fused in one family alone, or otherwise; a part that a checkpoint may lack is
+ * looked for all the same. */
+static void test_vllm_families(void **state)
+{
+    static const struct {
+        const char *whole, *text, *module, *fused; // fused NULL: the module is a layer of its own
+    } rows[] = {
+        {"llama", NULL, "model.layers.0.self_attn.k_proj", "qkv_proj"},
+        {"llama", NULL, "model.layers.0.mlp.down_proj", NULL},
+        {"k2_horizon", NULL, "model.layers.0.self_attn.k_proj", "qk_proj"},
+        {"k2_horizon", NULL, "model.layers.0.self_attn.v_proj", NULL},
+        {"whisper", NULL, "model.decoder.layers.0.encoder_attn.k_proj", "kv_proj"},
+        {"whisper", NULL, "model.decoder.layers.0.encoder_attn.q_proj", NULL},
+        {"whisper", NULL, "model.decoder.layers.0.self_attn.q_proj", "qkv_proj"},
+        {"qwen3_5", "qwen3_5_text", "model.layers.0.linear_attn.in_proj_a", "in_proj_ba"},
+        {"qwen3_5", "qwen3_5_text", "in_proj_z", "in_proj_qkvz"},
+        {"olmo_hybrid", NULL, "model.layers.0.linear_attn.g_proj", "in_proj_qkvg"},
+        {"olmo_hybrid", NULL, "model.layers.0.self_attn.q_proj", "qkv_proj"},
+        {"internlm2", NULL, "model.layers.0.feed_forward.w3", "gate_up_proj"},
+        {"lfm2", NULL, "model.layers.0.feed_forward.w3", "w13"},
+        {"x", "bert", "encoder.layer.0.attention.self.key", "qkv_proj"},
+        {NULL, NULL, "encoder.layer.0.attention.self.key", NULL},
+        {NULL, NULL, "xattn.q", NULL},
+        {NULL, NULL, "attn.q", "qkv"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const osh_q_fusion *f =
+            osh_q_fusion_find((osh_q_family){rows[i].whole, rows[i].text}, rows[i].module);
+        if (!f != !rows[i].fused || (f && strcmp(f->fused, rows[i].fused) != 0))
+            fail_msg("%s of %s: %s", rows[i].module, rows[i].whole, f ? f->fused : "none");
+    }
+}
+
+static void test_vllm_lacking(void **state)
+{
+    static const char *const modules[] = {"0.q_proj", "0.k_proj", "1.q_proj"};
+    static const char *const two[] = {"0.q_proj", "0.k_proj"}, *const three[] = {"0.q_proj",
+                                                                                 "0.k_proj",
+                                                                                 "0.v_proj"};
+    char *targets[] = {"Linear"}, name[] = "group_0";
+    osh_q_scheme s = {.group_name = name, .targets = {targets, 1}};
+    osh_q_modules m = {modules, NULL, (const int[]){-1, -1, 0}, 3, {NULL, NULL}};
+    (void)state;
+    assert_fails(cx, OSH_E_UNSUPPORTED, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, two, 2}, &m),
+                 "0.qkv_proj: ignore takes 2 of its 3 parts");
+    assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
+}
+
 /* The experts of a layer have one scheme; those of another layer may have another. */
 static void test_vllm_experts(void **state)
 {
@@ -508,14 +557,14 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_args_rules),  cmocka_unit_test(test_normalized),
-        cmocka_unit_test(test_presets),     cmocka_unit_test(test_format_of),
-        cmocka_unit_test(test_parse_good),  cmocka_unit_test(test_parse_refuses),
-        cmocka_unit_test(test_print_order), cmocka_unit_test(test_vllm_lookup),
-        cmocka_unit_test(test_who_loads),   cmocka_unit_test(test_torture),
-        cmocka_unit_test(test_vllm_order), cmocka_unit_test(test_vllm_experts),
-        cmocka_unit_test(test_vllm_latent),
-        cmocka_unit_test(test_print_fills_observers),
+        cmocka_unit_test(test_args_rules),   cmocka_unit_test(test_normalized),
+        cmocka_unit_test(test_presets),      cmocka_unit_test(test_format_of),
+        cmocka_unit_test(test_parse_good),   cmocka_unit_test(test_parse_refuses),
+        cmocka_unit_test(test_print_order),  cmocka_unit_test(test_vllm_lookup),
+        cmocka_unit_test(test_who_loads),    cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_vllm_order),   cmocka_unit_test(test_vllm_families),
+        cmocka_unit_test(test_vllm_lacking), cmocka_unit_test(test_vllm_experts),
+        cmocka_unit_test(test_vllm_latent),  cmocka_unit_test(test_print_fills_observers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,104 @@
+/* heads.c - see heads.h. The names are those of _tied_weights_keys in the model classes of
+ * transformers 5.17. */
+#include "graph/heads.h"
+
+#include <string.h>
+
+#include "base/name.h"
+#include "graph/kind.h"
+
+typedef struct row {
+    const char *name,
+        *types; // a head, and the model types that call it so, with spaces between them
+} row;
+
+static const char usual[] = "lm_head";
+static const row rows[] = {
+    {"proj_out", "whisper moonshine moonshine_streaming canary cohere_asr"},
+    {"lm_head.decoder",
+     "roberta xlm-roberta xlm-roberta-xl xmod camembert jina_embeddings_v3 data2vec-text "
+     "roberta-prelayernorm bert-generation mpnet ibert longformer esm"},
+    {"lm_head.out_proj", "t5gemma t5gemma2"},
+    {"cls.predictions.decoder",
+     "bert megatron-bert big_bird roc_bert deberta deberta-v2 ernie fnet mobilebert roformer "
+     "visual_bert lxmert yoso nomic_bert squeezebert tapas layoutlm mra nystromformer blip "
+     "blip_text_model"},
+    {"predictions.decoder", "albert"},
+    {"decoder", "modernbert modernbert-decoder"},
+    {"generator_lm_head", "electra convbert"},
+    {"vocab_projector", "distilbert"},
+    {"pred_layer.proj", "flaubert xlm"},
+    {"lm_loss", "xlnet"},
+    {"embed_out", "gpt_neox_japanese"},
+    {"output_projection", "biogpt trocr fsmt"},
+    {"output", "git"},
+    {"head", "rwkv"},
+    {"mlm_score.decoder", "vilt bridgetower"},
+};
+
+static bool words_have(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *s = words; n && *s;) {
+        size_t len = strcspn(s, " ");
+        if (len == n && !memcmp(s, word, n)) return true;
+        s += len + (s[len] == ' ');
+    }
+    return false;
+}
+
+static const char *head_of(const osh_hf_config *c)
+{
+    const char *type = osh_hf_config_str(c, "model_type");
+    for (size_t i = 0; type && i < sizeof rows / sizeof *rows; i++)
+        if (words_have(rows[i].types, type)) return rows[i].name;
+    return usual;
+}
+
+/* The length of the module's name of a tensor that is a weight, or a part of a compressed one;
+ * 0: it is none. */
+static size_t module_of(const char *tensor)
+{
+    const char *dot = strrchr(tensor, '.');
+    return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
+}
+
+/* True if the first n bytes of name are `tail`, or end in a dot and `tail`. */
+static bool is_called(const char *name, size_t n, const char *tail)
+{
+    size_t len = strlen(tail);
+    return osh_ends_with(name, n, tail) && (n == len || name[n - len - 1] == '.');
+}
+
+static bool is_table(const char *name, size_t n)
+{
+    static const char *const names[] = {"embed_tokens",   "wte",          "word_embeddings",
+                                        "embed_in",       "tokens_embed", "shared",
+                                        "tok_embeddings", "embeddings",   "embedding",
+                                        "word_embedding"};
+    if (osh_in_decoder_block(name) || osh_in_tower(name)) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_called(name, n, names[i])) return true;
+    return false;
+}
+
+bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
+{
+    const osh_hf_config *c = ck->config;
+    const char *arch = c->architecture ? c->architecture : "";
+    bool coded = false; // the table that was found so far is one of codes
+    *out = (osh_missing_head){.name = head_of(c), .embedding = -1, .tied = c->tie_word_embeddings};
+    out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||
+                                           osh_ends_with(arch, strlen(arch), "LMHeadModel"));
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const char *name = ck->tensors[i].e->name;
+        size_t n = module_of(name);
+        if (!n) continue;
+        if (is_called(name, n, out->name) || is_called(name, n, usual) ||
+            is_called(name, n, "embed_out"))
+            return false;
+        if ((out->embedding < 0 || (coded && !name[n + strlen(".weight")])) && is_table(name, n))
+            out->embedding = i, coded = name[n + strlen(".weight")] != 0;
+    }
+    return out->embedding >= 0;
+}

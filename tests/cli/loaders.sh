@@ -1,0 +1,128 @@
+# What loaders make of an output: heads that the checkpoint has no tensor of, modules under other names than the file's,
+# entries of ignore that no module of the source has, Linears that vLLM runs as one layer.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+. "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
+tiny() { rm -rf "$2" && "$OSH_TOOLS/tiny_model" "$1" "$2"; }
+edit() { "$OSH_TOOLS/st_edit" "$@"; }
+run() { rm -rf out && "$ONESHOT" "$@" --output out --progress none >log 2>&1 || fail "$*: $(cat log)"; }
+verify() { "$ONESHOT" verify out --model "$1" >log 2>&1 || fail "$1: $(cat log)"; }
+has() { python3 - "$@" <<'P' || fail "$*: $(cat out/config.json)"; } # ENTRY... are in ignore; "-ENTRY" is not
+import json, sys
+ignore = json.load(open("out/config.json"))["quantization_config"]["ignore"]
+sys.exit(not all((a[1:] not in ignore) if a[0] == "-" else a in ignore for a in sys.argv[1:]))
+P
+tensor() { LC_ALL=C grep -aqF "\"$1\"" out/model.safetensors; }
+
+# a tied head of a model that no template describes: a Linear in transformers, so it stands in ignore, as do all entries
+# of the recipe, whether or not they match; verify sees a config that has it in a group
+tiny qwen3_vl v
+edit v drop lm_head.weight
+edit v index
+sed -i 's/Qwen3VLForConditionalGeneration/OddForConditionalGeneration/; s/"qwen3_vl"/"odd"/
+        s/"tie_word_embeddings":	false/"tie_word_embeddings":	true/' v/config.json
+run --model v --scheme FP8_DYNAMIC --ignore 're:.*lm_head,re:.*router.*,nothing.here'
+has lm_head 're:(.*\.)?lm_head$' 're:.*lm_head' 're:.*router.*' nothing.here
+verify v
+sed -i '/lm_head/d; s/"re:.*router.*",//' out/config.json
+if "$ONESHOT" verify out >log 2>&1; then fail "a head in a group: $(cat log)"; fi
+grep -q '^lm_head: has no tensor, and config.json has it in group_0' log || fail "$(cat log)"
+run --model v --scheme W8A16 --group-size 8 --targets Embedding
+tensor lm_head.weight || fail "the head has lost its weight"
+[ "$(grep -c '"tie_word_embeddings": *true' out/config.json)" = 0 ] || fail "still tied: $(cat out/config.json)"
+verify v
+sed -i 's/"odd"/"whisper"/' v/config.json # whose head has another name
+run --model v --scheme FP8_DYNAMIC
+has proj_out 're:(.*\.)?proj_out$'
+verify v
+
+# an entry that would reach, in vLLM, what is quantized stays out, and what it leaves dense stands there by name
+tiny qwen3_vl v
+run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
+has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
+verify v
+
+# a block for multi-token prediction hits no layer; a head that is missing, and tied to nothing, is needed by what reads it
+tiny qwen3_vl v
+for leaf in mlp.gate_proj mlp.up_proj self_attn.q_proj; do
+    edit v dup model.language_model.layers.0.$leaf.weight mtp.layers.0.$leaf.weight
+done
+edit v drop lm_head.weight
+edit v index
+data=(--dataset v/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
+run --model v --scheme W8A16 --group-size 8 --method gptq "${data[@]}"
+has mtp.layers.0.mlp.gate_proj 're:^mtp.*' lm_head
+if grep -q '"re:.*language_model.*layers' out/config.json; then fail "a regex for mtp: $(cat out/config.json)"; fi
+tensor model.language_model.layers.0.mlp.gate_proj.weight_packed || fail "layer 0 is dense"
+verify v
+if "$ONESHOT" eval --model v --dataset v/calibration.jsonl >log 2>&1; then fail "predictions without a head"; fi
+grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(cat log)"
+code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
+[ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
+
+# names without "model.", as a model is saved that was loaded without its head: the same model, and its modules have
+# the names of both in targets and in ignore
+tiny qwen3 n
+edit n drop lm_head.weight
+edit n index
+sed -i 's/"tie_word_embeddings":	false/"tie_word_embeddings":	true/' n/config.json
+rm -rf flat && cp -r n flat
+LC_ALL=C sed -i 's/"model\.\([^"]*\)"/"\1"      /g' flat/model.safetensors
+data=(--dataset n/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
+perplexity() { "$ONESHOT" eval --model "$1" --dataset n/calibration.jsonl --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'; }
+[ "$(perplexity n)" = "$(perplexity flat)" ] || fail "flat names are another model: $(perplexity flat)"
+run --model flat --scheme W4A16 --group-size 8 --method gptq --target-bits 5 --ignore layers.0.self_attn.o_proj "${data[@]}"
+has layers.0.self_attn.o_proj model.layers.0.self_attn.o_proj lm_head
+for name in layers.1.self_attn.q_proj model.layers.1.self_attn.q_proj; do
+    grep -q "\"$name\"" out/config.json || fail "$name is no target: $(cat out/config.json)"
+done
+verify flat
+
+# Gemma 4: keys of layers with zeros before the number; vLLM looks for values where they are keys
+tiny gemma4 g
+sed -i 's/"global_head_dim":	24/"per_layer_config": {"01": {"head_dim": 24}, "3": {"head_dim": 24}}/' g/config.json
+run --model g --scheme FP8_DYNAMIC
+verify g
+tiny gemma4_k_eq_v k
+run --model k --scheme FP8_DYNAMIC --ignore 're:.*layers.1.self_attn.[qk]_proj'
+has model.layers.1.self_attn.q_proj model.layers.1.self_attn.k_proj model.layers.1.self_attn.v_proj
+
+# Qwen3.5: vLLM runs in_proj_qkv with in_proj_z, and in_proj_b with in_proj_a
+tiny qwen3_5 q
+data=(--dataset q/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
+run --model q --scheme W4A16 --group-size 8 --method gptq --target-bits 5 "${data[@]}"
+verify q
+run --model q --scheme W4A16 --group-size 8 --method gptq --target-bits 6 "${data[@]}"
+python3 - <<'P' || fail "parts of a layer have other bits: $(cat out/config.json)"
+import json
+groups = json.load(open("out/config.json"))["quantization_config"]["config_groups"]
+bits = {t: g["weights"]["num_bits"] for g in groups.values() for t in g["targets"]}
+at = "model.layers.0.linear_attn.in_proj_"
+assert bits[at + "qkv"] == bits[at + "z"] and bits[at + "b"] == bits[at + "a"], bits
+P
+code=0; "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --ignore 're:.*in_proj_z' >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q 'in_proj_qkvz: ignore takes 1 of its 2 parts' log || fail "exit $code, $(cat log)"
+
+# and with one global scale; verify sees another
+"$OSH_TOOLS/make_model" m hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 layers=1 vocab=96 experts=2 topk=1 samples=1 \
+    tokens=8 >/dev/null
+sed -i 's/Qwen3MoeForCausalLM/OddForCausalLM/; s/"qwen3_moe"/"odd"/' m/config.json
+edit m rename model.layers.0.self_attn.q_proj.weight model.layers.0.linear_attn.in_proj_qkv.weight
+edit m rename model.layers.0.self_attn.k_proj.weight model.layers.0.linear_attn.in_proj_z.weight
+edit m index
+run --model m --scheme NVFP4A16
+verify m
+edit out fill model.layers.0.linear_attn.in_proj_z.weight_global_scale 0 4 00006045
+edit out manifest
+if "$ONESHOT" verify out >log 2>&1; then fail "two global scales: $(cat log)"; fi
+grep -q 'in_proj_z: weight_global_scale is 3584, wanted .*in_proj_qkv has, which vLLM fuses with it' log || fail "$(cat log)"
+
+# kv_cache_scheme where a gate stands between attention and o_proj; not of latents
+recipe='{s_stage: {s_modifiers: {QuantizationModifier: {scheme: FP8_DYNAMIC, targets: [Linear], ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor}}}}}'
+echo "$recipe" >kv.yaml
+run --model q --recipe kv.yaml "${data[@]}"
+tensor model.layers.1.self_attn.k_scale && tensor model.layers.1.self_attn.v_scale || fail "no scales of keys and values"
+verify q
+tiny deepseek_v2 d
+if "$ONESHOT" plan --model d --recipe kv.yaml --dataset d/calibration.jsonl >log 2>&1; then fail "scales of a latent"; fi
+grep -q 'makes keys and values of a latent' log || fail "$(cat log)"
