@@ -1,6 +1,21 @@
 # install.cmake - program, library with header, pkg-config file and CMake package, models, licence and, when it is there,
 # the man pages.
 include(CMakePackageConfigHelpers)
+# product: all that is compiled and goes into packages. A build of fewer targets cannot be installed: cmake --install and
+# cpack say so before they write a file.
+add_custom_target(product ALL DEPENDS liboneshot)
+set(OSH_PRODUCT $<TARGET_FILE:liboneshot>)
+if(TARGET oneshot)
+  add_dependencies(product oneshot)
+  list(APPEND OSH_PRODUCT $<TARGET_FILE:oneshot>)
+endif()
+install(CODE "set(files \"${OSH_PRODUCT}\")
+foreach(file IN LISTS files)
+  if(NOT EXISTS \"\${file}\")
+    message(FATAL_ERROR \"\${file} is not built, and is to be installed; this builds it: \"
+            \"cmake --build ${CMAKE_BINARY_DIR} --target product\")
+  endif()
+endforeach()")
 set(OSH_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/oneshot)
 if(TARGET oneshot)
   install(TARGETS oneshot RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

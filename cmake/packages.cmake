@@ -5,6 +5,7 @@ if(OSH_SANITIZE OR OSH_FUZZER)
 endif()
 add_executable(oneshot_launcher packaging/launcher.c)
 target_link_options(oneshot_launcher PRIVATE -static)
+add_dependencies(product oneshot_launcher)
 
 set(OSH_PACKAGE oneshot)
 if(OSH_CUDA_BUILT)

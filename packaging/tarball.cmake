@@ -6,6 +6,10 @@ if(NOT CPACK_GENERATOR STREQUAL "TGZ")
 endif()
 set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 set(home ${tree}/lib/oneshot)
+if(NOT EXISTS ${CPACK_OSH_BUILD}/oneshot_launcher)
+  message(FATAL_ERROR "${CPACK_OSH_BUILD}/oneshot_launcher is not built, and the tarball's program is started by it; this "
+          "builds it: cmake --build ${CPACK_OSH_BUILD} --target product")
+endif()
 file(MAKE_DIRECTORY ${home})
 file(RENAME ${tree}/bin/oneshot ${home}/oneshot)
 foreach(command IN ITEMS "bash;${CPACK_OSH_SOURCE}/packaging/bundle.sh;${home}/oneshot;${home};${tree}/share/doc/oneshot/licences"

@@ -10,6 +10,7 @@ import hashlib
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import zipfile
 
@@ -20,7 +21,15 @@ SYSTEM = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "li
 
 
 def run(*command):
-    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
+    """Standard output of the command. A command that fails ends this one, with what it printed."""
+    command = [str(c) for c in command]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        sys.exit(f"wheel.py: no program '{command[0]}' in PATH, wanted for: {' '.join(command)}")
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}wheel.py: exit code {done.returncode} of: {' '.join(command)}")
+    return done.stdout
 
 
 def newest_glibc(files):
@@ -75,6 +84,10 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."))
     args = parser.parse_args()
+    if not (args.build / "CMakeCache.txt").is_file():
+        sys.exit(f"wheel.py: {args.build} has no CMakeCache.txt; a directory of a build is wanted, such as build/release")
+    if not args.out.is_dir():
+        sys.exit(f"wheel.py: --out {args.out} is no directory")
     cache = (args.build / "CMakeCache.txt").read_text()
     version = re.search(r"^CMAKE_PROJECT_VERSION:\w+=(.*)$", cache, re.M).group(1)
     with tempfile.TemporaryDirectory() as there:

@@ -8,7 +8,7 @@ model=examples/docs-llama-3m out=build/quickstart oneshot=build/release/oneshot
 
 bash scripts/install-deps.sh
 cmake --preset release -D OSH_CUDA=OFF >/dev/null
-cmake --build --preset release --target oneshot
+cmake --build --preset release --target product # oneshot, and the rest of what install and cpack put into packages
 
 rm -rf "$out"
 mkdir -p "$out"

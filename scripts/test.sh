@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # test.sh - installs what is missing, builds, and runs every test that needs no GPU, but for those that scripts/slow.sh runs.
 # The last line is "N passed, N failed", the sum over all presets.
-# Usage: test.sh [PRESET...]     release where none is given; .ci/run gives release and asan
+# Usage: test.sh [PRESET...] [-- OPTION...]     release where none is given; .ci/run gives release and asan. The options
+# are ctest's: test.sh release -- -R cli_packages
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 bash scripts/install-deps.sh || exit 1
 passed=0 failed=0
 
-for preset in "${@:-release}"; do
+presets=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do presets+=("$1"); shift; done
+[ $# -eq 0 ] || shift
+for preset in "${presets[@]:-release}"; do
     echo "== $preset"
     new=() # of a fresh folder: no more than the tests need
-    [ -e "build/$preset/CMakeCache.txt" ] || new=(--no-warn-unused-cli -DOSH_DEBUG_INFO=-g1 "-DCMAKE_CUDA_ARCHITECTURES=80;90")
+    [ -e "build/$preset/CMakeCache.txt" ] || new=(--no-warn-unused-cli -DOSH_DEBUG_INFO=-g1 -DCMAKE_CUDA_ARCHITECTURES=80)
     cmake --preset "$preset" ${new[@]+"${new[@]}"} >/dev/null &&
         cmake --build --preset "$preset" -- --quiet || { echo "$preset does not build"; exit 1; }
     junit=build/$preset/ctest.xml
     rm -f "$junit"
-    ctest --preset "$preset" -j "$(nproc)" --output-junit "$PWD/$junit" || failed_run=1
+    ctest --preset "$preset" -j "$(nproc)" --output-junit "$PWD/$junit" "$@" || failed_run=1
     [ -e "$junit" ] || { echo "ctest of $preset left no result"; exit 1; }
     # <testsuite tests="30" failures="1" disabled="0" skipped="2" ...>
     count() { grep -m1 -A8 '<testsuite ' "$junit" | tr '\n\t' '  ' | sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p"; }

@@ -1,6 +1,7 @@
 /* tile.c - see tile.h. The shape of the tile is that of BLIS's kernel for this instruction set (Van Zee, van de Geijn
  * 2015): 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds each. */
 #include "math/tile.h"
+#include "base/checked.h"
 #include "base/isa.h"
 #include "tensor/scalar.h"
 
@@ -15,9 +16,26 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
+/* Checks what a tile reads and writes (base/checked.h). */
+static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
+{
+#ifdef __SANITIZE_ADDRESS__
+    size_t one = sizeof *b;
+    if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
+    for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
+    for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed: the rows of a column lie side by side
+        osh_check_range(a.p + l * a.col, (size_t)s.m * one);
+    for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
+        if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
+        for (int64_t l = 0; a.col != 1 && l < s.k; l++) osh_check_range(a.p + i * a.row + l * a.col, one);
+    }
+#endif
+}
+
 /* m is a constant where this is inlined: its rows alone take registers. */
-FMA static inline __attribute__((always_inline)) void tile(osh_into c, osh_tile_a a, const float *b, int64_t step,
-                                                           int m, int64_t k)
+OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
+void tile(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
     __m256 s[ROWS][2];
     const float *low = a.p, *high = a.p + 3 * a.row;
@@ -44,10 +62,11 @@ FMA static inline __attribute__((always_inline)) void tile(osh_into c, osh_tile_
     }
 }
 
-#define TILE(m)                                                                                                        \
-    FMA static void tile_##m(osh_into c, osh_tile_a a, const float *b, int64_t step, int64_t k)                        \
-    {                                                                                                                  \
-        tile(c, a, b, step, m, k);                                                                                     \
+#define TILE(m)                                                                                    \
+    OSH_RANGES_CHECKED FMA static void tile_##m(osh_into c, osh_tile_a a, const float *b,          \
+                                                int64_t step, int64_t k)                           \
+    {                                                                                              \
+        tile(c, a, b, step, m, k);                                                                 \
     }
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #undef TILE
@@ -55,13 +74,19 @@ TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 typedef void (*tile_fn)(osh_into c, osh_tile_a a, const float *b, int64_t step, int64_t k);
 static const tile_fn tiles[ROWS] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
+static void tile_run(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
+{
+    check_tile(c, a, b, step, s);
+    tiles[s.m - 1](c, a, b, step, s.k);
+}
+
 /* Fewer than 16 columns: by way of a whole tile. */
 static void narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
     size_t row = (size_t)s.n * sizeof *whole;
     for (int64_t i = 0; c.add && i < s.m; i++) memcpy(whole + i * COLS, c.p + i * c.ld, row);
-    tiles[s.m - 1]((osh_into){whole, COLS, c.add}, a, b, step, s.k);
+    tile_run((osh_into){whole, COLS, c.add}, a, b, step, s);
     for (int64_t i = 0; i < s.m; i++) memcpy(c.p + i * c.ld, whole + i * COLS, row);
 }
 
@@ -75,7 +100,7 @@ void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
             osh_into to = {c.p + i * c.ld + j, c.ld, c.add};
             const float *panel = b.p + j / COLS * b.panel;
             if (s.n - j < COLS) narrow(to, at, panel, b.step, (osh_mnk){rows, s.n - j, s.k});
-            else tiles[rows - 1](to, at, panel, b.step, s.k);
+            else tile_run(to, at, panel, b.step, (osh_mnk){rows, COLS, s.k});
         }
     }
 }

@@ -5,11 +5,19 @@
  * The Hessian of GPTQ and SparseGPT up to a factor that the modifier applies (llmcompressor
  * accumulate_hessian). Products of bf16 values are exact in f32; sums are f32, tile of tokens after
  * tile of tokens, sample after sample. */
+#include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
+
+/* sum + x^T y of two columns of [N, I]. */
+OSH_RANGES_CHECKED static double add_products(double sum, const float *x, const float *y, int64_t N, int64_t I)
+{
+    for (int64_t n = 0; n < N; n++) sum += (double)x[n * I] * y[n * I];
+    return sum;
+}
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
@@ -19,12 +27,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    osh_check_range(x, (size_t)(N * I) * sizeof *x);
     for (int64_t i = 0; i < I; i++)
-        for (int64_t j = 0; j <= i; j++) {
-            double sum = h[i * I + j];
-            for (int64_t n = 0; n < N; n++) sum += (double)x[n * I + i] * x[n * I + j];
-            h[i * I + j] = (float)sum;
-        }
+        for (int64_t j = 0; j <= i; j++) h[i * I + j] = (float)add_products(h[i * I + j], x + i, x + j, N, I);
 done:
     osh_free(cx, x);
     return rc;

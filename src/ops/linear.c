@@ -5,6 +5,7 @@
  * torch.nn.Linear (addmm): products and sum in f32 (here double), the bias added before the one
  * rounding to the dtype of x. For an F32 model that is all; for BF16 the products themselves are
  * exact in f32. */
+#include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -34,6 +35,13 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
+/* sum + x w of two rows [I]. */
+OSH_RANGES_CHECKED static double add_products(double sum, const float *x, const float *w, int64_t I)
+{
+    for (int64_t i = 0; i < I; i++) sum += (double)x[i] * w[i];
+    return sum;
+}
+
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -47,11 +55,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &b, a->in[2], dt));
     OSH_NEW(cx, row, O);
+    osh_check_range(x, (size_t)(N * I) * sizeof *x);
+    osh_check_range(w, (size_t)(O * I) * sizeof *w);
     for (int64_t n = 0; n < N; n++) {
         for (int64_t o = 0; o < O; o++) {
-            double sum = b ? b[o] : 0;
-            for (int64_t i = 0; i < I; i++) sum += (double)x[n * I + i] * w[o * I + i];
-            row[o] = (float)sum;
+            row[o] = (float)add_products(b ? b[o] : 0, x + n * I, w + o * I, I);
         }
         osh_from_f32(osh_elem(y, n * O), y->dtype, row, O);
     }

@@ -2,7 +2,7 @@
 # these rows; LLM Compressor's names and texts; rows that were asked for once need no network; what is refused says why.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-command -v python3 >/dev/null || exit 77
+command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 mkdir empty
 python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" empty log ports &

@@ -2,7 +2,7 @@
 # retries, checksums, resuming, two at once, what a stranger's server may not do; and the token stays with the Hub.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-command -v python3 >/dev/null || exit 77
+command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
 rm m/calibration.jsonl # no file of a model
 mkdir m/additional_chat_templates m/original

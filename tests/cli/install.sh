@@ -4,6 +4,22 @@ set -euo pipefail
 build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
+
+# A build of the target oneshot alone: install, cpack and the wheel name what is missing and the target that makes it.
+mkdir -p unbuilt/tests/play
+: >unbuilt/tests/play/cmake_install.cmake
+for file in cmake_install.cmake CPackConfig.cmake CMakeCache.txt; do
+    [ ! -e "$build/$file" ] || sed "s|$build|$PWD/unbuilt|g" "$build/$file" >"unbuilt/$file"
+done
+cp "$ONESHOT" unbuilt
+for command in "cmake --install unbuilt --prefix nothing" "cpack --config unbuilt/CPackConfig.cmake -G DEB" \
+               "python3 $OSH_SOURCE_DIR/packaging/wheel.py unbuilt"; do
+    [[ $command != cpack* || -e unbuilt/CPackConfig.cmake ]] || continue
+    $command >refused 2>&1 && { echo "$command succeeds without liboneshot"; exit 1; }
+    tr -s ' \n' ' ' <refused >words # cmake breaks lines
+    grep -q "unbuilt/liboneshot.so.[0-9.]* is not built.*cmake --build $PWD/unbuilt --target product" words || { cat refused; exit 1; }
+done
+[ ! -e nothing ]
 type=$(sed -n 's/^CMAKE_BUILD_TYPE:.*=//p' "$build/CMakeCache.txt" | tr '[:upper:]' '[:lower:]')
 libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
 (cd usr && find . -type f | sed "s|^./$libdir/|./lib/|" | sort) >files

@@ -1,7 +1,7 @@
 # scripts/release.py on a copy: a number that is forgotten is found, --set finds all, --tag wants a day and a clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-command -v python3 >/dev/null && command -v git >/dev/null || exit 77
+command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 mkdir copy
 (cd "$OSH_SOURCE_DIR" && cp -r --parents CMakeLists.txt CMakePresets.json CHANGELOG.md Dockerfile .github .ci cmake scripts packaging docs \

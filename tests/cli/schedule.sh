@@ -1,7 +1,7 @@
 # scripts/schedule.sh: the job by chunks behind each other writes the bytes of the program, and three workers take a third
 # of one's time or more, and as long as the caller alone at least. No seconds are compared but those of one run.
 set -euo pipefail
-[ -x "$OSH_TOOLS/schedule" ] || exit 77
+[ -x "$OSH_TOOLS/schedule" ] || { echo "a sanitizer's build has no $OSH_TOOLS/schedule"; exit 77; }
 "$OSH_TOOLS/make_model" tiny hidden=128 intermediate=256 heads=4 kv=2 vocab=256 layers=2 samples=6 tokens=48
 job=(--model tiny --dataset tiny/calibration.jsonl --scheme W4A16 --method gptq --ignore lm_head --group-size 64
      --num-calibration-samples 6 --max-seq-length 48)

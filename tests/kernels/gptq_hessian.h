@@ -2,23 +2,22 @@
 #ifndef GPTQ_HESSIAN_H
 #define GPTQ_HESSIAN_H
 #include "kernel_test.h"
+#include "plain.h"
 
 /* X^T X / n of n = 2 I correlated rows, damped: what a modifier hands to gptq_factor. Full symmetric. */
 static inline void hessian_of(float *h, int64_t I)
 {
-    float *x = malloc((size_t)I * sizeof *x); // own: a row
+    float *x = malloc((size_t)(2 * I) * sizeof *x), *y = x + I; // own: a row, and the same divided by n
     assert_non_null(x);
     for (int64_t i = 0; i < I * I; i++) h[i] = 0;
     for (int64_t n = 0; n < 2 * I; n++) {
         float common = osh_rng_sym(SEED, 10, (uint64_t)n);
         for (int64_t i = 0; i < I; i++) x[i] = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i));
-        for (int64_t i = 0; i < I; i++)
-            for (int64_t j = 0; j <= i; j++) h[i * I + j] += x[i] * x[j] / (float)(2 * I);
+        for (int64_t i = 0; i < I; i++) y[i] = x[i] / (float)(2 * I);
+        plain_add_lower(h, x, y, I);
     }
-    for (int64_t i = 0; i < I; i++) {
-        h[i * I + i] += 0.01f;
-        for (int64_t j = 0; j < i; j++) h[j * I + i] = h[i * I + j];
-    }
+    for (int64_t i = 0; i < I; i++) h[i * I + i] += 0.01f;
+    plain_mirror(h, I);
     free(x);
 }
 

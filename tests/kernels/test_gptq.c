@@ -83,14 +83,12 @@ static void solution_close(osh_ctx *cx, solution *s)
 /* tr(dW H dW^T), dW against the weights that every solution starts from. */
 static double objective(const solution *s)
 {
-    double sum = 0;
-    for (int64_t o = 0; o < s->a.O; o++)
-        for (int64_t i = 0; i < s->a.I; i++) {
-            double part = 0, di = s->w[o * s->a.I + i] - s->from[o * s->a.I + i];
-            for (int64_t j = 0; j < s->a.I; j++)
-                part += s->h[i * s->a.I + j] * (s->w[o * s->a.I + j] - s->from[o * s->a.I + j]);
-            sum += di * part;
-        }
+    int64_t n = s->a.O * s->a.I;
+    float *d = malloc((size_t)n * sizeof *d); // own
+    assert_non_null(d);
+    for (int64_t i = 0; i < n; i++) d[i] = s->w[i] - s->from[i];
+    double sum = plain_objective(d, s->h, s->a.O, s->a.I);
+    free(d);
     return sum;
 }
 

@@ -35,18 +35,15 @@ static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
     }
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
-    /* U H U^T = 1 is what U^T U = H^-1 means. */
+    /* U H U^T = 1 is what U^T U = H^-1 means: p = H u_j^T, and u_i p. */
     const float *u = h[1].t.data;
-    for (int64_t i = 0; i < I && I < 200; i++)
-        for (int64_t j = 0; j <= i; j++) {
-            double sum = 0;
-            for (int64_t k = i; k < I; k++) {
-                double inner = 0;
-                for (int64_t l = j; l < I; l++) inner += (double)sym[k * I + l] * u[j * I + l];
-                sum += u[i * I + k] * inner;
-            }
-            worst = fmax(worst, fabs(sum - (i == j)));
-        }
+    float *p = osh_alloc(cx, (size_t)I * sizeof *p);
+    for (int64_t j = 0; j < I && j < 200; j++) {
+        for (int64_t k = j; k < I; k++) p[k] = (float)plain_dot(sym + k * I + j, u + j * I + j, I - j);
+        for (int64_t i = j; i < I && i < 200; i++)
+            worst = fmax(worst, fabs(plain_dot(u + i * I + i, p + i, I - i) - (i == j)));
+    }
+    osh_free(cx, p);
     assert_true(worst < 1e-4);
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j < i; j++) assert_true(u[i * I + j] == 0);

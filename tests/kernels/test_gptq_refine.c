@@ -75,22 +75,19 @@ static void make_h(osh_ctx *cx, solution *s, kind k)
 {
     int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns: H is singular but for the damping
     double mean = 0;
-    float *x = array(cx, I, 4);
+    float *x = array(cx, I, 4), *y = array(cx, I, 4);
     for (int64_t n = 0; n < N; n++) {
-        for (int64_t i = 0; i < I; i++) x[i] = input(k, I, n, i);
-        for (int64_t i = 0; i < I; i++)
-            for (int64_t j = 0; j <= i; j++) s->h[i * I + j] += x[i] * x[j] / (float)N;
+        for (int64_t i = 0; i < I; i++) x[i] = input(k, I, n, i), y[i] = x[i] / (float)N;
+        plain_add_lower(s->h, x, y, I);
     }
-    osh_free(cx, x);
+    osh_free(cx, x), osh_free(cx, y);
     for (int64_t i = 0; i < I; i++) {
         s->dead[i] = s->h[i * (I + 1)] == 0;
         if (s->dead[i]) s->h[i * (I + 1)] = 0.5f;
         mean += s->h[i * (I + 1)] / (double)I;
     }
-    for (int64_t i = 0; i < I; i++) {
-        s->h[i * (I + 1)] += (float)(0.01 * mean);
-        for (int64_t j = 0; j < i; j++) s->h[j * I + i] = s->h[i * I + j];
-    }
+    for (int64_t i = 0; i < I; i++) s->h[i * (I + 1)] += (float)(0.01 * mean);
+    plain_mirror(s->h, I);
 }
 
 static osh_scale_rule rule_of(const problem *p)

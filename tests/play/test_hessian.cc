@@ -13,7 +13,7 @@ extern "C" {
 #include <vector>
 
 #include "base/rng.h"
-#include "gpu/runtime.h"
+#include "ops/cuda/op.cuh"
 #include "play/play.h"
 
 enum { SEED = 5, ALL = 1 << 20 }; // ALL: tokens in one call

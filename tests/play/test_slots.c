@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "ops/cuda/cuda.h"
 #include "ops/wordsum.h"
 #include "play/fixture.h"
 #include "play/play.h"

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "gpu/runtime.h"
 #include "ops/cuda/sizes.h"
+#include "solver/cuda/solver.h"
 
 #include <functional>
 #include <initializer_list>

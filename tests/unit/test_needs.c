@@ -3,6 +3,7 @@
  * one thread and three, results that are taken and results that stay. Never less, and at most 1.15 times. Of Linears
  * that are solved a thread each it is chance whether they meet: at most 1.15 times what as many as there are threads
  * take one by one. */
+#include "plain.h"
 #include "torture.h"
 
 #include <stdio.h>
@@ -40,16 +41,19 @@ static osh_tensor *random_of(osh_ctx *cx, osh_dtype dtype, int64_t O, uint64_t s
     return t;
 }
 
+PLAIN static void add_product(float *restrict to, const float *restrict x, const float *restrict y, float scale)
+{
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < I; j++) to[i * I + j] += x[i] * scale * y[j];
+}
+
 static void make_squares(osh_ctx *cx)
 {
     osh_tensor *x = random_of(cx, OSH_F32, 2 * I, 7), *y = random_of(cx, OSH_F32, 2 * I, 8);
     const float *a = x->data, *b[2] = {x->data, y->data};
     for (int of = 0; of < 2; of++)
         for (int64_t k = 0; k < 2 * I; k++)
-            for (int64_t i = 0; i < I; i++) {
-                float left = a[k * I + i] * (of ? 0.1F : 1);
-                for (int64_t j = 0; j < I; j++) square[of][i * I + j] += left * b[of][k * I + j];
-            }
+            add_product(square[of], a + k * I, b[of] + k * I, of ? 0.1F : 1);
     osh_tensor_free(cx, x), osh_tensor_free(cx, y);
 }
 
@@ -135,12 +139,15 @@ static bool try_text(const char *text, bool survey)
     osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
     if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
     for (int way = 0; !rc && way < 16; way++) {
+        if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue; // each value of each choice
         trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1, .shape = way >> 2 == 3,
                    .stays = way >> 2 == 1, .keep_w = way >> 2 == 2, .both = strstr(text, "original") != NULL};
         try(&t, text);
     }
-    for (int way = 0; !rc && way < 4 && r->modifiers[0].type->apart && !survey; way++)
+    for (int way = 0; !rc && way < 4 && r->modifiers[0].type->apart && !survey; way++) {
+        if (SANITIZED && way != 1 && way != 2) continue;
         try_apart(&r->modifiers[0], way & 1 ? 3 : 2, way & 2, text), n_apart++;
+    }
     osh_recipe_free(cx, r);
     osh_ctx_free(cx);
     return !rc;

@@ -20,6 +20,7 @@
  * the others behind a barrier after that. */
 #ifndef OSH_MMA_CUH
 #define OSH_MMA_CUH
+#include "base/checked.h"
 #include "ops/cuda/op.cuh"
 
 struct osh_cu_frag_a { uint32_t r[4]; };
@@ -32,13 +33,11 @@ template <class T> static inline float osh_cu_half_of(uint32_t r, int i)
     return osh_cu_load(T{(uint16_t)(i & 1 ? r >> 16 : r)});
 }
 
-/* Each lane adds its four sums in f32, k ascending: the order inside the instruction is not documented. */
-template <class T> static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
+/* Each lane adds its four sums in f32, k ascending: the order inside the instruction is not documented. of [32]: the
+ * operands of the lanes of the warp. */
+template <class T> OSH_RANGES_CHECKED static void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of, int lane)
 {
-    osh_play_slot mine;
-    memcpy(mine.word, &a, sizeof a), memcpy(mine.word + 2, &b, sizeof b);
-    const osh_play_slot *of = osh_play_warp(OSH_PLAY_SITE, 0xffffffffu, mine);
-    int g = osh_play_lane() / 4, t = osh_play_lane() % 4;
+    int g = lane / 4, t = lane % 4;
     uint32_t r[6];
     float left[2][16], right[2][16]; // rows g and g + 8 of A, columns 2t and 2t + 1 of B
     for (int i = 0; i < 4; i++) { // the lane of the group that has k = 2i, 2i + 1, 2i + 8, 2i + 9
@@ -52,7 +51,16 @@ template <class T> static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_
         }
     }
     for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) c.v[i] += left[i / 2][k] * right[i % 2][k];
+        for (int k = 0; k < 16; k++) c[i] += left[i / 2][k] * right[i % 2][k];
+}
+
+template <class T> static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
+{
+    osh_play_slot mine;
+    memcpy(mine.word, &a, sizeof a), memcpy(mine.word + 2, &b, sizeof b);
+    const osh_play_slot *of = osh_play_warp(OSH_PLAY_SITE, 0xffffffffu, mine);
+    osh_check_range(of, 32 * sizeof *of);
+    osh_cu_mma_sums<T>(c.v, of, osh_play_lane());
 }
 
 template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const void *row)

@@ -2,6 +2,7 @@
  * PyTorch (gen_docs.py), from the same inputs: losses of 40 steps within 1 %, 99 % of the codes of every 64th row. */
 #include "golden/models/tiny.h"
 #include "learn/block.h"
+#include "plain.h"
 #include "text/json.h"
 
 #include <math.h>
@@ -229,7 +230,8 @@ static void test_docs(void **state)
     run(&m, 0, m.first, -1, NULL, m.in, m.x0);
     int64_t tokens = m.offsets[m.data.n];
     memcpy(m.x, m.x0, (size_t)(tokens * WIDTH) * sizeof(float));
-    for (int l = 0; l < m.g->n_layers; l++) {
+    int n_layers = SANITIZED ? 1 : m.g->n_layers; // which all go through the same code
+    for (int l = 0; l < n_layers; l++) {
         layer_at(&m, l);
         run_layer(&m, m.x0, m.y0);
         for (int k = 0; k < KINDS; k++) {
@@ -239,7 +241,7 @@ static void test_docs(void **state)
         }
         advance(&m, tokens);
     }
-    assert_true((const char *)want == file + n);
+    assert_true(SANITIZED || (const char *)want == file + n);
     layer_free(&m);
     free(m.x), free(m.x0), free(m.y0), free(m.ids), free(m.offsets);
     osh_partition_free(m.cx, m.parts);

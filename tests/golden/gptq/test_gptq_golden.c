@@ -16,6 +16,7 @@
  * figures. */
 #include "torture.h"
 #include "kernels/card.h"
+#include "plain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,9 +76,9 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
             int64_t gain = c->dead && i % 37 == 5 ? 0 : (whole(c->stream + 5, i, 2) + 1) * boost;
             x[i] = (float)((common * whole(c->stream + 4, i, 4) + noise) * gain);
         }
-        for (int64_t i = 0; i < I; i++)
-            for (int64_t j = 0; j < I; j++) p[i * I + j] += x[i] * x[j];
+        plain_add_lower(p, x, x, I);
     }
+    plain_mirror(p, I);
     for (int64_t i = 0; i < I; i++)
         if (!(c->dead && i % 37 == 5)) p[i * I + i] = (float)(((int64_t)p[i * I + i] / 256 + 1) * 256 + i);
     osh_free(cx, x);
@@ -134,8 +135,7 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
 static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
                         const osh_qparams *p, const osh_q_args *q)
 {
-    int64_t I = c->I, n = c->O * I;
-    double sum = 0;
+    int64_t n = c->O * c->I;
     osh_tensor *dq = NULL;
     float *a = osh_alloc(cx, (size_t)n * sizeof *a), *b = osh_alloc(cx, (size_t)n * sizeof *b);
     assert_ok(cx, osh_tensor_new(cx, &dq, c->dtype, 2, w->shape));
@@ -143,12 +143,7 @@ static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, co
     osh_to_f32(a, w->data, c->dtype, n);
     osh_to_f32(b, dq->data, c->dtype, n);
     for (int64_t i = 0; i < n; i++) a[i] -= b[i];
-    for (int64_t o = 0; o < c->O; o++)
-        for (int64_t i = 0; i < I; i++) {
-            double row = 0;
-            for (int64_t j = 0; j < I; j++) row += (double)h[i * I + j] * a[o * I + j];
-            sum += row * a[o * I + i];
-        }
+    double sum = plain_objective(a, h, c->O, c->I);
     osh_tensor_free(cx, dq);
     osh_free(cx, a);
     osh_free(cx, b);
@@ -173,7 +168,7 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
 }
 
 /* |m x| / |x| after some steps of x := m^T m x, or of m x where it is symmetric: its largest singular value. */
-static double largest(const float *m, int64_t n, bool symmetric)
+PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
     assert_true(n <= 256);
@@ -184,7 +179,8 @@ static double largest(const float *m, int64_t n, bool symmetric)
         for (int64_t i = 0; i < n; i++) old += x[i] * x[i];
         for (int64_t i = 0; i < n; i++) {
             y[i] = 0;
-            for (int64_t j = 0; j < n; j++) y[i] += m[i * n + j] * x[j] / sqrt(old);
+            for (int64_t j = 0; j < n; j++) y[i] += m[i * n + j] * x[j];
+            y[i] /= sqrt(old);
             norm += y[i] * y[i];
         }
         for (int64_t j = 0; j < n; j++) {
