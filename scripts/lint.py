@@ -148,7 +148,8 @@ def main():
     wrong, large, statics, n = strays(), [], {}, 0
     for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:
         for path in sorted((ROOT / top).rglob("*")):
-            generated = any(p in {"fixtures", "corpus", "data", "__pycache__"} for p in path.parts)
+            generated = any(p in {"fixtures", "corpus", "__pycache__"} for p in path.parts)
+            generated |= top == "tests" and "data" in path.parts
             if path.is_file() and path.suffix in TEXT_FILES and not generated:
                 if top == "tests" and path.suffix not in C_FILES | {".py", ".sh"}:
                     continue  # inputs of tests may hold anything
