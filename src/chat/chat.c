@@ -1,5 +1,7 @@
-/* chat.c - see chat.h. A template sees messages, tools and documents (none), add_generation_prompt (false) and the
- * special tokens that tokenizer_config.json names; one that is null there is undefined. */
+/* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
+ *
+ * A template sees the messages, tools and documents (none), add_generation_prompt (false), and the
+ * special tokens of tokenizer_config.json; a token that is null there is undefined. */
 #include "chat/chat.h"
 
 #include <string.h>
@@ -12,7 +14,7 @@ enum { CONFIG_BYTES = 64 << 20 };
 
 struct osh_chat {
     osh_jinja *template; // own
-    char *special;       // own: a JSON object of the variables that are the same for all rows
+    char *special;       // own: a JSON object; variables that are equal for all rows
     char *date;          // own
     bool columns;
 };
@@ -21,7 +23,8 @@ static const char no_template[] =
     "{% for m in messages %}{% if m['role'] in ['user', 'system', 'assistant'] %}"
     "{{ '<|' + m['role'] + '|>\\n' + m['content'] ~ eos_token ~ '\\n' }}{% endif %}{% endfor %}";
 
-static osh_status read_if_there(osh_ctx *cx, cJSON **out, const char *dir, const char *name)
+/* Reads a JSON file of the directory; *out is unchanged if the file does not exist. */
+static osh_status read_optional_json(osh_ctx *cx, cJSON **out, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
@@ -31,26 +34,31 @@ static osh_status read_if_there(osh_ctx *cx, cJSON **out, const char *dir, const
     return rc;
 }
 
-/* A token as a string, or as an object with its content; NULL: neither. */
+/* Returns the text of a token, which is a string or an object with "content"; NULL if it is
+ * neither. */
 static const char *token_text(const cJSON *v)
 {
     const cJSON *content = cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, "content") : v;
     return cJSON_IsString(content) ? content->valuestring : NULL;
 }
 
-static bool names_token(const char *key)
+static bool is_token_key(const char *key)
 {
     size_t n = strlen(key);
     return n > 6 && !strcmp(key + n - 6, "_token");
 }
 
-/* Members of an object that are tokens, all of them or those whose key says so. */
-static osh_status add_tokens(osh_ctx *cx, osh_buf *b, const cJSON *o, bool all, const cJSON *but)
+/* Appends the tokens among the members of o, without those that `but` has: all of them, or those
+ * whose key ends in _token. */
+static osh_status special_add_tokens(osh_ctx *cx, osh_buf *b, const cJSON *o, bool all,
+                                     const cJSON *but)
 {
     osh_status rc = OSH_OK;
     for (const cJSON *c = cJSON_IsObject(o) ? o->child : NULL; c; c = c->next) {
         const char *text = token_text(c);
-        if (!text || !(all || names_token(c->string)) || cJSON_GetObjectItemCaseSensitive(but, c->string)) continue;
+        if (!text || !(all || is_token_key(c->string)) ||
+            cJSON_GetObjectItemCaseSensitive(but, c->string))
+            continue;
         OSH_TRY(osh_buf_append(cx, b, ", ", 2));
         OSH_TRY(osh_json_put_string(cx, b, c->string));
         OSH_TRY(osh_buf_append(cx, b, ": ", 2));
@@ -60,16 +68,18 @@ done:
     return rc;
 }
 
-static osh_status find_special(osh_ctx *cx, osh_chat *c, const cJSON *config, const cJSON *map)
+static osh_status chat_find_special(osh_ctx *cx, osh_chat *c, const cJSON *config, const cJSON *map)
 {
-    static const char begin[] = "{\"tools\": null, \"documents\": null, \"add_generation_prompt\": false";
+    static const char begin[] =
+        "{\"tools\": null, \"documents\": null, \"add_generation_prompt\": false";
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_append(cx, &b, begin, sizeof begin - 1));
-    OSH_TRY(add_tokens(cx, &b, map, false, config));
-    OSH_TRY(add_tokens(cx, &b, config, false, NULL));
-    OSH_TRY(add_tokens(cx, &b, cJSON_GetObjectItemCaseSensitive(config, "extra_special_tokens"), true, NULL));
+    OSH_TRY(special_add_tokens(cx, &b, map, false, config));
+    OSH_TRY(special_add_tokens(cx, &b, config, false, NULL));
+    OSH_TRY(special_add_tokens(
+        cx, &b, cJSON_GetObjectItemCaseSensitive(config, "extra_special_tokens"), true, NULL));
     OSH_TRY(osh_buf_append(cx, &b, "}", 1));
     c->special = osh_strdup(cx, b.data);
     if (!c->special) rc = OSH_E_NOMEM;
@@ -78,8 +88,10 @@ done:
     return rc;
 }
 
-/* chat_template of a tokenizer_config.json: a string, or of a list of {name, template} that named default. */
-static osh_status choose_template(osh_ctx *cx, const char **text, const cJSON *config, const char *what)
+/* Sets *text to chat_template of a tokenizer_config.json: a string, or the template named "default"
+ * in a list of {name, template}. *text is NULL if there is none. */
+static osh_status choose_template(osh_ctx *cx, const char **text, const cJSON *config,
+                                  const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *t = cJSON_GetObjectItemCaseSensitive(config, "chat_template"), *c;
@@ -91,12 +103,14 @@ static osh_status choose_template(osh_ctx *cx, const char **text, const cJSON *c
         *text = t->valuestring;
         goto done;
     }
-    if (!cJSON_IsArray(t)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: chat_template is neither a string nor a list", what);
+    if (!cJSON_IsArray(t))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: chat_template is neither a string nor a list", what);
     cJSON_ArrayForEach(c, t) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(c, "name");
         const cJSON *body = cJSON_GetObjectItemCaseSensitive(c, "template");
         if (!cJSON_IsString(name) || !cJSON_IsString(body))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: an item of chat_template has no name and template", what);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: an item of chat_template has no name and template",
+                     what);
         if (!strcmp(name->valuestring, "default")) *text = body->valuestring;
         OSH_TRY(osh_buf_line(cx, &names, "%s%.40s", names.len ? ", " : "", name->valuestring));
     }
@@ -122,11 +136,12 @@ done:
     return rc;
 }
 
-/* *text: own, of chat_template.jinja; NULL: there is none. */
-static osh_status read_file(osh_ctx *cx, char **text, size_t *n, char *path)
+/* Reads chat_template.jinja; the caller owns *text, which is NULL if the file does not exist. */
+static osh_status chat_read_file(osh_ctx *cx, char **text, size_t *n, char *path)
 {
     *text = NULL;
-    return osh_file_exists(path) ? osh_file_read_all(cx, text, n, path, OSH_JINJA_MAX_TEMPLATE) : OSH_OK;
+    return osh_file_exists(path) ? osh_file_read_all(cx, text, n, path, OSH_JINJA_MAX_TEMPLATE)
+                                 : OSH_OK;
 }
 
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date)
@@ -144,13 +159,14 @@ osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, con
         goto done;
     }
     OSH_TRY(chat_new(cx, &c, date));
-    OSH_TRY(read_if_there(cx, &config, model_dir, "tokenizer_config.json"));
-    OSH_TRY(read_if_there(cx, &map, model_dir, "special_tokens_map.json"));
-    OSH_TRY(find_special(cx, c, config, map));
-    OSH_TRY(read_file(cx, &text, &n, path));
+    OSH_TRY(read_optional_json(cx, &config, model_dir, "tokenizer_config.json"));
+    OSH_TRY(read_optional_json(cx, &map, model_dir, "special_tokens_map.json"));
+    OSH_TRY(chat_find_special(cx, c, config, map));
+    OSH_TRY(chat_read_file(cx, &text, &n, path));
     if (!text) OSH_TRY(choose_template(cx, &chosen, config, what));
     if (!text && !chosen) {
-        osh_log(cx, OSH_LOG_WARN, "%s: no chat template: conversations become <|role|>, the text and eos_token",
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: no chat template: conversations become <|role|>, the text and eos_token",
                 model_dir);
         chosen = no_template;
     }
@@ -192,7 +208,7 @@ void osh_chat_free(osh_ctx *cx, osh_chat *c)
 
 /* ---- rows ---- */
 
-static osh_jv message(osh_jrun *r, osh_jv role, osh_jv content)
+static osh_jv message_new(osh_jrun *r, osh_jv role, osh_jv content)
 {
     osh_jv m = osh_jv_dict(r, OSH_JV_DICT);
     if (r->rc) return m;
@@ -201,48 +217,56 @@ static osh_jv message(osh_jrun *r, osh_jv role, osh_jv content)
     return m;
 }
 
-/* {from, value} to {role, content}. */
-static osh_jv read_turns(osh_jrun *r, osh_jv list)
+/* Converts a list of {from, value} to a list of {role, content}. */
+static osh_jv messages_of_turns(osh_jrun *r, osh_jv list)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
     for (size_t i = 0; i < list.u.list->n && !r->rc; i++) {
         osh_jv turn = list.u.list->at[i];
-        const osh_jv *from = turn.kind == OSH_JV_DICT ? osh_jdict_get(r, turn.u.dict, osh_jv_word("from")) : NULL;
+        const osh_jv *from =
+            turn.kind == OSH_JV_DICT ? osh_jdict_get(r, turn.u.dict, osh_jv_word("from")) : NULL;
         const osh_jv *value = from ? osh_jdict_get(r, turn.u.dict, osh_jv_word("value")) : NULL;
         if (!value) {
-            osh_jrun_fail(r, OSH_E_FORMAT, "item %zu of 'conversations' has no 'from' and 'value'", i + 1);
+            osh_jrun_fail(r, OSH_E_FORMAT, "item %zu of 'conversations' has no 'from' and 'value'",
+                          i + 1);
             break;
         }
         osh_jv role = osh_jv_is(*from, "human") ? osh_jv_word("user") : *from;
         if (osh_jv_is(*from, "gpt")) role = osh_jv_word("assistant");
-        osh_jv_push(r, out, message(r, role, *value));
+        osh_jv_push(r, out, message_new(r, role, *value));
     }
     return out;
 }
 
-static osh_jv read_pair(osh_jrun *r, osh_jv prompt, const osh_jv *response)
+static osh_jv messages_of_pair(osh_jrun *r, osh_jv prompt, const osh_jv *response)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
     if (!response || prompt.kind != OSH_JV_STR || response->kind != OSH_JV_STR)
-        return osh_jrun_fail(r, OSH_E_FORMAT, "want strings in the columns 'prompt' and 'response'");
-    osh_jv_push(r, out, message(r, osh_jv_word("user"), prompt));
-    osh_jv_push(r, out, message(r, osh_jv_word("assistant"), *response));
+        return osh_jrun_fail(r, OSH_E_FORMAT,
+                             "want strings in the columns 'prompt' and 'response'");
+    osh_jv_push(r, out, message_new(r, osh_jv_word("user"), prompt));
+    osh_jv_push(r, out, message_new(r, osh_jv_word("assistant"), *response));
     return out;
 }
 
-static osh_jv read_messages(osh_jrun *r, osh_jv row, const char *column)
+static osh_jv messages_of_row(osh_jrun *r, osh_jv row, const char *column)
 {
     static const char *const columns[] = {"messages", "conversations", "prompt"};
     const osh_jv *v = NULL;
     size_t k = 0;
     for (; k < 3 && !v; k++)
-        if (!column || !strcmp(column, columns[k])) v = osh_jdict_get(r, row.u.dict, osh_jv_word(columns[k]));
-    if (!v) return osh_jrun_fail(r, OSH_E_FORMAT, "no column '%s' with a conversation", column ? column : "messages");
-    if (k == 3) return read_pair(r, *v, osh_jdict_get(r, row.u.dict, osh_jv_word("response")));
+        if (!column || !strcmp(column, columns[k]))
+            v = osh_jdict_get(r, row.u.dict, osh_jv_word(columns[k]));
+    if (!v)
+        return osh_jrun_fail(r, OSH_E_FORMAT, "no column '%s' with a conversation",
+                             column ? column : "messages");
+    if (k == 3)
+        return messages_of_pair(r, *v, osh_jdict_get(r, row.u.dict, osh_jv_word("response")));
     if (v->kind != OSH_JV_LIST || !v->u.list->n)
-        return osh_jrun_fail(r, OSH_E_FORMAT, "the column '%s' is %s, want a list of messages", columns[k - 1],
+        return osh_jrun_fail(r, OSH_E_FORMAT, "the column '%s' is %s, want a list of messages",
+                             columns[k - 1],
                              v->kind == OSH_JV_LIST ? "an empty list" : osh_jv_type(*v));
-    if (k == 2) return read_turns(r, *v);
+    if (k == 2) return messages_of_turns(r, *v);
     for (size_t i = 0; i < v->u.list->n && !r->rc; i++)
         if (v->u.list->at[i].kind != OSH_JV_DICT)
             osh_jrun_fail(r, OSH_E_FORMAT, "message %zu is %s, want an object", i + 1,
@@ -250,18 +274,20 @@ static osh_jv read_messages(osh_jrun *r, osh_jv row, const char *column)
     return *v;
 }
 
-osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n, const char *column)
+osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
+                           const char *column)
 {
     osh_jarena arena = {0}; // own
     osh_jrun r = {.cx = cx, .arena = &arena, .what = c->template->what, .out = out, .date = c->date,
                   .strict = c->columns};
     if (!c->columns) osh_jrun_vars(&r, osh_jv_json(&r, c->special, strlen(c->special)));
     osh_jv top = osh_jv_dict(&r, OSH_JV_DICT), of_row = osh_jv_json(&r, row, n);
-    if (!r.rc && of_row.kind != OSH_JV_DICT) osh_jrun_fail(&r, OSH_E_FORMAT, "the row is no JSON object");
+    if (!r.rc && of_row.kind != OSH_JV_DICT)
+        osh_jrun_fail(&r, OSH_E_FORMAT, "the row is no JSON object");
     if (c->columns) {
         osh_jrun_vars(&r, of_row);
     } else if (!r.rc) {
-        osh_jv messages = read_messages(&r, of_row, column);
+        osh_jv messages = messages_of_row(&r, of_row, column);
         if (!r.rc) osh_jdict_set(&r, top.u.dict, osh_jv_word("messages"), messages);
     }
     osh_jrun_vars(&r, top);

@@ -1,4 +1,4 @@
-/* jinja_eval.c - the value of an expression. */
+/* jinja_eval.c - evaluates expressions. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static osh_jv refuse_op(osh_jrun *r, const char *op, osh_jv a, osh_jv b)
 {
     if (a.kind == OSH_JV_UNDEF || b.kind == OSH_JV_UNDEF) {
         osh_jv u = a.kind == OSH_JV_UNDEF ? a : b;
-        return osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined, and '%s' needs a value", (int)u.n, u.u.s, op);
+        return osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined, and '%s' needs a value",
+                             (int)u.n, u.u.s, op);
     }
     return osh_jrun_fail(r, OSH_E_FORMAT, "'%s' of %s and %s", op, osh_jv_type(a), osh_jv_type(b));
 }
@@ -48,13 +49,14 @@ static osh_jv join_strings(osh_jrun *r, osh_jv a, osh_jv b)
     return osh_jv_view(s, a.n + b.n);
 }
 
-static osh_jv repeat(osh_jrun *r, osh_jv what, osh_jv times)
+static osh_jv repeat_value(osh_jrun *r, osh_jv what, osh_jv times)
 {
     int64_t n = osh_jv_whole(r, times, "the count");
     osh_jv v = osh_jv_list(r, what.kind);
     if (what.kind != OSH_JV_STR) {
         for (int64_t k = 0; k < n && what.u.list->n && osh_jrun_step(r, 0); k++)
-            for (size_t i = 0; i < what.u.list->n && !r->rc; i++) osh_jv_push(r, v, what.u.list->at[i]);
+            for (size_t i = 0; i < what.u.list->n && !r->rc; i++)
+                osh_jv_push(r, v, what.u.list->at[i]);
         return v;
     }
     if (n <= 0 || !what.n) return osh_jv_view("", 0);
@@ -64,19 +66,25 @@ static osh_jv repeat(osh_jrun *r, osh_jv what, osh_jv times)
     return s ? osh_jv_view(s, what.n * (size_t)n) : osh_jv_none();
 }
 
-static osh_jv too_large(osh_jrun *r) { return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a whole number beyond 64 bits"); }
+static osh_jv int_too_large(osh_jrun *r)
+{
+    return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a whole number beyond 64 bits");
+}
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
-static osh_jv power(osh_jrun *r, int64_t a, int64_t b)
+static osh_jv int_power(osh_jrun *r, int64_t a, int64_t b)
 {
     int64_t v = 1;
     for (int64_t i = 0; i < b && osh_jrun_step(r, 0); i++)
-        if (__builtin_mul_overflow(v, a, &v)) return too_large(r);
+        if (__builtin_mul_overflow(v, a, &v)) return int_too_large(r);
     return osh_jv_int(v);
 }
 
-static osh_jv whole_numbers(osh_jrun *r, int op, int64_t a, int64_t b)
+static osh_jv int_op(osh_jrun *r, int op, int64_t a, int64_t b)
 {
     int64_t v = 0;
     bool over = false;
@@ -84,17 +92,18 @@ static osh_jv whole_numbers(osh_jrun *r, int op, int64_t a, int64_t b)
     case OSH_JOP('+', 0): over = __builtin_add_overflow(a, b, &v); break;
     case OSH_JOP('-', 0): over = __builtin_sub_overflow(a, b, &v); break;
     case OSH_JOP('*', 0): over = __builtin_mul_overflow(a, b, &v); break;
-    case OSH_JOP('*', '*'): return b < 0 ? osh_jv_float(pow((double)a, (double)b)) : power(r, a, b);
+    case OSH_JOP('*', '*'):
+        return b < 0 ? osh_jv_float(pow((double)a, (double)b)) : int_power(r, a, b);
     default:
         if (!b) return osh_jrun_fail(r, OSH_E_FORMAT, "a division by zero");
         if (op == OSH_JOP('/', 0)) return osh_jv_float((double)a / (double)b);
-        if (a == INT64_MIN && b == -1) return too_large(r);
+        if (a == INT64_MIN && b == -1) return int_too_large(r);
         v = op == OSH_JOP('%', 0) ? a - floor_div(a, b) * b : floor_div(a, b);
     }
-    return over ? too_large(r) : osh_jv_int(v);
+    return over ? int_too_large(r) : osh_jv_int(v);
 }
 
-static osh_jv floats(osh_jrun *r, int op, double a, double b)
+static osh_jv float_op(osh_jrun *r, int op, double a, double b)
 {
     switch (op) {
     case OSH_JOP('+', 0): return osh_jv_float(a + b);
@@ -110,8 +119,11 @@ static osh_jv floats(osh_jrun *r, int op, double a, double b)
     return osh_jv_float(op == OSH_JOP('%', 0) ? rest : floor((a - rest) / b + 0.5));
 }
 
-static bool is_whole(osh_jv v) { return v.kind == OSH_JV_INT || v.kind == OSH_JV_BOOL; }
-static bool is_sequence(osh_jv v) { return v.kind == OSH_JV_STR || v.kind == OSH_JV_LIST || v.kind == OSH_JV_TUPLE; }
+static bool is_int_or_bool(osh_jv v) { return v.kind == OSH_JV_INT || v.kind == OSH_JV_BOOL; }
+static bool is_sequence(osh_jv v)
+{
+    return v.kind == OSH_JV_STR || v.kind == OSH_JV_LIST || v.kind == OSH_JV_TUPLE;
+}
 
 static osh_jv eval_binary(osh_jrun *r, const osh_jnode *n)
 {
@@ -120,13 +132,14 @@ static osh_jv eval_binary(osh_jrun *r, const osh_jnode *n)
     r->line = n->line;
     if (r->rc) return a;
     if (osh_jv_is_num(a) && osh_jv_is_num(b)) {
-        if (!is_whole(a) || !is_whole(b)) return floats(r, n->op, osh_jv_num(a), osh_jv_num(b));
-        return whole_numbers(r, n->op, osh_jv_whole(r, a, ""), osh_jv_whole(r, b, ""));
+        if (!is_int_or_bool(a) || !is_int_or_bool(b))
+            return float_op(r, n->op, osh_jv_num(a), osh_jv_num(b));
+        return int_op(r, n->op, osh_jv_whole(r, a, ""), osh_jv_whole(r, b, ""));
     }
     if (!strcmp(op, "+") && a.kind == b.kind && a.kind == OSH_JV_STR) return join_strings(r, a, b);
     if (!strcmp(op, "+") && a.kind == b.kind && is_sequence(a)) return join_lists(r, a, b);
-    if (!strcmp(op, "*") && is_sequence(a) && is_whole(b)) return repeat(r, a, b);
-    if (!strcmp(op, "*") && is_sequence(b) && is_whole(a)) return repeat(r, b, a);
+    if (!strcmp(op, "*") && is_sequence(a) && is_int_or_bool(b)) return repeat_value(r, a, b);
+    if (!strcmp(op, "*") && is_sequence(b) && is_int_or_bool(a)) return repeat_value(r, b, a);
     if (!strcmp(op, "%") && a.kind == OSH_JV_STR)
         return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "formatting a string by '%%' is not supported");
     return refuse_op(r, op, a, b);
@@ -144,7 +157,7 @@ static osh_jv eval_concat(osh_jrun *r, const osh_jnode *n)
     return osh_jv_take(r, &text);
 }
 
-static bool compare(osh_jrun *r, int op, osh_jv a, osh_jv b)
+static bool compare_values(osh_jrun *r, int op, osh_jv a, osh_jv b)
 {
     switch (op) {
     case OSH_JOP('=', '='): return osh_jv_equal(r, a, b);
@@ -158,10 +171,14 @@ static bool compare(osh_jrun *r, int op, osh_jv a, osh_jv b)
         refuse_op(r, text, a, b);
         return false;
     }
-    bool nan = osh_jv_is_num(a) && osh_jv_is_num(b) && (isnan(osh_jv_num(a)) || isnan(osh_jv_num(b)));
+    bool nan =
+        osh_jv_is_num(a) && osh_jv_is_num(b) && (isnan(osh_jv_num(a)) || isnan(osh_jv_num(b)));
     int d = osh_jv_order(r, a, b);
     if (nan) return false;
-    return op == OSH_JOP('<', 0) ? d < 0 : op == OSH_JOP('<', '=') ? d <= 0 : op == OSH_JOP('>', 0) ? d > 0 : d >= 0;
+    return op == OSH_JOP('<', 0)     ? d < 0
+           : op == OSH_JOP('<', '=') ? d <= 0
+           : op == OSH_JOP('>', 0)   ? d > 0
+                                     : d >= 0;
 }
 
 static osh_jv eval_compare(osh_jrun *r, const osh_jnode *n)
@@ -170,7 +187,7 @@ static osh_jv eval_compare(osh_jrun *r, const osh_jnode *n)
     for (const osh_jnode *c = n->first->next; c && !r->rc; c = c->next) {
         osh_jv right = osh_jinja_eval(r, c->first);
         r->line = c->line;
-        if (r->rc || !compare(r, c->op, left, right)) return osh_jv_bool(false);
+        if (r->rc || !compare_values(r, c->op, left, right)) return osh_jv_bool(false);
         left = right;
     }
     return osh_jv_bool(true);
@@ -194,12 +211,13 @@ static osh_jv eval_sign(osh_jrun *r, const osh_jnode *n)
     if (!osh_jv_is_num(v)) return refuse_op(r, n->kind == OSH_JN_NEG ? "-" : "+", v, v);
     if (v.kind == OSH_JV_FLOAT) return n->kind == OSH_JN_NEG ? osh_jv_float(-v.u.f) : v;
     int64_t i = osh_jv_whole(r, v, "");
-    return n->kind == OSH_JN_NEG ? whole_numbers(r, OSH_JOP('-', 0), 0, i) : osh_jv_int(i);
+    return n->kind == OSH_JN_NEG ? int_op(r, OSH_JOP('-', 0), 0, i) : osh_jv_int(i);
 }
 
-/* ---- parts ---- */
+/* ---- items and slices ---- */
 
-/* Python's slice.indices: a bound in [0, n], or in [-1, n - 1] where the step goes back. */
+/* Returns a bound as Python's slice.indices does: in [0, n], or in [-1, n - 1] for a negative
+ * step. */
 static int64_t slice_bound(osh_jrun *r, osh_jv v, int64_t n, int64_t step, bool end)
 {
     int64_t lo = step < 0 ? -1 : 0, hi = step < 0 ? n - 1 : n;
@@ -219,16 +237,19 @@ static osh_jv eval_slice(osh_jrun *r, osh_jv object, const osh_jnode *n)
     if (object.kind == OSH_JV_UNDEF) return refuse_op(r, "[:]", object, object);
     if (!is_sequence(object) && !osh_jv_is_range(object))
         return osh_jrun_fail(r, OSH_E_FORMAT, "a slice of %s", osh_jv_type(object));
-    int64_t len = osh_jv_length(r, object).u.i, step = b[2].kind == OSH_JV_NONE ? 1 : osh_jv_whole(r, b[2], "a step");
+    int64_t len = osh_jv_length(r, object).u.i,
+            step = b[2].kind == OSH_JV_NONE ? 1 : osh_jv_whole(r, b[2], "a step");
     if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "a slice with step 0");
     if (step < -len - 1) step = -len - 1;
     if (step > len + 1) step = len + 1;
-    int64_t from = slice_bound(r, b[0], len, step, false), to = slice_bound(r, b[1], len, step, true);
+    int64_t from = slice_bound(r, b[0], len, step, false),
+            to = slice_bound(r, b[1], len, step, true);
     if (r->rc) return object;
     if (object.kind == OSH_JV_STR) return osh_jstr_slice(r, object, from, to, step);
     osh_jv v = osh_jv_list(r, object.kind);
     v.n = object.n;
-    for (int64_t i = from; (step > 0 ? i < to : i > to) && !r->rc; i += step) osh_jv_push(r, v, object.u.list->at[i]);
+    for (int64_t i = from; (step > 0 ? i < to : i > to) && !r->rc; i += step)
+        osh_jv_push(r, v, object.u.list->at[i]);
     return v;
 }
 
@@ -267,7 +288,8 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller)
     osh_jargs args = {.self = {.kind = OSH_JV_NONE}};
     r->line = n->line;
     if (r->rc) return fn;
-    if (caller.kind == OSH_JV_MACRO) osh_jdict_set(r, a.named.u.dict, osh_jv_word("caller"), caller);
+    if (caller.kind == OSH_JV_MACRO)
+        osh_jdict_set(r, a.named.u.dict, osh_jv_word("caller"), caller);
     if (fn.kind == OSH_JV_MACRO) return osh_jinja_call_macro(r, fn.u.macro, a.list, a.named);
     if (fn.kind == OSH_JV_METHOD || fn.kind == OSH_JV_GLOBAL) {
         args.self = fn.u.bound->self;
@@ -276,12 +298,13 @@ osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller)
     }
     osh_jv name = n->first->value;
     if (fn.kind == OSH_JV_UNDEF)
-        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "'%.*s' is undefined, or not supported, and cannot be called",
-                             name.kind == OSH_JV_STR ? (int)name.n : 0, name.kind == OSH_JV_STR ? name.u.s : "");
+        return osh_jrun_fail(
+            r, OSH_E_UNSUPPORTED, "'%.*s' is undefined, or not supported, and cannot be called",
+            name.kind == OSH_JV_STR ? (int)name.n : 0, name.kind == OSH_JV_STR ? name.u.s : "");
     return osh_jrun_fail(r, OSH_E_FORMAT, "a call of %s", osh_jv_type(fn));
 }
 
-/* A filter or a test. */
+/* Evaluates a filter or a test. */
 static osh_jv eval_applied(osh_jrun *r, const osh_jnode *n)
 {
     osh_jargs args = {.self = osh_jinja_eval(r, n->first)};
@@ -357,7 +380,8 @@ osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n)
 {
     if (!osh_jrun_step(r, 0)) return osh_jv_none();
     if (++r->depth > OSH_JINJA_MAX_DEPTH)
-        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "expressions and macros nested more than %d deep",
+        return osh_jrun_fail(r, OSH_E_UNSUPPORTED,
+                             "expressions and macros nested more than %d deep",
                              OSH_JINJA_MAX_DEPTH);
     r->line = n->line;
     osh_jv v = eval_node(r, n);

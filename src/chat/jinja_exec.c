@@ -1,5 +1,6 @@
-/* jinja_exec.c - runs statements. A loop, a macro, a block has a scope of its own: what is set there is gone behind it;
- * `if` has none. A macro sees the scope in which it was defined. */
+/* jinja_exec.c - runs statements. A loop, a macro and a block have a scope of their own, and the
+ * names that they set end with it; `if` has no scope. A macro sees the scope in which it was
+ * defined. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -27,11 +28,12 @@ static void set_target(osh_jrun *r, const osh_jnode *target, osh_jv value)
     for (const osh_jnode *c = target->first; c; c = c->next) n++;
     if (l && l->n != n) osh_jrun_fail(r, OSH_E_FORMAT, "%zu values for %zu names", l->n, n);
     size_t i = 0;
-    for (const osh_jnode *c = target->first; c && !r->rc; c = c->next) set_name(r, c->value, l->at[i++]);
+    for (const osh_jnode *c = target->first; c && !r->rc; c = c->next)
+        set_name(r, c->value, l->at[i++]);
 }
 
-/* The text of a body as a string, in a scope of its own whose names the caller has set. */
-static osh_jv capture(osh_jrun *r, const osh_jnode *body)
+/* Returns the text of a body as a string. The body runs in the current scope. */
+static osh_jv capture_body(osh_jrun *r, const osh_jnode *body)
 {
     osh_buf text, *out = r->out;
     osh_buf_init(&text, 0);
@@ -46,7 +48,7 @@ static osh_jv capture_in_scope(osh_jrun *r, const osh_jnode *body)
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return osh_jv_none();
     r->scope = own;
-    osh_jv v = capture(r, body);
+    osh_jv v = capture_body(r, body);
     r->scope = up;
     return v;
 }
@@ -71,7 +73,7 @@ static osh_jlist *loop_items(osh_jrun *r, const osh_jnode *n)
     return r->rc ? NULL : kept.u.list;
 }
 
-static void run_for(osh_jrun *r, const osh_jnode *n)
+static void exec_for(osh_jrun *r, const osh_jnode *n)
 {
     osh_jscope *up = r->scope;
     osh_jlist *l = loop_items(r, n);
@@ -97,7 +99,7 @@ static void run_for(osh_jrun *r, const osh_jnode *n)
 
 /* ---- set, macro, call ---- */
 
-static void run_ns_set(osh_jrun *r, const osh_jnode *n, osh_jv value)
+static void exec_ns_set(osh_jrun *r, const osh_jnode *n, osh_jv value)
 {
     osh_jv ns = osh_jinja_eval(r, n->target);
     if (r->rc) return;
@@ -108,12 +110,12 @@ static void run_ns_set(osh_jrun *r, const osh_jnode *n, osh_jv value)
     else osh_jdict_set(r, ns.u.dict, n->value, value);
 }
 
-static void run_set(osh_jrun *r, const osh_jnode *n)
+static void exec_set(osh_jrun *r, const osh_jnode *n)
 {
     osh_jv v;
     if (n->op) {
         v = capture_in_scope(r, n->body);
-        if (n->first) { // filters, whose innermost has no operand: it finds the text under this name
+        if (n->first) { // the innermost filter finds the text under this name
             osh_jscope *up = r->scope, *own = scope_new(r, up);
             if (!own) return;
             r->scope = own;
@@ -125,7 +127,7 @@ static void run_set(osh_jrun *r, const osh_jnode *n)
         v = osh_jinja_eval(r, n->first);
     }
     if (r->rc) return;
-    if (n->kind == OSH_JN_NS_SET) run_ns_set(r, n, v);
+    if (n->kind == OSH_JN_NS_SET) exec_ns_set(r, n, v);
     else set_target(r, n->target, v);
 }
 
@@ -137,7 +139,8 @@ static osh_jv macro_new(osh_jrun *r, const osh_jnode *n)
     return (osh_jv){.kind = OSH_JV_MACRO, .u.macro = m};
 }
 
-/* The parameters, in order: by place, by name, by default, or undefined. */
+/* Sets each parameter, in order: a positional argument, a named argument, the default, or
+ * undefined. */
 static void bind_params(osh_jrun *r, const osh_jnode *def, const osh_jlist *list, osh_jdict *named)
 {
     size_t i = 0, used = 0;
@@ -155,8 +158,11 @@ static void bind_params(osh_jrun *r, const osh_jnode *def, const osh_jlist *list
         set_name(r, c->value, v);
     }
     if (i < list->n || used < named->n)
-        osh_jrun_fail(r, OSH_E_FORMAT, "the macro '%.*s' takes %zu arguments, got others ('varargs' and 'kwargs' are "
-                      "not supported)", (int)def->value.n, def->value.u.s, i);
+        osh_jrun_fail(
+            r, OSH_E_FORMAT,
+            "the macro '%.*s' takes %zu arguments, got others ('varargs' and 'kwargs' are "
+            "not supported)",
+            (int)def->value.n, def->value.u.s, i);
 }
 
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named)
@@ -166,8 +172,9 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
     osh_jv v = osh_jv_none(), word = osh_jv_word("caller");
     if (!own || r->rc) return v;
     r->scope = own, r->n_loops = 0;
-    const osh_jv *caller = m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
-    if (caller) { // not one of its parameters
+    const osh_jv *caller =
+        m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
+    if (caller) { // `caller` is not a parameter
         set_name(r, word, *caller);
         osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
         for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)
@@ -176,12 +183,12 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
         named = rest;
     }
     if (!r->rc) bind_params(r, m->def, list.u.list, named.u.dict);
-    if (!r->rc) v = capture(r, m->def->body);
+    if (!r->rc) v = capture_body(r, m->def->body);
     r->scope = back, r->n_loops = loops;
     return v;
 }
 
-static void print_value(osh_jrun *r, osh_jv v)
+static void exec_print(osh_jrun *r, osh_jv v)
 {
     if (r->rc) return;
     if (v.kind == OSH_JV_UNDEF && r->strict) {
@@ -192,30 +199,30 @@ static void print_value(osh_jrun *r, osh_jv v)
     if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, r->out, s.u.s, s.n);
 }
 
-static void run_call(osh_jrun *r, const osh_jnode *n)
+static void exec_call(osh_jrun *r, const osh_jnode *n)
 {
     osh_jv caller = macro_new(r, n);
-    if (!r->rc) print_value(r, osh_jinja_eval_call(r, n->first, caller));
+    if (!r->rc) exec_print(r, osh_jinja_eval_call(r, n->first, caller));
 }
 
-static void run_filter_block(osh_jrun *r, const osh_jnode *n)
+static void exec_filter_block(osh_jrun *r, const osh_jnode *n)
 {
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return;
     r->scope = own;
-    osh_jv text = capture(r, n->body);
+    osh_jv text = capture_body(r, n->body);
     set_name(r, osh_jv_word("|"), text);
     osh_jv v = osh_jinja_eval(r, n->first);
     r->scope = up;
-    print_value(r, v);
+    exec_print(r, v);
 }
 
-static void run_scope(osh_jrun *r, const osh_jnode *n)
+static void exec_scope(osh_jrun *r, const osh_jnode *n)
 {
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return;
     for (const osh_jnode *c = n->target ? n->target->first : NULL; c && !r->rc; c = c->next) {
-        osh_jv v = osh_jinja_eval(r, c->first); // outside the new scope
+        osh_jv v = osh_jinja_eval(r, c->first); // in the outer scope
         if (!r->rc) osh_jdict_set(r, &own->vars, c->value, v);
     }
     r->scope = own;
@@ -223,40 +230,44 @@ static void run_scope(osh_jrun *r, const osh_jnode *n)
     r->scope = up;
 }
 
-static void run_one(osh_jrun *r, const osh_jnode *n)
+static void exec_one(osh_jrun *r, const osh_jnode *n)
 {
     r->line = n->line;
     switch (n->kind) {
     case OSH_JN_TEXT:
-        if (osh_jrun_step(r, n->value.n)) r->rc = osh_buf_append(r->cx, r->out, n->value.u.s, n->value.n);
+        if (osh_jrun_step(r, n->value.n))
+            r->rc = osh_buf_append(r->cx, r->out, n->value.u.s, n->value.n);
         break;
-    case OSH_JN_PRINT: print_value(r, osh_jinja_eval(r, n->first)); break;
-    case OSH_JN_FOR: run_for(r, n); break;
+    case OSH_JN_PRINT: exec_print(r, osh_jinja_eval(r, n->first)); break;
+    case OSH_JN_FOR: exec_for(r, n); break;
     case OSH_JN_IF: {
-        while (n && n->kind == OSH_JN_IF && !r->rc && !osh_jv_true(osh_jinja_eval(r, n->first))) n = n->other;
+        while (n && n->kind == OSH_JN_IF && !r->rc && !osh_jv_true(osh_jinja_eval(r, n->first)))
+            n = n->other;
         if (n && !r->rc) osh_jinja_exec(r, n->kind == OSH_JN_IF ? n->body : n);
         break;
     }
     case OSH_JN_SET:
     case OSH_JN_SET_BLOCK:
-    case OSH_JN_NS_SET: run_set(r, n); break;
+    case OSH_JN_NS_SET: exec_set(r, n); break;
     case OSH_JN_MACRO: set_name(r, n->value, macro_new(r, n)); break;
-    case OSH_JN_CALL_BLOCK: run_call(r, n); break;
-    case OSH_JN_FILTER_BLOCK: run_filter_block(r, n); break;
+    case OSH_JN_CALL_BLOCK: exec_call(r, n); break;
+    case OSH_JN_FILTER_BLOCK: exec_filter_block(r, n); break;
     case OSH_JN_SCOPE:
-    case OSH_JN_WITH: run_scope(r, n); break;
+    case OSH_JN_WITH: exec_scope(r, n); break;
     case OSH_JN_BREAK: r->flow = OSH_JFLOW_BREAK; break;
     case OSH_JN_CONTINUE: r->flow = OSH_JFLOW_CONTINUE; break;
     default: break;
     }
 }
 
-/* A list of statements; stops at `break` and `continue`, which the loop sees. */
+/* Runs a list of statements. Stops at `break` and `continue`, which the loop handles. */
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list)
 {
     if (++r->depth > OSH_JINJA_MAX_DEPTH)
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "tags and macros nested more than %d deep", OSH_JINJA_MAX_DEPTH);
-    for (const osh_jnode *n = list->first; n && osh_jrun_step(r, 0) && r->flow == OSH_JFLOW_ON; n = n->next)
-        run_one(r, n);
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "tags and macros nested more than %d deep",
+                      OSH_JINJA_MAX_DEPTH);
+    for (const osh_jnode *n = list->first; n && osh_jrun_step(r, 0) && r->flow == OSH_JFLOW_ON;
+         n = n->next)
+        exec_one(r, n);
     r->depth--;
 }

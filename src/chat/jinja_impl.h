@@ -1,24 +1,26 @@
-/* jinja_impl.h - what the files of the Jinja interpreter share: values, nodes, and a run.
+/* jinja_impl.h - values, nodes and runs, shared by the files of the Jinja interpreter.
  *
- *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes -- jinja_exec.c, jinja_eval.c --> text
+ *   source -- jinja_lex.c --> tokens -- jinja_parse.c, jinja_stmt.c --> nodes
+ *                                    -- jinja_exec.c, jinja_eval.c --> text
  *
- * All that belongs to a template, or to a run, lies in an arena and goes at once. A failure sticks: osh_jrun_fail sets
- * run->rc, and from then on every function returns at once, with any value. So none of them returns a status; who
- * calls from outside looks at rc. An allocation that fails returns NULL and sets rc likewise. */
+ * All memory of a template, or of a run, is in an arena and is freed at once. A failure is sticky:
+ * osh_jrun_fail sets run->rc, and from then on every function returns at once, with any value. So
+ * these functions return no status; an outside caller checks rc. An allocation that fails returns
+ * NULL and also sets rc. */
 #ifndef OSH_JINJA_IMPL_H
 #define OSH_JINJA_IMPL_H
 #include "chat/jinja.h"
 
 enum {
-    OSH_JINJA_MAX_DEPTH = 400,        // of nested nodes, calls of macros included
-    OSH_JINJA_MAX_STEPS = 20000000,   // nodes, and what osh_jrun_step counts
-    OSH_JINJA_MAX_BYTES = 256 << 20,  // of values, of one run
+    OSH_JINJA_MAX_DEPTH = 400,        // nested nodes, including calls of macros
+    OSH_JINJA_MAX_STEPS = 20000000,   // nodes, and the steps that osh_jrun_step counts
+    OSH_JINJA_MAX_BYTES = 256 << 20,  // values of one run
     OSH_JINJA_MAX_TEMPLATE = 4 << 20, // bytes of source
 };
 
 typedef struct osh_jarena {
     struct osh_jblock *blocks; // own
-    size_t used, n_bytes;      // of the newest block; of all of them
+    size_t used, n_bytes;      // bytes of the newest block; of all blocks
 } osh_jarena;
 void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n); // zeroed
 void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
@@ -26,7 +28,7 @@ void osh_jarena_deinit(osh_ctx *cx, osh_jarena *a);
 /* ---- values ---- */
 
 typedef enum {
-    OSH_JV_UNDEF, // s, n: its name
+    OSH_JV_UNDEF, // s, n: name
     OSH_JV_NONE,
     OSH_JV_BOOL,
     OSH_JV_INT,
@@ -34,8 +36,8 @@ typedef enum {
     OSH_JV_STR,   // s, n: UTF-8, always valid
     OSH_JV_LIST,
     OSH_JV_TUPLE,
-    OSH_JV_ITER,  // what a filter gives bit by bit in Python: gone once it was walked
-    OSH_JV_VIEW,  // of a dict: its items, keys or values; n 1: a range, which has places
+    OSH_JV_ITER,  // result of a filter that is a generator in Python: empty after one walk
+    OSH_JV_VIEW,  // items, keys or values of a dict; n 1: a range, which can be indexed
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -51,11 +53,11 @@ typedef struct osh_jv {
         int64_t i;
         double f;
         const char *s;
-        struct osh_jlist *list; // of LIST to VIEW
-        struct osh_jdict *dict; // of DICT and NS
+        struct osh_jlist *list; // LIST to VIEW
+        struct osh_jdict *dict; // DICT and NS
         struct osh_jloop *loop;
         struct osh_jmacro *macro;
-        struct osh_jbound *bound; // of METHOD and GLOBAL
+        struct osh_jbound *bound; // METHOD and GLOBAL
     } u;
     size_t n;
 } osh_jv;
@@ -67,21 +69,21 @@ typedef struct osh_jlist {
 typedef struct osh_jpair {
     osh_jv key, value;
 } osh_jpair;
-typedef struct osh_jdict { // in the order of insertion
+typedef struct osh_jdict { // in insertion order
     osh_jpair *at;
     size_t n, cap;
 } osh_jdict;
 typedef struct osh_jloop {
     osh_jlist *items;
     size_t at; // 0-based
-    int depth; // of loops in loops, 0-based
+    int depth; // number of loops around it
 } osh_jloop;
 typedef struct osh_jmacro {
     const struct osh_jnode *def; // MACRO or CALL
-    struct osh_jscope *scope;    // where it was defined
+    struct osh_jscope *scope;    // scope of the definition
 } osh_jmacro;
 typedef struct osh_jbound {
-    osh_jv self; // of a method
+    osh_jv self; // the object of a method
     const struct osh_jbuiltin *fn;
 } osh_jbound;
 
@@ -89,35 +91,37 @@ typedef struct osh_jbound {
 
 typedef enum {
     /* expressions */
-    OSH_JN_CONST, OSH_JN_NAME, OSH_JN_LIST, OSH_JN_TUPLE, OSH_JN_DICT, OSH_JN_ATTR, OSH_JN_ITEM, OSH_JN_SLICE,
-    OSH_JN_CALL, OSH_JN_FILTER, OSH_JN_TEST, OSH_JN_NOT, OSH_JN_NEG, OSH_JN_POS, OSH_JN_BINARY, OSH_JN_CONCAT,
-    OSH_JN_COMPARE, OSH_JN_AND, OSH_JN_OR, OSH_JN_COND,
+    OSH_JN_CONST, OSH_JN_NAME, OSH_JN_LIST, OSH_JN_TUPLE, OSH_JN_DICT, OSH_JN_ATTR, OSH_JN_ITEM,
+    OSH_JN_SLICE, OSH_JN_CALL, OSH_JN_FILTER, OSH_JN_TEST, OSH_JN_NOT, OSH_JN_NEG, OSH_JN_POS,
+    OSH_JN_BINARY, OSH_JN_CONCAT, OSH_JN_COMPARE, OSH_JN_AND, OSH_JN_OR, OSH_JN_COND,
     /* statements */
-    OSH_JN_TEXT, OSH_JN_PRINT, OSH_JN_FOR, OSH_JN_IF, OSH_JN_SET, OSH_JN_SET_BLOCK, OSH_JN_MACRO, OSH_JN_CALL_BLOCK,
-    OSH_JN_FILTER_BLOCK, OSH_JN_SCOPE, OSH_JN_WITH, OSH_JN_BREAK, OSH_JN_CONTINUE, OSH_JN_NS_SET,
+    OSH_JN_TEXT, OSH_JN_PRINT, OSH_JN_FOR, OSH_JN_IF, OSH_JN_SET, OSH_JN_SET_BLOCK, OSH_JN_MACRO,
+    OSH_JN_CALL_BLOCK, OSH_JN_FILTER_BLOCK, OSH_JN_SCOPE, OSH_JN_WITH, OSH_JN_BREAK,
+    OSH_JN_CONTINUE, OSH_JN_NS_SET,
 } osh_jnode_kind;
 
-/* Children hang on first and next. What they are:
+/* Children are in a list from first by next. They are:
  *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
- *   ATTR  object, name in s    ITEM  object, index   SLICE         three, each a node or a CONST none
+ *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
  *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
- *   BINARY  left, right; op    COMPARE  operand, then operands whose own op compares them with the one before
- *   COND  test, then, else?    PRINT SET_BLOCK ...  see jinja_stmt.c
- * An argument given by name is a node with its name in `keyword`. */
+ *   BINARY  left, right; op    COND  test, then, else?
+ *   COMPARE  operand, then operands; the op of each compares it with the one before
+ *   PRINT SET_BLOCK ...  see jinja_stmt.c
+ * A named argument is a node with its name in `keyword`. */
 typedef struct osh_jnode {
     osh_jnode_kind kind;
     int line;
     struct osh_jnode *first, *last, *next;
-    struct osh_jnode *target, *body, *other; // of statements
-    osh_jv value;                            // of CONST; the text of TEXT; the name of NAME, ATTR, MACRO, NS_SET
-    osh_jv keyword;                          // STR: an argument, or a parameter of a macro
-    int op;                                  // a token of an operator; TEST: negated; see osh_jop
+    struct osh_jnode *target, *body, *other; // for statements
+    osh_jv value;                            // CONST: value; TEXT: text; NAME, ATTR, ...: name
+    osh_jv keyword;                          // STR: name of an argument or of a macro's parameter
+    int op;                                  // operator; TEST: 1 if negated; see OSH_JOP
     const struct osh_jbuiltin *fn;
 } osh_jnode;
 
 struct osh_jinja {
     osh_jarena arena; // own
-    const char *what; // in it
+    const char *what; // view: in the arena
     osh_jnode *body;
 };
 
@@ -130,13 +134,13 @@ typedef enum {
 typedef struct osh_jtoken {
     osh_jtoken_kind kind;
     int line;
-    int op;       // of an OP: its first character, and 256 times its second
+    int op;       // OP: first character + 256 * second character
     osh_jv value; // text, name, number
 } osh_jtoken;
 #define OSH_JOP(a, b) ((int)(a) + 256 * (int)(b))
 enum { OSH_JOP_IN = 1, OSH_JOP_NOT_IN = 2 };
 
-/* ---- a run: of the parser, too ---- */
+/* ---- a run, also of the parser ---- */
 
 typedef struct osh_jscope {
     struct osh_jscope *up;
@@ -149,36 +153,39 @@ typedef struct osh_jrun {
     osh_status rc;
     osh_jarena *arena; // view
     const char *what;  // view
-    int line;          // where we are; 0: not in the template
+    int line;          // current line; 0: not in the template
     int depth, n_loops;
     int64_t steps, max_steps; // max_steps 0: OSH_JINJA_MAX_STEPS
-    osh_buf *out;      // view: where text goes
+    osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;
     const char *date;  // view
     bool strict;
 } osh_jrun;
 
-osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void *osh_jrun_get(osh_jrun *r, size_t n); // zeroed; counts steps
-void osh_jrun_vars(osh_jrun *r, osh_jv dict); // variables, which hide those before them
-/* Steps bound the time of a row: every function that goes through n bytes, or n items, says so, however it ends. A
- * character that is decoded takes longer than a byte that is copied or compared. False: failed, now or before. */
-bool osh_jrun_step(osh_jrun *r, size_t n);       // a step, and one for each 64 bytes
-bool osh_jrun_step_chars(osh_jrun *r, size_t n); // n bytes that are decoded
+osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void *osh_jrun_get(osh_jrun *r, size_t n); // zeroed memory of the arena; counts steps
+/* Adds a scope with these variables; they hide the earlier ones. */
+void osh_jrun_vars(osh_jrun *r, osh_jv dict);
+/* Steps limit the time of a row: every function that reads n bytes or n items counts them, even if
+ * it fails. Decoding a character takes longer than copying or comparing a byte. Returns false after
+ * a failure, now or before. */
+bool osh_jrun_step(osh_jrun *r, size_t n);       // 1 step, and 1 for each 64 bytes
+bool osh_jrun_step_chars(osh_jrun *r, size_t n); // decoding of n bytes
 
-osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // ends with an END
+osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // the last token is END
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // caller NONE: there is none
+osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // caller may be NONE
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
-/* The parser of expressions, for that of statements. */
+/* The parser of expressions; the parser of statements uses it. */
 typedef struct osh_jparser {
     osh_jrun *r;
     osh_jtoken *at;
-    int n_loops; // that this place is in
+    int n_loops; // loops around the current position
 } osh_jparser;
 osh_jnode *osh_jparse_new(osh_jparser *p, osh_jnode_kind kind);
 void osh_jparse_add(osh_jnode *to, osh_jnode *child);
@@ -188,11 +195,13 @@ bool osh_jparse_take_op(osh_jparser *p, const char *op);
 bool osh_jparse_take_name(osh_jparser *p, const char *name);
 void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
-void osh_jparse_fail(osh_jparser *p, const char *wanted); // found, wanted
+void osh_jparse_fail(osh_jparser *p, const char *wanted); // reports the current token and `wanted`
 osh_jnode *osh_jparse_expr(osh_jparser *p);
-osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // an expression, or several with commas
-osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand); // | name(...) | name, is name
-osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);  // name(...), behind the |; NULL: of a block
+osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // one expression, or several with commas
+/* Parses "| name(...) | name is name" after an operand. */
+osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
+/* Parses "name(...)" after the |. operand NULL: the text of a block. */
+osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */
 
@@ -201,20 +210,20 @@ osh_jv osh_jv_none(void);
 osh_jv osh_jv_bool(bool b);
 osh_jv osh_jv_int(int64_t i);
 osh_jv osh_jv_float(double f);
-osh_jv osh_jv_view(const char *s, size_t n); // a string whose bytes live long enough
+osh_jv osh_jv_view(const char *s, size_t n); // a string; its bytes must live as long as the run
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n);
-osh_jv osh_jv_word(const char *s); // of the program
+osh_jv osh_jv_word(const char *s); // s: a constant of the program
 osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
-const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: absent
-bool osh_jv_is(osh_jv v, const char *word); // a string, and this one
+const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: no such key
+bool osh_jv_is(osh_jv v, const char *word); // v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // < 0, 0, > 0; fails where Python's < does
+int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // < 0, 0, > 0; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // what `for` sees; NULL: failed
+osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // the items for a `for` loop; NULL: failed
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);
 bool osh_jv_is_num(osh_jv v);  // a bool is a number, too
@@ -226,30 +235,35 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 
 osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // Python's str
-osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]); // ensure_ascii, indent, separators, sort_keys
-osh_jv osh_jv_take(osh_jrun *r, osh_buf *b); // its text as a string; the buffer is released
+/* opts: ensure_ascii, indent, separators, sort_keys. */
+osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);
+/* Returns the text of the buffer as a string, and frees the buffer. */
+osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
 int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // code points
-osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step); // places: of code points
-osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides); // 1: left, 2: right; chars NONE: white space
-osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how); // upper, lower, capitalize, title; T: str.title
+/* from, to, step: in code points. */
+osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
+/* sides: 1 left, 2 right, 3 both. chars NONE: white space. */
+osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
+/* how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's str.title. */
+osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // SIZE_MAX: not there
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // SIZE_MAX: not found
 bool osh_jcp_is_space(uint32_t cp); // str.isspace
 
-/* ---- what is called by name: jinja_filter.c, jinja_test.c, jinja_method.c ---- */
+/* ---- functions that are called by name: jinja_filter.c, jinja_is.c, jinja_method.c ---- */
 
 enum { OSH_J_MAX_ARGS = 8 };
 typedef struct osh_jargs {
-    osh_jv self;                 // the operand of a filter or a test, the object of a method
-    osh_jv at[OSH_J_MAX_ARGS];   // by the names of the builtin's row; UNDEF with s NULL: not given
-    osh_jv more;                 // LIST: positional arguments behind those, of a row that takes any
-    osh_jv named;                // DICT: likewise
+    osh_jv self;                 // operand of a filter or a test; object of a method
+    osh_jv at[OSH_J_MAX_ARGS];   // [parameter]; UNDEF with s NULL: not given
+    osh_jv more;                 // LIST: further positional arguments, if params ends in "*"
+    osh_jv named;                // DICT: named arguments, likewise
 } osh_jargs;
 typedef struct osh_jbuiltin {
     const char *name;
     osh_jv (*call)(osh_jrun *r, const osh_jargs *a);
-    const char *params; // "old new count?": a ? may be left out; "*" at the end: any more
-    unsigned of;        // a method: 1 << osh_jv_kind of its objects
+    const char *params; // "old new count?": ? is optional; "*" at the end: any more
+    unsigned of;        // methods: bits 1 << osh_jv_kind of their objects
 } osh_jbuiltin;
 bool osh_jarg_given(osh_jv v);
 const osh_jbuiltin *osh_jfilter_find(osh_jv name);

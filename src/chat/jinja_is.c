@@ -1,17 +1,18 @@
-/* jinja_is.c - the tests: what may stand behind `is`. */
+/* jinja_is.c - the tests: the names that may follow `is`. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
 
-#define IS(name, condition)                                                                                            \
-    static osh_jv test_##name(osh_jrun *r, const osh_jargs *a)                                                         \
-    {                                                                                                                  \
-        (void)r;                                                                                                       \
-        osh_jv v = a->self;                                                                                            \
-        return osh_jv_bool(condition);                                                                                 \
+#define IS(name, condition)                                       \
+    static osh_jv test_##name(osh_jrun *r, const osh_jargs *a)    \
+    {                                                             \
+        (void)r;                                                  \
+        osh_jv v = a->self;                                       \
+        return osh_jv_bool(condition);                            \
     }
 IS(boolean, v.kind == OSH_JV_BOOL)
-IS(callable, v.kind == OSH_JV_METHOD || v.kind == OSH_JV_GLOBAL || v.kind == OSH_JV_MACRO || v.kind == OSH_JV_UNDEF)
+IS(callable, v.kind == OSH_JV_METHOD || v.kind == OSH_JV_GLOBAL || v.kind == OSH_JV_MACRO ||
+                 v.kind == OSH_JV_UNDEF)
 IS(defined, v.kind != OSH_JV_UNDEF)
 IS(undefined, v.kind == OSH_JV_UNDEF)
 IS(even, osh_jv_whole(r, v, "the operand of even") % 2 == 0)
@@ -25,8 +26,9 @@ IS(string, v.kind == OSH_JV_STR)
 IS(mapping, v.kind == OSH_JV_DICT)
 IS(none, v.kind == OSH_JV_NONE)
 IS(iterable, v.kind == OSH_JV_UNDEF || (v.kind >= OSH_JV_STR && v.kind <= OSH_JV_DICT))
-IS(sequence, v.kind == OSH_JV_UNDEF || (v.kind >= OSH_JV_STR && v.kind <= OSH_JV_DICT && v.kind != OSH_JV_ITER &&
-                                        (v.kind != OSH_JV_VIEW || osh_jv_is_range(v))))
+IS(sequence, v.kind == OSH_JV_UNDEF ||
+                 (v.kind >= OSH_JV_STR && v.kind <= OSH_JV_DICT && v.kind != OSH_JV_ITER &&
+                  (v.kind != OSH_JV_VIEW || osh_jv_is_range(v))))
 IS(eq, osh_jv_equal(r, v, a->at[0]))
 IS(ne, !osh_jv_equal(r, v, a->at[0]))
 IS(lt, osh_jv_order(r, v, a->at[0]) < 0)
@@ -38,28 +40,31 @@ IS(in, osh_jv_in(r, v, a->at[0]))
 
 static osh_jv test_divisibleby(osh_jrun *r, const osh_jargs *a)
 {
-    int64_t v = osh_jv_whole(r, a->self, "the operand of divisibleby"), by = osh_jv_whole(r, a->at[0], "the divisor");
+    int64_t v = osh_jv_whole(r, a->self, "the operand of divisibleby"),
+            by = osh_jv_whole(r, a->at[0], "the divisor");
     if (!r->rc && !by) return osh_jrun_fail(r, OSH_E_FORMAT, "a division by zero");
     return osh_jv_bool(by == -1 || (by && v % by == 0));
 }
 
-/* Python's `is`, where that does not depend on how Python stores a value. */
+/* Python's `is`, if the result does not depend on how Python stores a value. */
 static osh_jv test_sameas(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv x = a->self, y = a->at[0];
     if (x.kind == OSH_JV_INT || x.kind == OSH_JV_FLOAT || x.kind == OSH_JV_STR)
-        if (x.kind == y.kind) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "sameas of two numbers or strings");
-    return osh_jv_bool(x.kind == y.kind && (x.kind >= OSH_JV_LIST ? x.u.list == y.u.list : osh_jv_equal(r, x, y)));
+        if (x.kind == y.kind)
+            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "sameas of two numbers or strings");
+    return osh_jv_bool(x.kind == y.kind &&
+                       (x.kind >= OSH_JV_LIST ? x.u.list == y.u.list : osh_jv_equal(r, x, y)));
 }
 
-static osh_jv has_case(osh_jrun *r, osh_jv v, char how)
+static osh_jv test_case(osh_jrun *r, osh_jv v, char how)
 {
     osh_jv s = osh_jv_to_str(r, v), same = osh_jstr_map_case(r, s, how);
     osh_jv other = osh_jstr_map_case(r, s, how == 'u' ? 'l' : 'u');
     return osh_jv_bool(!r->rc && osh_jv_equal(r, s, same) && !osh_jv_equal(r, s, other));
 }
-static osh_jv test_upper(osh_jrun *r, const osh_jargs *a) { return has_case(r, a->self, 'u'); }
-static osh_jv test_lower(osh_jrun *r, const osh_jargs *a) { return has_case(r, a->self, 'l'); }
+static osh_jv test_upper(osh_jrun *r, const osh_jargs *a) { return test_case(r, a->self, 'u'); }
+static osh_jv test_lower(osh_jrun *r, const osh_jargs *a) { return test_case(r, a->self, 'l'); }
 
 static const osh_jbuiltin tests[] = {
     {.name = "boolean", .call = test_boolean},

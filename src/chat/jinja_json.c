@@ -1,5 +1,5 @@
-/* jinja_json.c - JSON text as values, as Python's json reads it: 1 is an int, 1.0 a float, order stays, and of two
- * members with the same key the last one counts. */
+/* jinja_json.c - reads JSON text to values, as Python's json does: 1 is an int, 1.0 is a float, the
+ * order stays, and the last of two members with an equal key counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +10,13 @@
 typedef struct reader {
     osh_jrun *r;
     osh_json_scan s;
-    osh_buf text; // own: the string that is read
+    osh_buf text; // own: the current string
 } reader;
 
-static osh_jv read_json(reader *p);
+static osh_jv json_read_value(reader *p);
 
-/* Valid UTF-8: the tokenizer would replace the rest later, and code points are counted here. */
+/* Returns the string with invalid UTF-8 replaced: the tokenizer would replace it later, and code
+ * points are counted here. */
 static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
 {
     uint32_t cp;
@@ -30,14 +31,16 @@ static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
     return v;
 }
 
-static osh_jv read_string(reader *p, bool key)
+static osh_jv json_read_string(reader *p, bool key)
 {
     osh_buf_clear(&p->text);
-    p->r->rc = key ? osh_json_scan_key_to(&p->s, &p->text) : osh_json_scan_string_to(&p->s, &p->text);
-    return p->r->rc ? osh_jv_none() : clean_str(p->r, p->text.data ? p->text.data : "", p->text.len);
+    p->r->rc =
+        key ? osh_json_scan_key_to(&p->s, &p->text) : osh_json_scan_string_to(&p->s, &p->text);
+    return p->r->rc ? osh_jv_none()
+                    : clean_str(p->r, p->text.data ? p->text.data : "", p->text.len);
 }
 
-static osh_jv read_number(reader *p)
+static osh_jv json_read_number(reader *p)
 {
     char text[OSH_JSON_MAX_NUMBER + 1];
     p->r->rc = osh_json_scan_number(&p->s, text);
@@ -47,21 +50,25 @@ static osh_jv read_number(reader *p)
     bool negative = *text == '-';
     for (const char *c = text + negative; *c; c++)
         if (__builtin_mul_overflow(i, 10, &i) || __builtin_sub_overflow(i, *c - '0', &i))
-            return osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the number %s of the row has more than 64 bits", text);
+            return osh_jrun_fail(p->r, OSH_E_UNSUPPORTED,
+                                 "the number %s of the row has more than 64 bits", text);
     if (!negative && i == INT64_MIN)
-        return osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the number %s of the row has more than 64 bits", text);
+        return osh_jrun_fail(p->r, OSH_E_UNSUPPORTED,
+                             "the number %s of the row has more than 64 bits", text);
     return osh_jv_int(negative ? i : -i);
 }
 
-/* At the first byte of what is in brackets; false: they close here. */
-static bool more_in(reader *p, int close, size_t n)
+/* Moves to the next value or key in the brackets. Returns false, after the bracket, if they close
+ * here. */
+static bool json_has_more(reader *p, int close, size_t n)
 {
     osh_json_scan_space(&p->s);
     int c = osh_json_scan_peek(&p->s);
     if (c == close) return p->s.at++, false;
     if (!n) return true;
     if (c != ',') {
-        p->r->rc = osh_json_scan_fail(&p->s, p->s.base + p->s.at, "found no ',' between two values");
+        p->r->rc =
+            osh_json_scan_fail(&p->s, p->s.base + p->s.at, "found no ',' between two values");
         return false;
     }
     p->s.at++;
@@ -69,42 +76,43 @@ static bool more_in(reader *p, int close, size_t n)
     return true;
 }
 
-static osh_jv read_list(reader *p)
+static osh_jv json_read_list(reader *p)
 {
     osh_jv list = osh_jv_list(p->r, OSH_JV_LIST);
-    for (size_t n = 0; !p->r->rc && more_in(p, ']', n); n++) {
-        osh_jv v = read_json(p);
+    for (size_t n = 0; !p->r->rc && json_has_more(p, ']', n); n++) {
+        osh_jv v = json_read_value(p);
         osh_jv_push(p->r, list, v);
     }
     return list;
 }
 
-static osh_jv read_dict(reader *p)
+static osh_jv json_read_dict(reader *p)
 {
     osh_jv dict = osh_jv_dict(p->r, OSH_JV_DICT);
-    for (size_t n = 0; !p->r->rc && more_in(p, '}', n); n++) {
-        osh_jv key = read_string(p, true);
+    for (size_t n = 0; !p->r->rc && json_has_more(p, '}', n); n++) {
+        osh_jv key = json_read_string(p, true);
         if (p->r->rc) break;
         osh_json_scan_space(&p->s);
-        osh_jv v = read_json(p);
+        osh_jv v = json_read_value(p);
         if (!p->r->rc) osh_jdict_set(p->r, dict.u.dict, key, v);
     }
     return dict;
 }
 
-static osh_jv read_json(reader *p)
+static osh_jv json_read_value(reader *p)
 {
     osh_jv v = osh_jv_none();
     osh_json_scan_space(&p->s);
     int c = osh_json_scan_peek(&p->s);
     if (!osh_jrun_step(p->r, 0)) return v;
     if (++p->r->depth > OSH_JSON_MAX_DEPTH)
-        return osh_jrun_fail(p->r, OSH_E_FORMAT, "JSON nested more than %d deep", OSH_JSON_MAX_DEPTH);
-    if (c == '"') v = read_string(p, false);
-    else if (c == '-' || (c >= '0' && c <= '9')) v = read_number(p);
-    else if (c == '[' || c == '{') p->s.at++, v = c == '[' ? read_list(p) : read_dict(p);
+        return osh_jrun_fail(p->r, OSH_E_FORMAT, "JSON nested more than %d deep",
+                             OSH_JSON_MAX_DEPTH);
+    if (c == '"') v = json_read_string(p, false);
+    else if (c == '-' || (c >= '0' && c <= '9')) v = json_read_number(p);
+    else if (c == '[' || c == '{') p->s.at++, v = c == '[' ? json_read_list(p) : json_read_dict(p);
     else {
-        p->r->rc = osh_json_scan_value(&p->s); // true, false, null, or what is none of these
+        p->r->rc = osh_json_scan_value(&p->s); // true, false, null, or an error
         if (c != 'n') v = osh_jv_bool(c == 't');
     }
     p->r->depth--;
@@ -117,7 +125,7 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n)
     int depth = r->depth;
     if (r->rc) return osh_jv_none();
     osh_buf_init(&p.text, 0);
-    osh_jv v = read_json(&p);
+    osh_jv v = json_read_value(&p);
     if (!r->rc) r->rc = osh_json_scan_end(&p.s);
     r->depth = depth;
     osh_buf_deinit(r->cx, &p.text);

@@ -1,8 +1,9 @@
-/* jinja_lex.c - the source to tokens, with the white space gone that tags take with them.
+/* jinja_lex.c - splits the source into tokens, and removes the white space that tags remove.
  *
- *   {%- {{- {#-   all white space before goes     -%} -}} -#}   all white space behind goes
- *   {%  {#        blanks before go, back to the start of the line (lstrip_blocks); {%+ {#+: they stay
- *    %}  #}       one newline behind goes (trim_blocks); +%} +#}: it stays */
+ *   {%- {{- {#-   remove all white space before    -%} -}} -#}   remove all white space after
+ *   {%  {#        remove blanks before, back to the start of the line (lstrip_blocks); {%+ {#+: do
+ *   not
+ *    %}  #}       remove one newline after (trim_blocks); +%} +#}: do not */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,16 +12,16 @@
 
 typedef struct lexer {
     osh_jrun *r;
-    const char *s; // view: newlines are \n, UTF-8
+    const char *s; // view: UTF-8, newlines are \n
     size_t n, at;
     osh_jtoken *tokens;
     size_t n_tokens, cap;
-    int n_open;         // brackets
+    int n_open;         // open brackets
     char open[OSH_JINJA_MAX_DEPTH];
-    bool line_start;    // the last tag took a newline, or nothing was read yet
+    bool line_start;    // the last tag removed a newline, or nothing was read yet
 } lexer;
 
-static osh_jtoken *add(lexer *x, osh_jtoken_kind kind)
+static osh_jtoken *lexer_add(lexer *x, osh_jtoken_kind kind)
 {
     if (x->n_tokens == x->cap) {
         size_t cap = x->cap ? 2 * x->cap : 64;
@@ -34,22 +35,23 @@ static osh_jtoken *add(lexer *x, osh_jtoken_kind kind)
     return t;
 }
 
-static bool starts(const lexer *x, size_t at, const char *word)
+static bool lexer_starts(const lexer *x, size_t at, const char *word)
 {
     size_t n = strlen(word);
     return x->n - at >= n && !memcmp(x->s + at, word, n);
 }
 
-static void advance(lexer *x, size_t to)
+static void lexer_advance(lexer *x, size_t to)
 {
     for (; x->at < to; x->at++) x->r->line += x->s[x->at] == '\n';
 }
 
-static size_t skip_space(const lexer *x, size_t at)
+static size_t after_space(const lexer *x, size_t at)
 {
     uint32_t cp;
     size_t len;
-    while (at < x->n && (len = osh_utf8_decode(x->s + at, x->n - at, &cp)) && osh_jcp_is_space(cp)) at += len;
+    while (at < x->n && (len = osh_utf8_decode(x->s + at, x->n - at, &cp)) && osh_jcp_is_space(cp))
+        at += len;
     return at;
 }
 
@@ -65,8 +67,8 @@ static size_t before_space(const lexer *x, size_t from, size_t end)
     return end;
 }
 
-/* Text up to the tag at `end`, whose sign is behind its two characters. */
-static void put_text(lexer *x, size_t end, bool tag, bool print, char sign)
+/* Adds the text before the tag at `end`; sign is the character after the first two of the tag. */
+static void lexer_put_text(lexer *x, size_t end, bool tag, bool print, char sign)
 {
     size_t stop = end;
     if (tag && sign == '-') {
@@ -77,18 +79,19 @@ static void put_text(lexer *x, size_t end, bool tag, bool print, char sign)
         if ((line > x->at || x->line_start) && before_space(x, line, end) == line) stop = line;
     }
     if (stop > x->at) {
-        osh_jtoken *t = add(x, OSH_JT_TEXT);
+        osh_jtoken *t = lexer_add(x, OSH_JT_TEXT);
         if (t) t->value = osh_jv_view(x->s + x->at, stop - x->at);
     }
-    advance(x, end);
+    lexer_advance(x, end);
 }
 
-/* Behind an end of a tag, whose sign was before it. */
-static void end_tag(lexer *x, size_t to, char sign, bool trim)
+/* Moves after the end of a tag at `to`, and over the white space that it removes; sign is the
+ * character before that end. */
+static void lexer_end_tag(lexer *x, size_t to, char sign, bool trim)
 {
-    if (sign == '-') to = skip_space(x, to);
+    if (sign == '-') to = after_space(x, to);
     else if (trim && sign != '+' && to < x->n && x->s[to] == '\n') to++;
-    advance(x, to);
+    lexer_advance(x, to);
     x->line_start = x->s[to - 1] == '\n';
 }
 
@@ -96,50 +99,54 @@ static void lex_comment(lexer *x)
 {
     for (size_t i = x->at + 2; i + 1 < x->n; i++)
         if (x->s[i] == '#' && x->s[i + 1] == '}') {
-            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // that of {#- is not that of #}
-            end_tag(x, i + 2, sign, true);
+            char sign = i > x->at + 3 ? x->s[i - 1] : 0; // the sign of {#- is not the sign of #}
+            lexer_end_tag(x, i + 2, sign, true);
             return;
         }
     osh_jrun_fail(x->r, OSH_E_FORMAT, "a comment '{#' without '#}'");
 }
 
-/* {% raw %}: at its {%. False: it is another tag. */
+/* Reads {% raw %} up to its end, from the {%. Returns false if it is another tag. */
 static bool lex_raw(lexer *x)
 {
     size_t i = x->at + 2, end;
     if (i < x->n && (x->s[i] == '-' || x->s[i] == '+')) i++;
-    i = skip_space(x, i);
-    if (!starts(x, i, "raw")) return false;
-    i = skip_space(x, i + 3);
-    bool minus = starts(x, i, "-%}");
-    if (!minus && !starts(x, i, "%}")) return false;
+    i = after_space(x, i);
+    if (!lexer_starts(x, i, "raw")) return false;
+    i = after_space(x, i + 3);
+    bool minus = lexer_starts(x, i, "-%}");
+    if (!minus && !lexer_starts(x, i, "%}")) return false;
     i += minus ? 3 : 2;
-    advance(x, minus ? skip_space(x, i) : i);
+    lexer_advance(x, minus ? after_space(x, i) : i);
     x->line_start = x->s[x->at - 1] == '\n';
     for (i = x->at; i < x->n; i++) {
-        if (!starts(x, i, "{%")) continue;
+        if (!lexer_starts(x, i, "{%")) continue;
         char sign = i + 2 < x->n ? x->s[i + 2] : 0;
-        end = skip_space(x, i + 2 + (sign == '-' || sign == '+'));
-        if (!starts(x, end, "endraw")) continue;
-        end = skip_space(x, end + 6);
+        end = after_space(x, i + 2 + (sign == '-' || sign == '+'));
+        if (!lexer_starts(x, end, "endraw")) continue;
+        end = after_space(x, end + 6);
         char last = end < x->n ? x->s[end] : 0;
         if (last == '-' || last == '+') end++;
-        if (!starts(x, end, "%}")) continue;
-        put_text(x, i, true, false, sign);
-        end_tag(x, end + 2, last, true);
+        if (!lexer_starts(x, end, "%}")) continue;
+        lexer_put_text(x, i, true, false, sign);
+        lexer_end_tag(x, end + 2, last, true);
         return true;
     }
     if (x->at < x->n) osh_jrun_fail(x->r, OSH_E_FORMAT, "'{%% raw %%}' without '{%% endraw %%}'");
     return true;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-/* Digits with single underscores between them, into to; where they end. */
-static size_t digits(const lexer *x, size_t at, char *to, size_t *n)
+static bool is_digit_char(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_char(char c)
 {
-    while (at < x->n && (is_digit(x->s[at]) || (x->s[at] == '_' && at + 1 < x->n && is_digit(x->s[at + 1])))) {
+    return is_digit_char(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* Copies digits, with single underscores between them, to `to`; returns the position after them. */
+static size_t lex_digits(const lexer *x, size_t at, char *to, size_t *n)
+{
+    while (at < x->n && (is_digit_char(x->s[at]) ||
+                         (x->s[at] == '_' && at + 1 < x->n && is_digit_char(x->s[at + 1])))) {
         if (*n < 60 && x->s[at] != '_') to[(*n)++] = x->s[at];
         at++;
     }
@@ -149,45 +156,50 @@ static size_t digits(const lexer *x, size_t at, char *to, size_t *n)
 static void lex_number(lexer *x)
 {
     char text[64];
-    size_t n = 0, at = digits(x, x->at, text, &n);
+    size_t n = 0, at = lex_digits(x, x->at, text, &n);
     bool whole = true;
-    if (at + 1 < x->n && x->s[at] == '.' && is_digit(x->s[at + 1])) {
+    if (at + 1 < x->n && x->s[at] == '.' && is_digit_char(x->s[at + 1])) {
         whole = false, text[n++] = '.';
-        at = digits(x, at + 1, text, &n);
+        at = lex_digits(x, at + 1, text, &n);
     }
     if (at + 1 < x->n && (x->s[at] == 'e' || x->s[at] == 'E')) {
         size_t to = at + 1 + (x->s[at + 1] == '-' || x->s[at + 1] == '+');
-        if (to < x->n && is_digit(x->s[to])) {
+        if (to < x->n && is_digit_char(x->s[to])) {
             whole = false, text[n++] = 'e';
             if (to == at + 2) text[n++] = x->s[at + 1];
-            at = digits(x, to, text, &n);
+            at = lex_digits(x, to, text, &n);
         }
     }
     text[n] = 0;
-    if (n > 18 && whole) osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the number %s, at most 18 digits", text);
+    if (n > 18 && whole)
+        osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the number %s, at most 18 digits", text);
     if (n >= 59) osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the number %s, at most 58 digits", text);
     if (whole && n > 1 && *text == '0' && strspn(text, "0") != n)
         osh_jrun_fail(x->r, OSH_E_FORMAT, "the number %s begins with 0", text);
-    osh_jtoken *t = add(x, whole ? OSH_JT_INT : OSH_JT_FLOAT);
+    osh_jtoken *t = lexer_add(x, whole ? OSH_JT_INT : OSH_JT_FLOAT);
     if (!t) return;
     t->value = whole ? osh_jv_int(strtoll(text, NULL, 10)) : osh_jv_float(strtod(text, NULL));
     x->at = at;
 }
 
-static int hex(char c)
+static int hex_digit(char c)
 {
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return is_digit_char(c)       ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
-/* The code point behind \x, \u or \U at s[at], which has that letter; *to goes behind it. */
+/* Reads the code point after \x, \u or \U; s[at] is that letter. Appends it to out. */
 static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
 {
     int want = x->s[at] == 'x' ? 2 : x->s[at] == 'u' ? 4 : 8;
     uint32_t cp = 0;
     for (int k = 1; k <= want; k++) {
-        int h = at + (size_t)k < end ? hex(x->s[at + (size_t)k]) : -1;
+        int h = at + (size_t)k < end ? hex_digit(x->s[at + (size_t)k]) : -1;
         if (h < 0) {
-            osh_jrun_fail(x->r, OSH_E_FORMAT, "'\\%c' without %d hexadecimal digits", x->s[at], want);
+            osh_jrun_fail(x->r, OSH_E_FORMAT, "'\\%c' without %d hexadecimal digits", x->s[at],
+                          want);
             return;
         }
         cp = cp << 4 | (uint32_t)h;
@@ -198,7 +210,7 @@ static void lex_code(lexer *x, size_t at, size_t end, char *out, size_t *n)
         *n += osh_utf8_encode(out + *n, cp);
 }
 
-/* One escape at the backslash s[at]; where what follows it begins. */
+/* Reads one escape at the backslash s[at]; returns the position after it. */
 static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -222,7 +234,7 @@ static size_t lex_escape(lexer *x, size_t at, size_t end, char *out, size_t *n)
         return at + k;
     }
     if (c == 'N') osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "the escape '\\N' of a string");
-    out[(*n)++] = '\\'; // as Python keeps what is no escape
+    out[(*n)++] = '\\'; // Python keeps an unknown escape, too
     return at + 1;
 }
 
@@ -236,14 +248,14 @@ static void lex_string(lexer *x)
         return;
     }
     char *out = osh_jrun_get(x->r, 2 * (end - x->at) + 4);
-    osh_jtoken *t = add(x, OSH_JT_STR);
+    osh_jtoken *t = lexer_add(x, OSH_JT_STR);
     if (!t || !out) return;
     for (size_t i = x->at + 1; i < end && !x->r->rc;) {
         if (x->s[i] == '\\') i = lex_escape(x, i, end, out, &n);
         else out[n++] = x->s[i++];
     }
     t->value = osh_jv_view(out, n);
-    advance(x, end + 1);
+    lexer_advance(x, end + 1);
 }
 
 static void lex_op(lexer *x)
@@ -251,7 +263,7 @@ static void lex_op(lexer *x)
     static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="};
     char c = x->s[x->at], d = 0;
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
-        if (starts(x, x->at, two[i])) d = two[i][1];
+        if (lexer_starts(x, x->at, two[i])) d = two[i][1];
     if (!c || !strchr("+-/*%~[](){}=<>.:|,;!", c) || (c == '!' && !d)) {
         int len = (c & 0x80) ? 4 : 1;
         osh_jrun_fail(x->r, OSH_E_FORMAT, "the character '%.*s' in a tag", len, x->s + x->at);
@@ -259,7 +271,8 @@ static void lex_op(lexer *x)
     }
     if (strchr("([{", c)) {
         if (x->n_open == OSH_JINJA_MAX_DEPTH) {
-            osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "brackets nested more than %d deep", OSH_JINJA_MAX_DEPTH);
+            osh_jrun_fail(x->r, OSH_E_UNSUPPORTED, "brackets nested more than %d deep",
+                          OSH_JINJA_MAX_DEPTH);
             return;
         }
         x->open[x->n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
@@ -269,7 +282,7 @@ static void lex_op(lexer *x)
             return;
         }
     }
-    osh_jtoken *t = add(x, OSH_JT_OP);
+    osh_jtoken *t = lexer_add(x, OSH_JT_OP);
     if (t) t->op = OSH_JOP(c, d);
     x->at += d ? 2 : 1;
 }
@@ -277,33 +290,34 @@ static void lex_op(lexer *x)
 static void lex_name(lexer *x)
 {
     size_t end = x->at;
-    while (end < x->n && is_word(x->s[end])) end++;
-    osh_jtoken *t = add(x, OSH_JT_NAME);
+    while (end < x->n && is_name_char(x->s[end])) end++;
+    osh_jtoken *t = lexer_add(x, OSH_JT_NAME);
     if (t) t->value = osh_jv_view(x->s + x->at, end - x->at);
     x->at = end;
 }
 
-/* Inside {% %} or {{ }}, up to and with its end. */
+/* Reads the tokens inside {% %} or {{ }}, up to and including the end of the tag. */
 static void lex_inside(lexer *x, bool print)
 {
     const char *close = print ? "}}" : "%}";
     int line = x->r->line;
     while (!x->r->rc) {
-        advance(x, skip_space(x, x->at));
+        lexer_advance(x, after_space(x, x->at));
         if (x->at >= x->n) {
             x->r->line = line;
-            osh_jrun_fail(x->r, OSH_E_FORMAT, "a tag '%s' without '%s'", print ? "{{" : "{%", close);
+            osh_jrun_fail(x->r, OSH_E_FORMAT, "a tag '%s' without '%s'", print ? "{{" : "{%",
+                          close);
             return;
         }
         char c = x->s[x->at];
         bool sign = c == '-' || (c == '+' && !print);
-        if (!x->n_open && starts(x, x->at + sign, close)) {
-            add(x, print ? OSH_JT_PRINT_END : OSH_JT_BLOCK_END);
-            end_tag(x, x->at + sign + 2, sign ? c : 0, !print);
+        if (!x->n_open && lexer_starts(x, x->at + sign, close)) {
+            lexer_add(x, print ? OSH_JT_PRINT_END : OSH_JT_BLOCK_END);
+            lexer_end_tag(x, x->at + sign + 2, sign ? c : 0, !print);
             return;
         }
-        if (is_digit(c)) lex_number(x);
-        else if (is_word(c)) lex_name(x);
+        if (is_digit_char(c)) lex_number(x);
+        else if (is_name_char(c)) lex_name(x);
         else if (c == '"' || c == '\'') lex_string(x);
         else lex_op(x);
     }
@@ -314,24 +328,26 @@ static void lex_all(lexer *x)
     x->line_start = true;
     while (x->at < x->n && !x->r->rc) {
         size_t end = x->at;
-        while (end < x->n && !(x->s[end] == '{' && end + 1 < x->n && x->s[end + 1] && strchr("%{#", x->s[end + 1])))
+        while (end < x->n && !(x->s[end] == '{' && end + 1 < x->n && x->s[end + 1] &&
+                               strchr("%{#", x->s[end + 1])))
             end++;
         bool tag = end < x->n, print = tag && x->s[end + 1] == '{';
         char sign = tag && end + 2 < x->n ? x->s[end + 2] : 0;
-        put_text(x, end, tag, print, sign);
+        lexer_put_text(x, end, tag, print, sign);
         if (!tag || x->r->rc) break;
         if (x->s[end + 1] == '#') {
             lex_comment(x);
         } else if (print || !lex_raw(x)) {
-            add(x, print ? OSH_JT_PRINT : OSH_JT_BLOCK);
+            lexer_add(x, print ? OSH_JT_PRINT : OSH_JT_BLOCK);
             x->at += 2 + (sign == '-' || (sign == '+'));
             lex_inside(x, print);
         }
     }
-    add(x, OSH_JT_END);
+    lexer_add(x, OSH_JT_END);
 }
 
-/* CRLF and CR are one newline; the last newline is none; valid UTF-8. */
+/* Returns the source as valid UTF-8, with CRLF and CR as one newline, and without the last
+ * newline. */
 static osh_jv clean_source(osh_jrun *r, const char *text, size_t n)
 {
     osh_jv v = osh_jv_none();

@@ -1,6 +1,7 @@
-/* jinja_method.c - what is behind a dot: keys, attributes, methods of strings, dicts and lists; the global functions.
+/* jinja_method.c - evaluates the part after a dot: keys, attributes, and methods of strings, dicts
+ * and lists; and the global functions.
  *
- * x.y is a method first, then a key; x['y'] a key first, then a method, as in Jinja. */
+ * As in Jinja, x.y is first a method, then a key; x['y'] is first a key, then a method. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -14,22 +15,37 @@ static osh_jv want_str(osh_jrun *r, osh_jv v, const char *what)
 
 static osh_jv arg_or_none(osh_jv v) { return osh_jarg_given(v) ? v : osh_jv_none(); }
 
-static int64_t count_or(osh_jrun *r, osh_jv v) { return osh_jarg_given(v) ? osh_jv_whole(r, v, "the count") : -1; }
+static int64_t count_or(osh_jrun *r, osh_jv v)
+{
+    return osh_jarg_given(v) ? osh_jv_whole(r, v, "the count") : -1;
+}
 
-/* ---- of strings ---- */
+/* ---- methods of strings ---- */
 
-static osh_jv str_lower(osh_jrun *r, const osh_jargs *a) { return osh_jstr_map_case(r, a->self, 'l'); }
-static osh_jv str_upper(osh_jrun *r, const osh_jargs *a) { return osh_jstr_map_case(r, a->self, 'u'); }
-static osh_jv str_capitalize(osh_jrun *r, const osh_jargs *a) { return osh_jstr_map_case(r, a->self, 'c'); }
-static osh_jv str_title(osh_jrun *r, const osh_jargs *a) { return osh_jstr_map_case(r, a->self, 'T'); }
+static osh_jv str_lower(osh_jrun *r, const osh_jargs *a)
+{
+    return osh_jstr_map_case(r, a->self, 'l');
+}
+static osh_jv str_upper(osh_jrun *r, const osh_jargs *a)
+{
+    return osh_jstr_map_case(r, a->self, 'u');
+}
+static osh_jv str_capitalize(osh_jrun *r, const osh_jargs *a)
+{
+    return osh_jstr_map_case(r, a->self, 'c');
+}
+static osh_jv str_title(osh_jrun *r, const osh_jargs *a)
+{
+    return osh_jstr_map_case(r, a->self, 'T');
+}
 
-static osh_jv strip(osh_jrun *r, const osh_jargs *a, int sides)
+static osh_jv str_strip_sides(osh_jrun *r, const osh_jargs *a, int sides)
 {
     return osh_jstr_strip(r, a->self, arg_or_none(a->at[0]), sides);
 }
-static osh_jv str_strip(osh_jrun *r, const osh_jargs *a) { return strip(r, a, 3); }
-static osh_jv str_lstrip(osh_jrun *r, const osh_jargs *a) { return strip(r, a, 1); }
-static osh_jv str_rstrip(osh_jrun *r, const osh_jargs *a) { return strip(r, a, 2); }
+static osh_jv str_strip(osh_jrun *r, const osh_jargs *a) { return str_strip_sides(r, a, 3); }
+static osh_jv str_lstrip(osh_jrun *r, const osh_jargs *a) { return str_strip_sides(r, a, 1); }
+static osh_jv str_rstrip(osh_jrun *r, const osh_jargs *a) { return str_strip_sides(r, a, 2); }
 
 static osh_jv str_replace(osh_jrun *r, const osh_jargs *a)
 {
@@ -38,41 +54,53 @@ static osh_jv str_replace(osh_jrun *r, const osh_jargs *a)
     return r->rc ? old : osh_jstr_replace(r, a->self, old, by, n);
 }
 
-static bool has_end(osh_jrun *r, osh_jv s, osh_jv part, bool at_end)
+static bool str_has_end(osh_jrun *r, osh_jv s, osh_jv part, bool at_end)
 {
     return part.n <= s.n && osh_jrun_step(r, part.n) &&
            (!part.n || !memcmp(s.u.s + (at_end ? s.n - part.n : 0), part.u.s, part.n));
 }
 
-static osh_jv begins_or_ends(osh_jrun *r, const osh_jargs *a, bool at_end)
+static osh_jv str_begins_or_ends(osh_jrun *r, const osh_jargs *a, bool at_end)
 {
     bool any = false;
     if (a->at[0].kind != OSH_JV_TUPLE) {
         osh_jv part = want_str(r, a->at[0], at_end ? "endswith" : "startswith");
-        return osh_jv_bool(!r->rc && has_end(r, a->self, part, at_end));
+        return osh_jv_bool(!r->rc && str_has_end(r, a->self, part, at_end));
     }
     for (size_t i = 0; i < a->at[0].u.list->n && !any && !r->rc; i++) {
         osh_jv part = want_str(r, a->at[0].u.list->at[i], at_end ? "endswith" : "startswith");
-        any = !r->rc && has_end(r, a->self, part, at_end);
+        any = !r->rc && str_has_end(r, a->self, part, at_end);
     }
     return osh_jv_bool(any);
 }
-static osh_jv str_startswith(osh_jrun *r, const osh_jargs *a) { return begins_or_ends(r, a, false); }
-static osh_jv str_endswith(osh_jrun *r, const osh_jargs *a) { return begins_or_ends(r, a, true); }
+static osh_jv str_startswith(osh_jrun *r, const osh_jargs *a)
+{
+    return str_begins_or_ends(r, a, false);
+}
+static osh_jv str_endswith(osh_jrun *r, const osh_jargs *a)
+{
+    return str_begins_or_ends(r, a, true);
+}
 
-static osh_jv without_end(osh_jrun *r, const osh_jargs *a, bool at_end)
+static osh_jv str_without_end(osh_jrun *r, const osh_jargs *a, bool at_end)
 {
     osh_jv part = want_str(r, a->at[0], "removeprefix and removesuffix"), s = a->self;
-    if (r->rc || !has_end(r, s, part, at_end)) return s;
+    if (r->rc || !str_has_end(r, s, part, at_end)) return s;
     return osh_jv_view(s.u.s + (at_end ? 0 : part.n), s.n - part.n);
 }
-static osh_jv str_removeprefix(osh_jrun *r, const osh_jargs *a) { return without_end(r, a, false); }
-static osh_jv str_removesuffix(osh_jrun *r, const osh_jargs *a) { return without_end(r, a, true); }
-
-/* The last place of part in the first `end` bytes. */
-static size_t find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
+static osh_jv str_removeprefix(osh_jrun *r, const osh_jargs *a)
 {
-    size_t room = end; // the part ends in front of it
+    return str_without_end(r, a, false);
+}
+static osh_jv str_removesuffix(osh_jrun *r, const osh_jargs *a)
+{
+    return str_without_end(r, a, true);
+}
+
+/* Returns the last position of part in the first `end` bytes, or SIZE_MAX. */
+static size_t str_find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
+{
+    size_t room = end; // the part ends at or before this byte
     if (part.n > end || r->rc) return SIZE_MAX;
     if (!part.n) return end;
     while (room >= part.n) {
@@ -86,19 +114,19 @@ static size_t find_last(osh_jrun *r, osh_jv s, osh_jv part, size_t end)
     return SIZE_MAX;
 }
 
-static osh_jv place(osh_jrun *r, osh_jv s, size_t at)
+static osh_jv str_position(osh_jrun *r, osh_jv s, size_t at)
 {
     return osh_jv_int(at == SIZE_MAX ? -1 : osh_jstr_length(r, osh_jv_view(s.u.s, at)));
 }
 static osh_jv str_find(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv part = want_str(r, a->at[0], "find");
-    return r->rc ? part : place(r, a->self, osh_jstr_find(r, a->self, part, 0));
+    return r->rc ? part : str_position(r, a->self, osh_jstr_find(r, a->self, part, 0));
 }
 static osh_jv str_rfind(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv part = want_str(r, a->at[0], "rfind");
-    return r->rc ? part : place(r, a->self, find_last(r, a->self, part, a->self.n));
+    return r->rc ? part : str_position(r, a->self, str_find_last(r, a->self, part, a->self.n));
 }
 
 static osh_jv str_count(osh_jrun *r, const osh_jargs *a)
@@ -111,10 +139,13 @@ static osh_jv str_count(osh_jrun *r, const osh_jargs *a)
     return osh_jv_int(n);
 }
 
-static osh_jv cut(osh_jv s, size_t from, size_t to) { return osh_jv_view(s.u.s + from, to - from); }
+static osh_jv str_part(osh_jv s, size_t from, size_t to)
+{
+    return osh_jv_view(s.u.s + from, to - from);
+}
 
-/* split(): at white space, which is neither kept nor counted. */
-static osh_jv split_space(osh_jrun *r, osh_jv s, int64_t most)
+/* split() at white space, which is neither kept nor counted. */
+static osh_jv str_split_space(osh_jrun *r, osh_jv s, int64_t most)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
     for (int64_t k = 0; !r->rc; k++) {
@@ -123,15 +154,15 @@ static osh_jv split_space(osh_jrun *r, osh_jv s, int64_t most)
         s = osh_jstr_strip(r, s, osh_jv_none(), 1);
         if (!s.n) break;
         if (most >= 0 && k >= most) {
-            osh_jv_push(r, out, s); // with what is behind it
+            osh_jv_push(r, out, s); // includes the rest
             break;
         }
         while (end < s.n && (len = osh_utf8_next(s.u.s + end, s.n - end, &cp)) &&
                !osh_jcp_is_space(cp))
             end += len;
         if (!osh_jrun_step_chars(r, end)) break;
-        osh_jv_push(r, out, cut(s, 0, end));
-        s = cut(s, end, s.n);
+        osh_jv_push(r, out, str_part(s, 0, end));
+        s = str_part(s, end, s.n);
     }
     return out;
 }
@@ -140,7 +171,7 @@ static osh_jv str_split(osh_jrun *r, const osh_jargs *a)
 {
     osh_jv sep = arg_or_none(a->at[0]), s = a->self, out;
     int64_t most = count_or(r, a->at[1]);
-    if (sep.kind == OSH_JV_NONE) return split_space(r, s, most);
+    if (sep.kind == OSH_JV_NONE) return str_split_space(r, s, most);
     want_str(r, sep, "split");
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "split at an empty string");
     out = osh_jv_list(r, OSH_JV_LIST);
@@ -148,10 +179,10 @@ static osh_jv str_split(osh_jrun *r, const osh_jargs *a)
     for (int64_t k = 0;
          !r->rc && (most < 0 || k < most) && (found = osh_jstr_find(r, s, sep, at)) != SIZE_MAX;
          k++) {
-        osh_jv_push(r, out, cut(s, at, found));
+        osh_jv_push(r, out, str_part(s, at, found));
         at = found + sep.n;
     }
-    osh_jv_push(r, out, cut(s, at, s.n));
+    osh_jv_push(r, out, str_part(s, at, s.n));
     return out;
 }
 
@@ -163,35 +194,39 @@ static osh_jv str_rsplit(osh_jrun *r, const osh_jargs *a)
     want_str(r, sep, "rsplit with a count");
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "rsplit at an empty string");
     size_t end = s.n, found;
-    for (int64_t k = 0; !r->rc && k < most && (found = find_last(r, s, sep, end)) != SIZE_MAX; k++) {
-        osh_jv_push(r, back, cut(s, found + sep.n, end));
+    for (int64_t k = 0; !r->rc && k < most && (found = str_find_last(r, s, sep, end)) != SIZE_MAX;
+         k++) {
+        osh_jv_push(r, back, str_part(s, found + sep.n, end));
         end = found;
     }
-    osh_jv_push(r, back, cut(s, 0, end));
+    osh_jv_push(r, back, str_part(s, 0, end));
     out = osh_jv_list(r, OSH_JV_LIST);
-    for (size_t i = r->rc ? 0 : back.u.list->n; i > 0; i--) osh_jv_push(r, out, back.u.list->at[i - 1]);
+    for (size_t i = r->rc ? 0 : back.u.list->n; i > 0; i--)
+        osh_jv_push(r, out, back.u.list->at[i - 1]);
     return out;
 }
 
-static osh_jv parted(osh_jrun *r, const osh_jargs *a, bool last)
+static osh_jv str_parted(osh_jrun *r, const osh_jargs *a, bool last)
 {
-    osh_jv sep = want_str(r, a->at[0], "partition"), s = a->self, out = osh_jv_list(r, OSH_JV_TUPLE);
+    osh_jv sep = want_str(r, a->at[0], "partition"), s = a->self,
+           out = osh_jv_list(r, OSH_JV_TUPLE);
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "partition at an empty string");
     if (r->rc) return out;
-    size_t at = last ? find_last(r, s, sep, s.n) : osh_jstr_find(r, s, sep, 0);
+    size_t at = last ? str_find_last(r, s, sep, s.n) : osh_jstr_find(r, s, sep, 0);
     osh_jv empty = osh_jv_view("", 0);
     bool found = at != SIZE_MAX;
-    osh_jv_push(r, out, found ? cut(s, 0, at) : last ? empty : s);
+    osh_jv_push(r, out, found ? str_part(s, 0, at) : last ? empty : s);
     osh_jv_push(r, out, found ? sep : empty);
-    osh_jv_push(r, out, found ? cut(s, at + sep.n, s.n) : last ? s : empty);
+    osh_jv_push(r, out, found ? str_part(s, at + sep.n, s.n) : last ? s : empty);
     return out;
 }
-static osh_jv str_partition(osh_jrun *r, const osh_jargs *a) { return parted(r, a, false); }
-static osh_jv str_rpartition(osh_jrun *r, const osh_jargs *a) { return parted(r, a, true); }
+static osh_jv str_partition(osh_jrun *r, const osh_jargs *a) { return str_parted(r, a, false); }
+static osh_jv str_rpartition(osh_jrun *r, const osh_jargs *a) { return str_parted(r, a, true); }
 
-static bool ends_line(uint32_t cp)
+static bool cp_ends_line(uint32_t cp)
 {
-    return (cp >= 10 && cp <= 13) || (cp >= 28 && cp <= 30) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+    return (cp >= 10 && cp <= 13) || (cp >= 28 && cp <= 30) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
 }
 
 static osh_jv str_splitlines(osh_jrun *r, const osh_jargs *a)
@@ -203,12 +238,12 @@ static osh_jv str_splitlines(osh_jrun *r, const osh_jargs *a)
     for (size_t i = 0, len; i < s.n && !r->rc; i += len) {
         uint32_t cp;
         len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
-        if (!ends_line(cp)) continue;
+        if (!cp_ends_line(cp)) continue;
         if (cp == '\r' && i + 1 < s.n && s.u.s[i + 1] == '\n') len = 2;
-        osh_jv_push(r, out, cut(s, from, keep ? i + len : i));
+        osh_jv_push(r, out, str_part(s, from, keep ? i + len : i));
         from = i + len;
     }
-    if (from < s.n) osh_jv_push(r, out, cut(s, from, s.n));
+    if (from < s.n) osh_jv_push(r, out, str_part(s, from, s.n));
     return out;
 }
 
@@ -225,7 +260,7 @@ static osh_jv str_join(osh_jrun *r, const osh_jargs *a)
     return osh_jv_take(r, &out);
 }
 
-static bool all_are(osh_jrun *r, osh_jv s, bool (*is)(uint32_t cp))
+static bool str_all_are(osh_jrun *r, osh_jv s, bool (*is)(uint32_t cp))
 {
     bool all = s.n > 0;
     size_t i = 0;
@@ -236,21 +271,22 @@ static bool all_are(osh_jrun *r, osh_jv s, bool (*is)(uint32_t cp))
     }
     return osh_jrun_step_chars(r, i) && all;
 }
-static bool is_digit(uint32_t cp) { return cp >= '0' && cp <= '9'; }
+static bool cp_is_digit(uint32_t cp) { return cp >= '0' && cp <= '9'; }
 
 static osh_jv str_isspace(osh_jrun *r, const osh_jargs *a)
 {
-    return osh_jv_bool(all_are(r, a->self, osh_jcp_is_space));
+    return osh_jv_bool(str_all_are(r, a->self, osh_jcp_is_space));
 }
 
 static osh_jv str_isdigit(osh_jrun *r, const osh_jargs *a)
 {
     for (size_t i = 0; i < a->self.n; i++)
-        if (a->self.u.s[i] & 0x80) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "isdigit of text that is not ASCII");
-    return osh_jv_bool(all_are(r, a->self, is_digit));
+        if (a->self.u.s[i] & 0x80)
+            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "isdigit of text that is not ASCII");
+    return osh_jv_bool(str_all_are(r, a->self, cp_is_digit));
 }
 
-/* ---- of dicts and lists ---- */
+/* ---- methods of dicts and lists ---- */
 
 static osh_jv dict_get(osh_jrun *r, const osh_jargs *a)
 {
@@ -295,13 +331,15 @@ static osh_jv list_index(osh_jrun *r, const osh_jargs *a)
 static osh_jv list_count(osh_jrun *r, const osh_jargs *a)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < a->self.u.list->n && !r->rc; i++) n += osh_jv_equal(r, a->self.u.list->at[i], a->at[0]);
+    for (size_t i = 0; i < a->self.u.list->n && !r->rc; i++)
+        n += osh_jv_equal(r, a->self.u.list->at[i], a->at[0]);
     return osh_jv_int(n);
 }
 
 static osh_jv refuse_change(osh_jrun *r, const osh_jargs *a)
 {
-    return osh_jrun_fail(r, OSH_E_FORMAT, "%s cannot be changed in a template", osh_jv_type(a->self));
+    return osh_jrun_fail(r, OSH_E_FORMAT, "%s cannot be changed in a template",
+                         osh_jv_type(a->self));
 }
 
 static osh_jv loop_cycle(osh_jrun *r, const osh_jargs *a)
@@ -311,7 +349,10 @@ static osh_jv loop_cycle(osh_jrun *r, const osh_jargs *a)
 }
 
 enum {
-    STR = 1 << OSH_JV_STR, DICT = 1 << OSH_JV_DICT, LIST = 1 << OSH_JV_LIST, SEQ = LIST | 1 << OSH_JV_TUPLE,
+    STR = 1 << OSH_JV_STR,
+    DICT = 1 << OSH_JV_DICT,
+    LIST = 1 << OSH_JV_LIST,
+    SEQ = LIST | 1 << OSH_JV_TUPLE,
     LOOP = 1 << OSH_JV_LOOP
 };
 static const osh_jbuiltin methods[] = {
@@ -384,20 +425,22 @@ static osh_jv loop_attr(osh_jrun *r, const osh_jloop *l, osh_jv name, bool *foun
     if (osh_jv_is(name, "depth")) return osh_jv_int(1);  // loops are never recursive
     if (osh_jv_is(name, "depth0")) return osh_jv_int(0);
     if (osh_jv_is(name, "previtem")) return at ? l->items->at[at - 1] : osh_jv_undef("previtem", 8);
-    if (osh_jv_is(name, "nextitem")) return at < n - 1 ? l->items->at[at + 1] : osh_jv_undef("nextitem", 8);
+    if (osh_jv_is(name, "nextitem"))
+        return at < n - 1 ? l->items->at[at + 1] : osh_jv_undef("nextitem", 8);
     *found = false;
     return osh_jv_none();
 }
 
-static osh_jv refuse_part(osh_jrun *r, osh_jv object, osh_jv name)
+static osh_jv refuse_undefined_part(osh_jrun *r, osh_jv object, osh_jv name)
 {
     osh_jv s = osh_jv_to_str(r, name);
-    return osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined, and so has no '%.*s'", (int)object.n, object.u.s,
-                         s.kind == OSH_JV_STR ? (int)(s.n < 80 ? s.n : 80) : 0, s.kind == OSH_JV_STR ? s.u.s : "");
+    return osh_jrun_fail(
+        r, OSH_E_FORMAT, "'%.*s' is undefined, and so has no '%.*s'", (int)object.n, object.u.s,
+        s.kind == OSH_JV_STR ? (int)(s.n < 80 ? s.n : 80) : 0, s.kind == OSH_JV_STR ? s.u.s : "");
 }
 
-/* A method, or what a loop knows; *found false: there is none. */
-static osh_jv real_attr(osh_jrun *r, osh_jv object, osh_jv name, bool *found)
+/* Returns a method, or an attribute of a loop or a macro; *found is false if there is none. */
+static osh_jv value_attr(osh_jrun *r, osh_jv object, osh_jv name, bool *found)
 {
     *found = false;
     if (object.kind == OSH_JV_LOOP) {
@@ -417,7 +460,7 @@ static osh_jv real_attr(osh_jrun *r, osh_jv object, osh_jv name, bool *found)
     return (osh_jv){.kind = OSH_JV_METHOD, .u.bound = b};
 }
 
-static osh_jv element(osh_jrun *r, osh_jv object, osh_jv key, bool *found)
+static osh_jv value_element(osh_jrun *r, osh_jv object, osh_jv key, bool *found)
 {
     *found = true;
     if (object.kind == OSH_JV_DICT || object.kind == OSH_JV_NS) {
@@ -425,53 +468,60 @@ static osh_jv element(osh_jrun *r, osh_jv object, osh_jv key, bool *found)
         if (v) return *v;
     } else if (key.kind == OSH_JV_INT || key.kind == OSH_JV_BOOL) {
         int64_t i = osh_jv_whole(r, key, ""), n = 0;
-        bool list = object.kind == OSH_JV_LIST || object.kind == OSH_JV_TUPLE || osh_jv_is_range(object);
+        bool list =
+            object.kind == OSH_JV_LIST || object.kind == OSH_JV_TUPLE || osh_jv_is_range(object);
         if (list || object.kind == OSH_JV_STR) n = osh_jv_length(r, object).u.i;
         if (i < 0) i += n;
-        if (i >= 0 && i < n) return list ? object.u.list->at[i] : osh_jstr_slice(r, object, i, i + 1, 1);
+        if (i >= 0 && i < n)
+            return list ? object.u.list->at[i] : osh_jstr_slice(r, object, i, i + 1, 1);
     }
     *found = false;
     return osh_jv_none();
 }
 
-/* A method of Python that is not here must not look like a key that is absent. */
-static osh_jv absent(osh_jrun *r, osh_jv object, osh_jv name)
+/* Returns undefined for an absent key. Fails for a method of Python that is not supported, so that
+ * it does not look like an absent key. */
+static osh_jv value_absent(osh_jrun *r, osh_jv object, osh_jv name)
 {
-    static const char *const known[] = {"format", "index", "rindex", "isalpha", "isalnum", "isdecimal", "isnumeric",
-                                        "islower", "isupper", "istitle", "isidentifier", "isprintable", "isascii",
-                                        "casefold", "swapcase", "center", "ljust", "rjust", "zfill", "expandtabs",
-                                        "encode", "translate", "maketrans", "format_map", "changed", "fromkeys"};
+    static const char *const known[] = {
+        "format",    "index",      "rindex",   "isalpha",   "isalnum",      "isdecimal",
+        "isnumeric", "islower",    "isupper",  "istitle",   "isidentifier", "isprintable",
+        "isascii",   "casefold",   "swapcase", "center",    "ljust",        "rjust",
+        "zfill",     "expandtabs", "encode",   "translate", "maketrans",    "format_map",
+        "changed",   "fromkeys"};
     bool of = object.kind == OSH_JV_STR || object.kind == OSH_JV_LOOP || object.kind == OSH_JV_DICT;
     for (size_t i = 0; of && i < sizeof known / sizeof *known; i++) {
-        bool here = object.kind == OSH_JV_LOOP ? !strcmp(known[i], "changed")
-                    : object.kind == OSH_JV_DICT ? !strcmp(known[i], "fromkeys") : strcmp(known[i], "changed") != 0;
+        bool here = object.kind == OSH_JV_LOOP   ? !strcmp(known[i], "changed")
+                    : object.kind == OSH_JV_DICT ? !strcmp(known[i], "fromkeys")
+                                                 : strcmp(known[i], "changed") != 0;
         if (here && osh_jv_is(name, known[i]))
-            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "the method '%s' of %s is not supported", known[i],
-                                 osh_jv_type(object));
+            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "the method '%s' of %s is not supported",
+                                 known[i], osh_jv_type(object));
     }
-    return osh_jv_undef(name.kind == OSH_JV_STR ? name.u.s : "item", name.kind == OSH_JV_STR ? name.n : 4);
+    return osh_jv_undef(name.kind == OSH_JV_STR ? name.u.s : "item",
+                        name.kind == OSH_JV_STR ? name.n : 4);
 }
 
 osh_jv osh_jinja_attr(osh_jrun *r, osh_jv object, osh_jv name)
 {
     bool found = false;
     if (r->rc) return object;
-    if (object.kind == OSH_JV_UNDEF) return refuse_part(r, object, name);
-    osh_jv v = real_attr(r, object, name, &found);
-    if (!found && !r->rc) v = element(r, object, name, &found);
+    if (object.kind == OSH_JV_UNDEF) return refuse_undefined_part(r, object, name);
+    osh_jv v = value_attr(r, object, name, &found);
+    if (!found && !r->rc) v = value_element(r, object, name, &found);
     if (found || r->rc) return v;
-    return absent(r, object, name);
+    return value_absent(r, object, name);
 }
 
 osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key)
 {
     bool found = false;
     if (r->rc) return object;
-    if (object.kind == OSH_JV_UNDEF) return refuse_part(r, object, key);
-    osh_jv v = element(r, object, key, &found);
-    if (!found && !r->rc && key.kind == OSH_JV_STR) v = real_attr(r, object, key, &found);
+    if (object.kind == OSH_JV_UNDEF) return refuse_undefined_part(r, object, key);
+    osh_jv v = value_element(r, object, key, &found);
+    if (!found && !r->rc && key.kind == OSH_JV_STR) v = value_attr(r, object, key, &found);
     if (found || r->rc) return v;
-    return absent(r, object, key);
+    return value_absent(r, object, key);
 }
 
 /* ---- globals ---- */
@@ -479,13 +529,15 @@ osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key)
 static osh_jv global_range(osh_jrun *r, const osh_jargs *a)
 {
     bool two = osh_jarg_given(a->at[1]);
-    int64_t from = two ? osh_jv_whole(r, a->at[0], "range") : 0, to = osh_jv_whole(r, a->at[two], "range");
+    int64_t from = two ? osh_jv_whole(r, a->at[0], "range") : 0,
+            to = osh_jv_whole(r, a->at[two], "range");
     int64_t step = osh_jarg_given(a->at[2]) ? osh_jv_whole(r, a->at[2], "range") : 1, n = 0;
     enum { MOST = 100000 };
     if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "range with step 0");
     osh_jv out = osh_jv_list(r, OSH_JV_VIEW);
     for (int64_t i = from; !r->rc && (step > 0 ? i < to : i > to);) {
-        if (++n > MOST) return osh_jrun_fail(r, OSH_E_FORMAT, "range of more than %d numbers", MOST);
+        if (++n > MOST)
+            return osh_jrun_fail(r, OSH_E_FORMAT, "range of more than %d numbers", MOST);
         osh_jv_push(r, out, osh_jv_int(i));
         if (__builtin_add_overflow(i, step, &i)) break;
     }
@@ -493,13 +545,14 @@ static osh_jv global_range(osh_jrun *r, const osh_jargs *a)
     return out;
 }
 
-/* namespace(...), dict(...): what is given by name, over what a dict holds. */
+/* namespace(...) and dict(...): the named arguments, added to the members of dicts. */
 static osh_jv global_dict_of(osh_jrun *r, const osh_jargs *a, osh_jv_kind kind)
 {
     osh_jv out = osh_jv_dict(r, kind);
     for (size_t k = 0; k < a->more.u.list->n && !r->rc; k++) {
         osh_jv from = a->more.u.list->at[k];
-        if (from.kind != OSH_JV_DICT) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "dict() of %s", osh_jv_type(from));
+        if (from.kind != OSH_JV_DICT)
+            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "dict() of %s", osh_jv_type(from));
         for (size_t i = 0; i < from.u.dict->n && !r->rc; i++)
             osh_jdict_set(r, out.u.dict, from.u.dict->at[i].key, from.u.dict->at[i].value);
     }
@@ -507,8 +560,14 @@ static osh_jv global_dict_of(osh_jrun *r, const osh_jargs *a, osh_jv_kind kind)
         osh_jdict_set(r, out.u.dict, a->named.u.dict->at[i].key, a->named.u.dict->at[i].value);
     return out;
 }
-static osh_jv global_namespace(osh_jrun *r, const osh_jargs *a) { return global_dict_of(r, a, OSH_JV_NS); }
-static osh_jv global_dict(osh_jrun *r, const osh_jargs *a) { return global_dict_of(r, a, OSH_JV_DICT); }
+static osh_jv global_namespace(osh_jrun *r, const osh_jargs *a)
+{
+    return global_dict_of(r, a, OSH_JV_NS);
+}
+static osh_jv global_dict(osh_jrun *r, const osh_jargs *a)
+{
+    return global_dict_of(r, a, OSH_JV_DICT);
+}
 
 static osh_jv global_raise(osh_jrun *r, const osh_jargs *a)
 {

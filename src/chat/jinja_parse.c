@@ -1,6 +1,8 @@
-/* jinja_parse.c - tokens to nodes: expressions. Binding, from tight to loose:
+/* jinja_parse.c - parses expressions: tokens to nodes. Operators from the tightest binding to the
+ * loosest:
  *
- *   .x [i] (..)   - +   |filter, is test   **   * / // %   ~   + -   == < in   not   and   or   a if c else b */
+ *   .x [i] (..)   - +   |filter, is test   **   * / // %   ~   + -   == < in   not   and   or
+ *   a if c else b */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -20,16 +22,16 @@ void osh_jparse_add(osh_jnode *to, osh_jnode *child)
     to->last = child;
 }
 
-static void go_on(osh_jparser *p)
+static void parser_next(osh_jparser *p)
 {
     if (p->at->kind != OSH_JT_END) p->at++;
     p->r->line = p->at->line;
 }
 
-static int op_of(const char *op) { return OSH_JOP(op[0], op[1]); }
+static int op_code(const char *op) { return OSH_JOP(op[0], op[1]); }
 bool osh_jparse_is_op(const osh_jparser *p, const char *op)
 {
-    return p->at->kind == OSH_JT_OP && p->at->op == op_of(op);
+    return p->at->kind == OSH_JT_OP && p->at->op == op_code(op);
 }
 bool osh_jparse_is_name(const osh_jparser *p, const char *name)
 {
@@ -38,13 +40,13 @@ bool osh_jparse_is_name(const osh_jparser *p, const char *name)
 bool osh_jparse_take_op(osh_jparser *p, const char *op)
 {
     if (p->r->rc || !osh_jparse_is_op(p, op)) return false;
-    go_on(p);
+    parser_next(p);
     return true;
 }
 bool osh_jparse_take_name(osh_jparser *p, const char *name)
 {
     if (p->r->rc || !osh_jparse_is_name(p, name)) return false;
-    go_on(p);
+    parser_next(p);
     return true;
 }
 
@@ -52,13 +54,16 @@ void osh_jparse_fail(osh_jparser *p, const char *wanted)
 {
     const osh_jtoken *t = p->at;
     char op[3] = {(char)(t->op % 256), (char)(t->op / 256)};
-    static const char *const what[] = {"the end of the template", "text", "'{{'", "'}}'", "'{%'", "'%}'"};
+    static const char *const what[] = {
+        "the end of the template", "text", "'{{'", "'}}'", "'{%'", "'%}'"};
     p->r->line = t->line;
-    if (t->kind <= OSH_JT_BLOCK_END) osh_jrun_fail(p->r, OSH_E_FORMAT, "found %s, want %s", what[t->kind], wanted);
-    else if (t->kind == OSH_JT_OP) osh_jrun_fail(p->r, OSH_E_FORMAT, "found '%s', want %s", op, wanted);
+    if (t->kind <= OSH_JT_BLOCK_END)
+        osh_jrun_fail(p->r, OSH_E_FORMAT, "found %s, want %s", what[t->kind], wanted);
+    else if (t->kind == OSH_JT_OP)
+        osh_jrun_fail(p->r, OSH_E_FORMAT, "found '%s', want %s", op, wanted);
     else if (t->kind == OSH_JT_NAME || t->kind == OSH_JT_STR)
-        osh_jrun_fail(p->r, OSH_E_FORMAT, "found '%.*s', want %s", (int)(t->value.n < 80 ? t->value.n : 80),
-                      t->value.u.s, wanted);
+        osh_jrun_fail(p->r, OSH_E_FORMAT, "found '%.*s', want %s",
+                      (int)(t->value.n < 80 ? t->value.n : 80), t->value.u.s, wanted);
     else osh_jrun_fail(p->r, OSH_E_FORMAT, "found a number, want %s", wanted);
 }
 
@@ -73,28 +78,31 @@ osh_jv osh_jparse_want_name(osh_jparser *p)
     osh_jv v = p->at->value;
     if (p->r->rc) return osh_jv_none();
     if (p->at->kind != OSH_JT_NAME) osh_jparse_fail(p, "a name");
-    else go_on(p);
+    else parser_next(p);
     return v;
 }
 
-/* ---- what stands alone ---- */
+/* ---- primary expressions ---- */
 
 static osh_jnode *parse_const(osh_jparser *p, osh_jv v)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_CONST);
     if (n) n->value = v;
-    go_on(p);
+    parser_next(p);
     return n;
 }
 
 static osh_jnode *parse_name(osh_jparser *p)
 {
-    if (osh_jparse_is_name(p, "true") || osh_jparse_is_name(p, "True")) return parse_const(p, osh_jv_bool(true));
-    if (osh_jparse_is_name(p, "false") || osh_jparse_is_name(p, "False")) return parse_const(p, osh_jv_bool(false));
-    if (osh_jparse_is_name(p, "none") || osh_jparse_is_name(p, "None")) return parse_const(p, osh_jv_none());
+    if (osh_jparse_is_name(p, "true") || osh_jparse_is_name(p, "True"))
+        return parse_const(p, osh_jv_bool(true));
+    if (osh_jparse_is_name(p, "false") || osh_jparse_is_name(p, "False"))
+        return parse_const(p, osh_jv_bool(false));
+    if (osh_jparse_is_name(p, "none") || osh_jparse_is_name(p, "None"))
+        return parse_const(p, osh_jv_none());
     osh_jnode *n = osh_jparse_new(p, OSH_JN_NAME);
     if (n) n->value = p->at->value;
-    go_on(p);
+    parser_next(p);
     return n;
 }
 
@@ -102,7 +110,8 @@ static osh_jnode *parse_string(osh_jparser *p)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_CONST);
     osh_jv v = p->at->value;
-    for (go_on(p); p->at->kind == OSH_JT_STR && !p->r->rc; go_on(p)) { // 'p' 'q' is one
+    // 'p' 'q' is one string
+    for (parser_next(p); p->at->kind == OSH_JT_STR && !p->r->rc; parser_next(p)) {
         char *s = osh_jrun_get(p->r, v.n + p->at->value.n + 1);
         if (!s) break;
         memcpy(s, v.u.s, v.n);
@@ -116,7 +125,7 @@ static osh_jnode *parse_string(osh_jparser *p)
 static osh_jnode *parse_list(osh_jparser *p)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_LIST);
-    go_on(p);
+    parser_next(p);
     while (!p->r->rc && !osh_jparse_take_op(p, "]")) {
         if (n && n->first) osh_jparse_want_op(p, ",");
         if (osh_jparse_take_op(p, "]")) break;
@@ -128,7 +137,7 @@ static osh_jnode *parse_list(osh_jparser *p)
 static osh_jnode *parse_dict(osh_jparser *p)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_DICT);
-    go_on(p);
+    parser_next(p);
     while (!p->r->rc && !osh_jparse_take_op(p, "}")) {
         if (n && n->first) osh_jparse_want_op(p, ",");
         if (osh_jparse_take_op(p, "}")) break;
@@ -144,11 +153,13 @@ static osh_jnode *parse_primary(osh_jparser *p)
     if (p->r->rc) return NULL;
     if (p->at->kind == OSH_JT_NAME) return parse_name(p);
     if (p->at->kind == OSH_JT_STR) return parse_string(p);
-    if (p->at->kind == OSH_JT_INT || p->at->kind == OSH_JT_FLOAT) return parse_const(p, p->at->value);
+    if (p->at->kind == OSH_JT_INT || p->at->kind == OSH_JT_FLOAT)
+        return parse_const(p, p->at->value);
     if (osh_jparse_is_op(p, "[")) return parse_list(p);
     if (osh_jparse_is_op(p, "{")) return parse_dict(p);
     if (osh_jparse_take_op(p, "(")) {
-        osh_jnode *n = osh_jparse_is_op(p, ")") ? osh_jparse_new(p, OSH_JN_TUPLE) : osh_jparse_tuple(p, true);
+        osh_jnode *n =
+            osh_jparse_is_op(p, ")") ? osh_jparse_new(p, OSH_JN_TUPLE) : osh_jparse_tuple(p, true);
         osh_jparse_want_op(p, ")");
         return n;
     }
@@ -156,9 +167,9 @@ static osh_jnode *parse_primary(osh_jparser *p)
     return NULL;
 }
 
-/* ---- what hangs on it ---- */
+/* ---- calls, items, filters and tests ---- */
 
-static void parse_args(osh_jparser *p, osh_jnode *call)
+static void parse_call_args(osh_jparser *p, osh_jnode *call)
 {
     bool first = true;
     osh_jparse_want_op(p, "(");
@@ -167,18 +178,20 @@ static void parse_args(osh_jparser *p, osh_jnode *call)
         if (!first) osh_jparse_want_op(p, ",");
         if (osh_jparse_take_op(p, ")")) break;
         if (osh_jparse_is_op(p, "*") || osh_jparse_is_op(p, "**")) {
-            osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "arguments out of a list or dict ('*', '**') are not supported");
+            osh_jrun_fail(p->r, OSH_E_UNSUPPORTED,
+                          "arguments out of a list or dict ('*', '**') are not supported");
             return;
         }
-        if (p->at->kind == OSH_JT_NAME && p->at[1].kind == OSH_JT_OP && p->at[1].op == op_of("=")) {
+        if (p->at->kind == OSH_JT_NAME && p->at[1].kind == OSH_JT_OP &&
+            p->at[1].op == op_code("=")) {
             keyword = p->at->value;
-            go_on(p), go_on(p);
+            parser_next(p), parser_next(p);
         }
         osh_jnode *arg = osh_jparse_expr(p);
         if (arg && keyword.n) {
             arg->keyword = keyword;
         } else if (arg && call->last && call->last->keyword.n) {
-            osh_jrun_fail(p->r, OSH_E_FORMAT, "an argument without a name behind one with a name");
+            osh_jrun_fail(p->r, OSH_E_FORMAT, "an argument without a name after one with a name");
         }
         osh_jparse_add(call, arg);
     }
@@ -237,7 +250,7 @@ static osh_jnode *parse_postfix(osh_jparser *p, osh_jnode *n)
             osh_jnode *call = osh_jparse_new(p, OSH_JN_CALL);
             if (!call) return NULL;
             osh_jparse_add(call, n);
-            parse_args(p, call);
+            parse_call_args(p, call);
             n = call;
         } else {
             break;
@@ -255,23 +268,25 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand)
     n->fn = osh_jfilter_find(name);
     if (!n->fn) {
         p->r->line = n->line;
-        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the filter '%.*s' is not supported", (int)name.n, name.u.s);
+        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the filter '%.*s' is not supported", (int)name.n,
+                      name.u.s);
         return NULL;
     }
-    if (!operand) { // of a block, whose text has this name
+    if (!operand) { // a block, whose text has this name
         operand = osh_jparse_new(p, OSH_JN_NAME);
         if (operand) operand->value = osh_jv_word("|");
     }
     osh_jparse_add(n, operand);
-    if (osh_jparse_is_op(p, "(")) parse_args(p, n);
+    if (osh_jparse_is_op(p, "(")) parse_call_args(p, n);
     return n;
 }
 
-static bool may_be_argument(const osh_jparser *p)
+static bool is_test_argument(const osh_jparser *p)
 {
     if (p->at->kind == OSH_JT_NAME)
-        return !osh_jparse_is_name(p, "else") && !osh_jparse_is_name(p, "or") && !osh_jparse_is_name(p, "and") &&
-               !osh_jparse_is_name(p, "if") && !osh_jparse_is_name(p, "in") && !osh_jparse_is_name(p, "not");
+        return !osh_jparse_is_name(p, "else") && !osh_jparse_is_name(p, "or") &&
+               !osh_jparse_is_name(p, "and") && !osh_jparse_is_name(p, "if") &&
+               !osh_jparse_is_name(p, "in") && !osh_jparse_is_name(p, "not");
     return p->at->kind == OSH_JT_STR || p->at->kind == OSH_JT_INT || p->at->kind == OSH_JT_FLOAT ||
            osh_jparse_is_op(p, "[") || osh_jparse_is_op(p, "{");
 }
@@ -286,13 +301,14 @@ static osh_jnode *parse_test(osh_jparser *p, osh_jnode *operand)
     n->fn = osh_jtest_find(name);
     if (!n->fn) {
         p->r->line = n->line;
-        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the test '%.*s' is not supported", (int)name.n, name.u.s);
+        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the test '%.*s' is not supported", (int)name.n,
+                      name.u.s);
         return NULL;
     }
     osh_jparse_add(n, operand);
     if (osh_jparse_is_op(p, "(")) {
-        parse_args(p, n);
-    } else if (may_be_argument(p)) {
+        parse_call_args(p, n);
+    } else if (is_test_argument(p)) {
         if (osh_jparse_is_name(p, "is")) osh_jparse_fail(p, "no second 'is'");
         osh_jparse_add(n, parse_postfix(p, parse_primary(p)));
     }
@@ -312,20 +328,21 @@ osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *n)
 
 /* ---- operators ---- */
 
-static bool deeper(osh_jparser *p)
+static bool parser_enter(osh_jparser *p)
 {
     if (++p->r->depth > OSH_JINJA_MAX_DEPTH)
-        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "expressions nested more than %d deep", OSH_JINJA_MAX_DEPTH);
+        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "expressions nested more than %d deep",
+                      OSH_JINJA_MAX_DEPTH);
     return !p->r->rc;
 }
 
 static osh_jnode *parse_signed(osh_jparser *p, bool filters)
 {
     osh_jnode *n = NULL;
-    if (!deeper(p)) return NULL;
+    if (!parser_enter(p)) return NULL;
     if (osh_jparse_is_op(p, "-") || osh_jparse_is_op(p, "+")) {
         n = osh_jparse_new(p, osh_jparse_is_op(p, "-") ? OSH_JN_NEG : OSH_JN_POS);
-        go_on(p);
+        parser_next(p);
         osh_jparse_add(n, parse_signed(p, false));
     } else {
         n = parse_primary(p);
@@ -336,7 +353,8 @@ static osh_jnode *parse_signed(osh_jparser *p, bool filters)
     return n;
 }
 
-/* left op right op right ..., of a level of binding; 0: **, 1: * / // %, 2: ~, 3: + - */
+/* Parses left op right op right ..., for one level of binding: 0 is **, 1 is * / // %, 2 is ~, 3 is
+ * + - */
 static osh_jnode *parse_level(osh_jparser *p, int level)
 {
     static const char *const ops[4][5] = {{"**"}, {"*", "/", "//", "%"}, {"~"}, {"+", "-"}};
@@ -351,7 +369,7 @@ static osh_jnode *parse_level(osh_jparser *p, int level)
             n = osh_jparse_new(p, level == 2 ? OSH_JN_CONCAT : OSH_JN_BINARY);
             osh_jparse_add(n, left);
         }
-        go_on(p);
+        parser_next(p);
         if (n) n->op = op;
         osh_jparse_add(n, level ? parse_level(p, level - 1) : parse_signed(p, true));
         left = n;
@@ -359,15 +377,16 @@ static osh_jnode *parse_level(osh_jparser *p, int level)
     return left;
 }
 
-/* The operator of a comparison, taken; 0: there is none. */
+/* Takes the operator of a comparison; returns 0 if there is none. */
 static int take_compare(osh_jparser *p)
 {
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (osh_jparse_take_op(p, ops[i])) return op_of(ops[i]);
+        if (osh_jparse_take_op(p, ops[i])) return op_code(ops[i]);
     if (osh_jparse_take_name(p, "in")) return OSH_JOP_IN;
-    if (osh_jparse_is_name(p, "not") && p->at[1].kind == OSH_JT_NAME && osh_jv_is(p->at[1].value, "in")) {
-        go_on(p), go_on(p);
+    if (osh_jparse_is_name(p, "not") && p->at[1].kind == OSH_JT_NAME &&
+        osh_jv_is(p->at[1].value, "in")) {
+        parser_next(p), parser_next(p);
         return OSH_JOP_NOT_IN;
     }
     return 0;
@@ -381,7 +400,8 @@ static osh_jnode *parse_compare(osh_jparser *p)
             n = osh_jparse_new(p, OSH_JN_COMPARE);
             osh_jparse_add(n, left);
         }
-        osh_jnode *wrap = osh_jparse_new(p, OSH_JN_POS); // holds the operator; eval looks through it
+        // the wrapper holds the operator; eval_compare reads the operand in it
+        osh_jnode *wrap = osh_jparse_new(p, OSH_JN_POS);
         if (wrap) wrap->op = op;
         osh_jparse_add(wrap, parse_level(p, 3));
         osh_jparse_add(n, wrap);
@@ -393,8 +413,8 @@ static osh_jnode *parse_not(osh_jparser *p)
 {
     if (!osh_jparse_is_name(p, "not")) return parse_compare(p);
     osh_jnode *n = osh_jparse_new(p, OSH_JN_NOT);
-    if (!deeper(p)) return NULL;
-    go_on(p);
+    if (!parser_enter(p)) return NULL;
+    parser_next(p);
     osh_jparse_add(n, parse_not(p));
     p->r->depth--;
     return n;
@@ -415,11 +435,11 @@ static osh_jnode *parse_logic(osh_jparser *p, bool is_or)
 
 osh_jnode *osh_jparse_expr(osh_jparser *p)
 {
-    if (!deeper(p)) return NULL;
+    if (!parser_enter(p)) return NULL;
     osh_jnode *then = parse_logic(p, true);
     while (!p->r->rc && osh_jparse_is_name(p, "if")) {
         osh_jnode *n = osh_jparse_new(p, OSH_JN_COND);
-        go_on(p);
+        parser_next(p);
         osh_jparse_add(n, parse_logic(p, true));
         osh_jparse_add(n, then);
         if (osh_jparse_take_name(p, "else")) osh_jparse_add(n, osh_jparse_expr(p));
@@ -431,7 +451,8 @@ osh_jnode *osh_jparse_expr(osh_jparser *p)
 
 static bool tuple_ends(const osh_jparser *p)
 {
-    return p->at->kind == OSH_JT_PRINT_END || p->at->kind == OSH_JT_BLOCK_END || osh_jparse_is_op(p, ")");
+    return p->at->kind == OSH_JT_PRINT_END || p->at->kind == OSH_JT_BLOCK_END ||
+           osh_jparse_is_op(p, ")");
 }
 
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond)

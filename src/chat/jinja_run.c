@@ -1,4 +1,4 @@
-/* jinja_run.c - the arena, and how a run of the Jinja interpreter counts and fails. */
+/* jinja_run.c - the arena, the step counter and the failure of a run of the Jinja interpreter. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,9 @@ void *osh_jarena_get(osh_ctx *cx, osh_jarena *a, size_t n)
 {
     n = (n + 15) & ~(size_t)15;
     if (!a->blocks || a->blocks->cap - a->used < n) {
-        size_t cap = !a->blocks ? FIRST_BLOCK : a->blocks->cap < LARGEST_STEP ? 2 * a->blocks->cap : LARGEST_STEP;
+        size_t cap = !a->blocks                      ? FIRST_BLOCK
+                     : a->blocks->cap < LARGEST_STEP ? 2 * a->blocks->cap
+                                                     : LARGEST_STEP;
         if (cap < n) cap = n;
         osh_jblock *b = osh_alloc(cx, sizeof *b + cap);
         if (!b) return NULL;
@@ -57,23 +59,27 @@ bool osh_jrun_step(osh_jrun *r, size_t n)
     r->steps += 1 + (int64_t)(n / 64);
     int64_t most = r->max_steps ? r->max_steps : OSH_JINJA_MAX_STEPS;
     if (r->steps > most)
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %lld steps: the template does not end, or the row is too large",
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED,
+                      "more than %lld steps: the template does not end, or the row is too large",
                       (long long)most);
-    else if (r->arena->n_bytes > OSH_JINJA_MAX_BYTES || (r->out && r->out->len > OSH_JINJA_MAX_BYTES))
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d MiB of values", OSH_JINJA_MAX_BYTES >> 20);
+    else if (r->arena->n_bytes > OSH_JINJA_MAX_BYTES ||
+             (r->out && r->out->len > OSH_JINJA_MAX_BYTES))
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d MiB of values",
+                      OSH_JINJA_MAX_BYTES >> 20);
     return !r->rc;
 }
 
 bool osh_jrun_step_chars(osh_jrun *r, size_t n)
 {
-    enum { CHAR_COST = 8 }; // bytes that are copied while one is decoded
+    enum { CHAR_COST = 8 }; // bytes copied in the time of decoding one
     return osh_jrun_step(r, n < SIZE_MAX / CHAR_COST ? CHAR_COST * n : SIZE_MAX);
 }
 
 void *osh_jrun_get(osh_jrun *r, size_t n)
 {
     if (n > OSH_JINJA_MAX_BYTES)
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d MiB of values", OSH_JINJA_MAX_BYTES >> 20);
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d MiB of values",
+                      OSH_JINJA_MAX_BYTES >> 20);
     if (!osh_jrun_step(r, n)) return NULL;
     void *p = osh_jarena_get(r->cx, r->arena, n ? n : 1);
     if (!p) r->rc = OSH_E_NOMEM;

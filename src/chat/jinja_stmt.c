@@ -1,4 +1,4 @@
-/* jinja_stmt.c - tokens to nodes: statements. What hangs on them:
+/* jinja_stmt.c - parses statements: tokens to nodes. Their children:
  *
  *   TEXT value     PRINT first     SCOPE body     FILTER_BLOCK first, body
  *   FOR         target, first: iterable and filter (or none), body, other: else
@@ -6,35 +6,36 @@
  *   SET         target, first     SET_BLOCK target, first: filters, body
  *   NS_SET      target (name), value: attribute, first, body (of a block)
  *   MACRO       value: name, target: parameters (NAME, first: default), body
- *   CALL_BLOCK  target: parameters, first: call, body     WITH target: NAMEs, each with first, body */
+ *   CALL_BLOCK  target: parameters, first: call, body     WITH target: NAMEs, each with first,
+ *   body */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
 
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends);
 
-/* The end of a tag. */
-static void want_end(osh_jparser *p)
+/* Takes the end of a tag. */
+static void take_tag_end(osh_jparser *p)
 {
     if (p->r->rc) return;
     if (p->at->kind != OSH_JT_BLOCK_END) osh_jparse_fail(p, "'%}'");
     else p->at++;
 }
 
-/* {% name %}, which parse_body stopped at. */
-static void want_tag(osh_jparser *p, const char *name)
+/* Takes {% name %}, the tag that parse_body stopped at. */
+static void take_tag(osh_jparser *p, const char *name)
 {
     if (p->r->rc) return;
     p->at++;
     if (!osh_jparse_take_name(p, name)) osh_jparse_fail(p, name);
-    want_end(p);
+    take_tag_end(p);
 }
 
-static osh_jnode *body_until(osh_jparser *p, const char *end)
+static osh_jnode *parse_body_until(osh_jparser *p, const char *end)
 {
     const char *ends[] = {end, NULL};
     osh_jnode *n = parse_body(p, ends);
-    want_tag(p, end);
+    take_tag(p, end);
     return n;
 }
 
@@ -44,11 +45,12 @@ static osh_jnode *parse_target_name(osh_jparser *p)
     osh_jnode *n = osh_jparse_new(p, OSH_JN_NAME);
     if (n) n->value = osh_jparse_want_name(p);
     for (size_t i = 0; n && i < sizeof taken / sizeof *taken; i++)
-        if (osh_jv_is(n->value, taken[i])) osh_jrun_fail(p->r, OSH_E_FORMAT, "'%s' cannot be set", taken[i]);
+        if (osh_jv_is(n->value, taken[i]))
+            osh_jrun_fail(p->r, OSH_E_FORMAT, "'%s' cannot be set", taken[i]);
     return n;
 }
 
-/* a, or a, b, or (a, b) */
+/* Parses the target of a loop or of `set`: a, or a, b, or (a, b). */
 static osh_jnode *parse_target(osh_jparser *p)
 {
     bool bracket = osh_jparse_take_op(p, "(");
@@ -74,16 +76,17 @@ static osh_jnode *parse_for(osh_jparser *p)
     if (!p->r->rc && !osh_jparse_take_name(p, "in")) osh_jparse_fail(p, "'in'");
     osh_jparse_add(n, osh_jparse_tuple(p, false));
     if (osh_jparse_take_name(p, "if")) osh_jparse_add(n, osh_jparse_expr(p));
-    if (osh_jparse_is_name(p, "recursive")) osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "a recursive loop is not supported");
-    want_end(p);
+    if (osh_jparse_is_name(p, "recursive"))
+        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "a recursive loop is not supported");
+    take_tag_end(p);
     p->n_loops++;
     n->body = parse_body(p, ends);
     p->n_loops--;
     if (!p->r->rc && osh_jv_is(p->at[1].value, "else")) {
-        want_tag(p, "else");
+        take_tag(p, "else");
         n->other = parse_body(p, ends + 1);
     }
-    want_tag(p, "endfor");
+    take_tag(p, "endfor");
     return n;
 }
 
@@ -93,7 +96,7 @@ static osh_jnode *parse_if(osh_jparser *p)
     osh_jnode *top = osh_jparse_new(p, OSH_JN_IF), *n = top;
     while (n && !p->r->rc) {
         osh_jparse_add(n, osh_jparse_tuple(p, false));
-        want_end(p);
+        take_tag_end(p);
         n->body = parse_body(p, ends);
         if (p->r->rc || !osh_jv_is(p->at[1].value, "elif")) break;
         p->at += 2;
@@ -101,10 +104,10 @@ static osh_jnode *parse_if(osh_jparser *p)
         n = n->other;
     }
     if (n && !p->r->rc && osh_jv_is(p->at[1].value, "else")) {
-        want_tag(p, "else");
+        take_tag(p, "else");
         n->other = parse_body(p, ends + 2);
     }
-    want_tag(p, "endif");
+    take_tag(p, "endif");
     return top;
 }
 
@@ -119,18 +122,18 @@ static osh_jnode *parse_set(osh_jparser *p)
     }
     if (osh_jparse_take_op(p, "=")) {
         osh_jparse_add(n, osh_jparse_tuple(p, true));
-        want_end(p);
+        take_tag_end(p);
         return n;
     }
     if (n->kind == OSH_JN_SET) n->kind = OSH_JN_SET_BLOCK;
     if (osh_jparse_is_op(p, "|")) osh_jparse_add(n, osh_jparse_filters(p, NULL));
-    want_end(p);
-    n->op = 1; // a block
-    n->body = body_until(p, "endset");
+    take_tag_end(p);
+    n->op = 1; // the value is a block
+    n->body = parse_body_until(p, "endset");
     return n;
 }
 
-/* (a, b='d') */
+/* Parses the parameters of a macro: (a, b='d'). */
 static osh_jnode *parse_params(osh_jparser *p)
 {
     osh_jnode *list = osh_jparse_new(p, OSH_JN_LIST);
@@ -141,19 +144,20 @@ static osh_jnode *parse_params(osh_jparser *p)
         bool last_default = list->last && list->last->first;
         osh_jnode *n = parse_target_name(p);
         if (osh_jparse_take_op(p, "=")) osh_jparse_add(n, osh_jparse_expr(p));
-        else if (last_default) osh_jrun_fail(p->r, OSH_E_FORMAT, "a parameter without a default behind one with it");
+        else if (last_default)
+            osh_jrun_fail(p->r, OSH_E_FORMAT, "a parameter without a default after one with it");
         osh_jparse_add(list, n);
     }
     return list;
 }
 
-/* Behind the tag: a body of its own, in which no loop around it can be left. */
-static osh_jnode *body_apart(osh_jparser *p, const char *end)
+/* Parses the end of the tag and a separate body, which cannot leave a loop around it. */
+static osh_jnode *parse_separate_body(osh_jparser *p, const char *end)
 {
-    want_end(p);
+    take_tag_end(p);
     int loops = p->n_loops;
     p->n_loops = 0;
-    osh_jnode *body = body_until(p, end);
+    osh_jnode *body = parse_body_until(p, end);
     p->n_loops = loops;
     return body;
 }
@@ -164,7 +168,7 @@ static osh_jnode *parse_macro(osh_jparser *p)
     if (!n) return NULL;
     n->value = osh_jparse_want_name(p);
     n->target = parse_params(p);
-    n->body = body_apart(p, "endmacro");
+    n->body = parse_separate_body(p, "endmacro");
     return n;
 }
 
@@ -175,9 +179,10 @@ static osh_jnode *parse_call(osh_jparser *p)
     n->target = osh_jparse_is_op(p, "(") ? parse_params(p) : osh_jparse_new(p, OSH_JN_LIST);
     n->value = osh_jv_word("caller");
     osh_jnode *call = osh_jparse_expr(p);
-    if (!p->r->rc && call->kind != OSH_JN_CALL) osh_jrun_fail(p->r, OSH_E_FORMAT, "'call' without a call");
+    if (!p->r->rc && call->kind != OSH_JN_CALL)
+        osh_jrun_fail(p->r, OSH_E_FORMAT, "'call' without a call");
     osh_jparse_add(n, call);
-    n->body = body_apart(p, "endcall");
+    n->body = parse_separate_body(p, "endcall");
     return n;
 }
 
@@ -186,8 +191,8 @@ static osh_jnode *parse_filter_block(osh_jparser *p)
     osh_jnode *n = osh_jparse_new(p, OSH_JN_FILTER_BLOCK);
     if (!n) return NULL;
     osh_jparse_add(n, osh_jparse_filters(p, osh_jparse_filter(p, NULL)));
-    want_end(p);
-    n->body = body_until(p, "endfilter");
+    take_tag_end(p);
+    n->body = parse_body_until(p, "endfilter");
     return n;
 }
 
@@ -203,8 +208,8 @@ static osh_jnode *parse_with(osh_jparser *p)
         osh_jparse_add(name, osh_jparse_expr(p));
         osh_jparse_add(n->target, name);
     }
-    want_end(p);
-    n->body = body_until(p, "endwith");
+    take_tag_end(p);
+    n->body = parse_body_until(p, "endwith");
     return n;
 }
 
@@ -212,7 +217,7 @@ static osh_jnode *parse_jump(osh_jparser *p, osh_jnode_kind kind, const char *na
 {
     osh_jnode *n = osh_jparse_new(p, kind);
     if (!p->n_loops) osh_jrun_fail(p->r, OSH_E_FORMAT, "'%s' outside a loop", name);
-    want_end(p);
+    take_tag_end(p);
     return n;
 }
 
@@ -232,21 +237,23 @@ static osh_jnode *parse_tag(osh_jparser *p)
     if (osh_jparse_take_name(p, "with")) return parse_with(p);
     if (osh_jparse_take_name(p, "break")) return parse_jump(p, OSH_JN_BREAK, "break");
     if (osh_jparse_take_name(p, "continue")) return parse_jump(p, OSH_JN_CONTINUE, "continue");
-    if (osh_jparse_take_name(p, "generation")) { // marks what the model is to learn; the text is the same
+    // `generation` marks text for the training of the model; the output is that of its body
+    if (osh_jparse_take_name(p, "generation")) {
         osh_jnode *n = osh_jparse_new(p, OSH_JN_SCOPE);
         int loops = p->n_loops;
         p->n_loops = 0;
-        want_end(p);
-        if (n) n->body = body_until(p, "endgeneration");
+        take_tag_end(p);
+        if (n) n->body = parse_body_until(p, "endgeneration");
         p->n_loops = loops;
         return n;
     }
     p->r->line = p->at->line;
-    osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the tag '%.*s' is not supported", (int)(tag.n < 60 ? tag.n : 60), tag.u.s);
+    osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "the tag '%.*s' is not supported",
+                  (int)(tag.n < 60 ? tag.n : 60), tag.u.s);
     return NULL;
 }
 
-static bool is_end(const osh_jparser *p, const char *const *ends)
+static bool is_end_tag(const osh_jparser *p, const char *const *ends)
 {
     for (; *ends; ends++)
         if (p->at[1].kind == OSH_JT_NAME && osh_jv_is(p->at[1].value, *ends)) return true;
@@ -274,22 +281,24 @@ static osh_jnode *parse_item(osh_jparser *p)
     return n;
 }
 
-/* Up to the tag that ends it, which stays; ends NULL: up to the end of the template. */
+/* Parses up to a tag of `ends`, which is not taken; ends NULL: up to the end of the template. */
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
 {
     static const char *const none[] = {NULL};
     osh_jnode *n = osh_jparse_new(p, OSH_JN_LIST);
     int line = p->at->line;
     if (++p->r->depth > OSH_JINJA_MAX_DEPTH)
-        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "tags nested more than %d deep", OSH_JINJA_MAX_DEPTH);
+        osh_jrun_fail(p->r, OSH_E_UNSUPPORTED, "tags nested more than %d deep",
+                      OSH_JINJA_MAX_DEPTH);
     while (!p->r->rc) {
         if (p->at->kind == OSH_JT_END) {
             if (!ends) break;
             p->r->line = line;
             const char *const *last = ends;
             while (last[1]) last++;
-            osh_jrun_fail(p->r, OSH_E_FORMAT, "the template ends without the '%s' of what begins here", *last);
-        } else if (p->at->kind == OSH_JT_BLOCK && is_end(p, ends ? ends : none)) {
+            osh_jrun_fail(p->r, OSH_E_FORMAT,
+                          "the template ends without the '%s' of what begins here", *last);
+        } else if (p->at->kind == OSH_JT_BLOCK && is_end_tag(p, ends ? ends : none)) {
             break;
         } else {
             osh_jparse_add(n, parse_item(p));

@@ -1,4 +1,4 @@
-/* jinja_string.c - strings as Python has them: code points, white space, cases. */
+/* jinja_string.c - strings as in Python: code points, white space, cases. */
 #include <string.h>
 
 #include <utf8proc.h>
@@ -8,9 +8,9 @@
 
 bool osh_jcp_is_space(uint32_t cp)
 {
-    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
-           cp == 0x3000;
+    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xa0 ||
+           cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
+           cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
 int64_t osh_jstr_length(osh_jrun *r, osh_jv s)
@@ -21,8 +21,9 @@ int64_t osh_jstr_length(osh_jrun *r, osh_jv s)
     return n;
 }
 
-/* The byte at which code point i begins, going on from code point *at at byte *byte. */
-static size_t place_of(osh_jv s, int64_t i, int64_t *at, size_t *byte)
+/* Returns the byte where code point i begins, counted from code point *at at byte *byte, which move
+ * there. */
+static size_t byte_of_char(osh_jv s, int64_t i, int64_t *at, size_t *byte)
 {
     while (*at < i) {
         do ++*byte;
@@ -43,13 +44,13 @@ osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t s
     size_t byte = 0, n = 0;
     if (step == 1) {
         if (to <= from) return osh_jv_view("", 0);
-        size_t start = place_of(s, from, &at, &byte), end = place_of(s, to, &at, &byte);
+        size_t start = byte_of_char(s, from, &at, &byte), end = byte_of_char(s, to, &at, &byte);
         return osh_jrun_step(r, end) ? osh_jv_view(s.u.s + start, end - start) : osh_jv_none();
     }
     char *out = osh_jrun_step_chars(r, s.n) ? osh_jrun_get(r, s.n + 1) : NULL;
     for (int64_t i = from; out && (step > 0 ? i < to : i > to); i += step) {
         uint32_t cp;
-        size_t start = place_of(s, i, &at, &byte),
+        size_t start = byte_of_char(s, i, &at, &byte),
                len = osh_utf8_next(s.u.s + start, s.n - start, &cp);
         memcpy(out + n, s.u.s + start, len);
         n += len;
@@ -57,7 +58,7 @@ osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t s
     return out ? osh_jv_view(out, n) : osh_jv_none();
 }
 
-static bool is_stripped(osh_jrun *r, osh_jv chars, osh_jv c, uint32_t cp)
+static bool cp_is_stripped(osh_jrun *r, osh_jv chars, osh_jv c, uint32_t cp)
 {
     if (chars.kind != OSH_JV_STR) return osh_jcp_is_space(cp);
     return osh_jstr_find(r, chars, c, 0) != SIZE_MAX;
@@ -71,13 +72,13 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides)
         return osh_jrun_fail(r, OSH_E_FORMAT, "strip of %s, want a string", osh_jv_type(chars));
     while (sides & 1 && from < end && osh_jrun_step(r, 0)) {
         size_t len = osh_utf8_next(s.u.s + from, end - from, &cp);
-        if (!is_stripped(r, chars, osh_jv_view(s.u.s + from, len), cp)) break;
+        if (!cp_is_stripped(r, chars, osh_jv_view(s.u.s + from, len), cp)) break;
         from += len;
     }
     while (sides & 2 && end > from && osh_jrun_step(r, 0)) {
         size_t at = osh_utf8_before(s.u.s, end);
         osh_utf8_decode(s.u.s + at, end - at, &cp);
-        if (!is_stripped(r, chars, osh_jv_view(s.u.s + at, end - at), cp)) break;
+        if (!cp_is_stripped(r, chars, osh_jv_view(s.u.s + at, end - at), cp)) break;
         end = at;
     }
     return osh_jv_view(s.u.s + from, end - from);
@@ -99,10 +100,10 @@ osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv old, osh_jv by, int64_t co
     size_t at = 0;
     for (int64_t k = 0; (count < 0 || k < count) && osh_jrun_step(r, by.n); k++) {
         size_t found = osh_jstr_find(r, s, old, at);
-        if (!old.n) { // before every code point, and behind the last one
+        if (!old.n) { // before every code point, and after the last one
             int64_t none = 0;
             size_t to = at;
-            if (k) found = at < s.n ? place_of(s, 1, &none, &to) : SIZE_MAX;
+            if (k) found = at < s.n ? byte_of_char(s, 1, &none, &to) : SIZE_MAX;
             while (k && found != SIZE_MAX && found < s.n && (s.u.s[found] & 0xc0) == 0x80) found++;
         }
         if (found == SIZE_MAX || r->rc) break;
@@ -116,7 +117,7 @@ osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv old, osh_jv by, int64_t co
 
 /* ---- cases ---- */
 
-/* What one code point becomes, as Unicode's SpecialCasing has it where that is more than one. */
+/* The case mappings of one code point to several, from Unicode's SpecialCasing. */
 typedef struct special_case {
     uint32_t cp;
     const char *upper, *title;
@@ -128,7 +129,7 @@ static const special_case special_cases[] = {
     {0xfb06, "ST", "St"},
 };
 
-static size_t map_one(char *to, uint32_t cp, char how)
+static size_t cp_map_case(char *to, uint32_t cp, char how)
 {
     for (size_t i = 0; how != 'l' && i < sizeof special_cases / sizeof *special_cases; i++)
         if (special_cases[i].cp == cp) {
@@ -141,7 +142,7 @@ static size_t map_one(char *to, uint32_t cp, char how)
     return osh_utf8_encode(to, (uint32_t)c);
 }
 
-/* A capital sigma is a final one behind a letter and before none. */
+/* True if the capital sigma at `at` is a final one: after a letter, and not before a letter. */
 static bool is_final_sigma(osh_jv s, size_t at, size_t len)
 {
     uint32_t cp;
@@ -156,11 +157,12 @@ static bool is_final_sigma(osh_jv s, size_t at, size_t len)
     return !osh_cp_is_word(cp);
 }
 
-/* Whether a word begins behind this one: of Jinja's filter `title` ('t'), of Python's method ('T'). */
-static bool ends_word(uint32_t cp, char how)
+/* True if a word begins after cp, for Jinja's filter `title` ('t') or Python's method ('T'). */
+static bool cp_ends_word(uint32_t cp, char how)
 {
     utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-    if (how == 'T') return c != UTF8PROC_CATEGORY_LU && c != UTF8PROC_CATEGORY_LL && c != UTF8PROC_CATEGORY_LT;
+    if (how == 'T')
+        return c != UTF8PROC_CATEGORY_LU && c != UTF8PROC_CATEGORY_LL && c != UTF8PROC_CATEGORY_LT;
     return how == 't' && (osh_jcp_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp)));
 }
 
@@ -173,9 +175,10 @@ osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how)
         uint32_t cp;
         len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
         char one = how == 'u' || how == 'l' ? how : !begin ? 'l' : how == 't' ? 'u' : 'c';
-        if (one == 'l' && cp == 0x3a3 && is_final_sigma(s, i, len)) n += osh_utf8_encode(out + n, 0x3c2);
-        else n += map_one(out + n, cp, one);
-        begin = ends_word(cp, how);
+        if (one == 'l' && cp == 0x3a3 && is_final_sigma(s, i, len))
+            n += osh_utf8_encode(out + n, 0x3c2);
+        else n += cp_map_case(out + n, cp, one);
+        begin = cp_ends_word(cp, how);
     }
     return out ? osh_jv_view(out, n) : osh_jv_none();
 }

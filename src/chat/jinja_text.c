@@ -1,4 +1,4 @@
-/* jinja_text.c - values as text: Python's str and repr, json.dumps. */
+/* jinja_text.c - writes values as text: Python's str and repr, and json.dumps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,21 +13,22 @@ typedef struct writer {
     osh_jrun *r;
     osh_buf *b; // view
     bool ascii, sort;
-    osh_jv indent;         // NONE, or the blanks of a level
+    osh_jv indent;         // NONE, or the indent of one level
     const char *item, *colon;
     size_t n_item, n_colon;
 } writer;
 
-static void put(osh_jrun *r, osh_buf *b, const char *s, size_t n)
+static void text_put(osh_jrun *r, osh_buf *b, const char *s, size_t n)
 {
     if (osh_jrun_step(r, n)) r->rc = osh_buf_append(r->cx, b, s, n);
     if (b->len > OSH_JINJA_MAX_BYTES)
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a text of more than %d MiB", OSH_JINJA_MAX_BYTES >> 20);
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "a text of more than %d MiB",
+                      OSH_JINJA_MAX_BYTES >> 20);
 }
 
-static void put_word(osh_jrun *r, osh_buf *b, const char *s) { put(r, b, s, strlen(s)); }
+static void text_put_word(osh_jrun *r, osh_buf *b, const char *s) { text_put(r, b, s, strlen(s)); }
 
-static bool is_printable(uint32_t cp)
+static bool cp_is_printable(uint32_t cp)
 {
     for (const osh_uni_range *n = osh_uni_newer; n->hi; n++)
         if (cp >= n->lo && cp <= n->hi) return n->cls[0] != 'C' && n->cls[0] != 'Z';
@@ -48,20 +49,29 @@ static void put_repr(osh_jrun *r, osh_buf *b, osh_jv s)
 {
     bool single = memchr(s.u.s, '\'', s.n), twice = memchr(s.u.s, '"', s.n);
     char quote = single && !twice ? '"' : '\'', text[16];
-    put(r, b, &quote, 1);
+    text_put(r, b, &quote, 1);
     for (size_t i = 0, len; i < s.n && !r->rc; i += len) {
         uint32_t cp;
         len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
-        const char *esc = cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : cp == '\t' ? "\\t" : cp == '\\' ? "\\\\" : NULL;
-        if (esc) put_word(r, b, esc);
-        else if (cp == (uint32_t)quote) snprintf(text, sizeof text, "\\%c", quote), put_word(r, b, text);
-        else if (is_printable(cp)) put(r, b, s.u.s + i, len);
+        const char *esc = cp == '\n'   ? "\\n"
+                          : cp == '\r' ? "\\r"
+                          : cp == '\t' ? "\\t"
+                          : cp == '\\' ? "\\\\"
+                                       : NULL;
+        if (esc) text_put_word(r, b, esc);
+        else if (cp == (uint32_t)quote)
+            snprintf(text, sizeof text, "\\%c", quote), text_put_word(r, b, text);
+        else if (cp_is_printable(cp)) text_put(r, b, s.u.s + i, len);
         else {
-            snprintf(text, sizeof text, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)cp);
-            put_word(r, b, text);
+            snprintf(text, sizeof text,
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     (unsigned)cp);
+            text_put_word(r, b, text);
         }
     }
-    put(r, b, &quote, 1);
+    text_put(r, b, &quote, 1);
 }
 
 static void put_python(osh_jrun *r, osh_buf *b, osh_jv v, bool repr);
@@ -69,24 +79,24 @@ static void put_python(osh_jrun *r, osh_buf *b, osh_jv v, bool repr);
 static void put_items(osh_jrun *r, osh_buf *b, osh_jv v)
 {
     bool tuple = v.kind == OSH_JV_TUPLE;
-    put_word(r, b, tuple ? "(" : "[");
+    text_put_word(r, b, tuple ? "(" : "[");
     for (size_t i = 0; i < v.u.list->n && !r->rc; i++) {
-        if (i) put_word(r, b, ", ");
+        if (i) text_put_word(r, b, ", ");
         put_python(r, b, v.u.list->at[i], true);
     }
-    put_word(r, b, tuple ? v.u.list->n == 1 ? ",)" : ")" : "]");
+    text_put_word(r, b, tuple ? v.u.list->n == 1 ? ",)" : ")" : "]");
 }
 
 static void put_pairs(osh_jrun *r, osh_buf *b, const osh_jdict *d)
 {
-    put_word(r, b, "{");
+    text_put_word(r, b, "{");
     for (size_t i = 0; i < d->n && !r->rc; i++) {
-        if (i) put_word(r, b, ", ");
+        if (i) text_put_word(r, b, ", ");
         put_python(r, b, d->at[i].key, true);
-        put_word(r, b, ": ");
+        text_put_word(r, b, ": ");
         put_python(r, b, d->at[i].value, true);
     }
-    put_word(r, b, "}");
+    text_put_word(r, b, "}");
 }
 
 static void put_python(osh_jrun *r, osh_buf *b, osh_jv v, bool repr)
@@ -96,20 +106,20 @@ static void put_python(osh_jrun *r, osh_buf *b, osh_jv v, bool repr)
         osh_jrun_fail(r, OSH_E_UNSUPPORTED, "values nested more than %d deep", OSH_JINJA_MAX_DEPTH);
     if (r->rc) return;
     switch (v.kind) {
-    case OSH_JV_UNDEF: put_word(r, b, repr ? "Undefined" : ""); break;
-    case OSH_JV_NONE: put_word(r, b, "None"); break;
-    case OSH_JV_BOOL: put_word(r, b, v.u.b ? "True" : "False"); break;
+    case OSH_JV_UNDEF: text_put_word(r, b, repr ? "Undefined" : ""); break;
+    case OSH_JV_NONE: text_put_word(r, b, "None"); break;
+    case OSH_JV_BOOL: text_put_word(r, b, v.u.b ? "True" : "False"); break;
     case OSH_JV_INT:
         snprintf(text, sizeof text, "%lld", (long long)v.u.i);
-        put_word(r, b, text);
+        text_put_word(r, b, text);
         break;
     case OSH_JV_FLOAT:
-        if (v.u.f - v.u.f != 0) put_word(r, b, v.u.f > 0 ? "inf" : v.u.f < 0 ? "-inf" : "nan");
+        if (v.u.f - v.u.f != 0) text_put_word(r, b, v.u.f > 0 ? "inf" : v.u.f < 0 ? "-inf" : "nan");
         else r->rc = osh_json_put_float(r->cx, b, v.u.f);
         break;
     case OSH_JV_STR:
         if (repr) put_repr(r, b, v);
-        else put(r, b, v.u.s, v.n);
+        else text_put(r, b, v.u.s, v.n);
         break;
     case OSH_JV_LIST:
     case OSH_JV_TUPLE: put_items(r, b, v); break;
@@ -135,7 +145,7 @@ static void put_json_string(writer *w, osh_jv s)
 {
     static const char plain[] = "\"\\\n\r\t\b\f", escaped[] = "\"\\nrtbf";
     char text[16];
-    put_word(w->r, w->b, "\"");
+    text_put_word(w->r, w->b, "\"");
     for (size_t i = 0, len; i < s.n && !w->r->rc; i += len) {
         uint32_t cp;
         len = osh_utf8_next(s.u.s + i, s.n - i, &cp);
@@ -147,10 +157,10 @@ static void put_json_string(writer *w, osh_jv s)
         else if (w->ascii && cp >= 0x10000)
             snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + (unsigned)((cp - 0x10000) >> 10),
                      0xdc00 + (unsigned)(cp & 0x3ff));
-        if (*text) put_word(w->r, w->b, text);
-        else put(w->r, w->b, s.u.s + i, len);
+        if (*text) text_put_word(w->r, w->b, text);
+        else text_put(w->r, w->b, s.u.s + i, len);
     }
-    put_word(w->r, w->b, "\"");
+    text_put_word(w->r, w->b, "\"");
 }
 
 static void put_json(writer *w, osh_jv v, int level);
@@ -158,29 +168,30 @@ static void put_json(writer *w, osh_jv v, int level);
 static void put_line(writer *w, int level)
 {
     if (w->indent.kind == OSH_JV_NONE) return;
-    put_word(w->r, w->b, "\n");
-    for (int i = 0; i < level; i++) put(w->r, w->b, w->indent.u.s, w->indent.n);
+    text_put_word(w->r, w->b, "\n");
+    for (int i = 0; i < level; i++) text_put(w->r, w->b, w->indent.u.s, w->indent.n);
 }
 
 static void put_json_list(writer *w, const osh_jlist *l, int level)
 {
-    put_word(w->r, w->b, "[");
+    text_put_word(w->r, w->b, "[");
     for (size_t i = 0; i < l->n && !w->r->rc; i++) {
-        if (i) put(w->r, w->b, w->item, w->n_item);
+        if (i) text_put(w->r, w->b, w->item, w->n_item);
         put_line(w, level + 1);
         put_json(w, l->at[i], level + 1);
     }
     if (l->n) put_line(w, level);
-    put_word(w->r, w->b, "]");
+    text_put_word(w->r, w->b, "]");
 }
 
-/* The places of the keys, in their order. */
+/* Returns the indices of the keys in sorted order. */
 static size_t *sort_keys(writer *w, const osh_jdict *d)
 {
     size_t *order = osh_jrun_get(w->r, (d->n + 1) * sizeof *order);
     for (size_t i = 0; order && i < d->n && !w->r->rc; i++) {
         size_t k = i;
-        for (; k > 0 && osh_jv_order(w->r, d->at[i].key, d->at[order[k - 1]].key) < 0; k--) order[k] = order[k - 1];
+        for (; k > 0 && osh_jv_order(w->r, d->at[i].key, d->at[order[k - 1]].key) < 0; k--)
+            order[k] = order[k - 1];
         order[k] = i;
     }
     return order;
@@ -189,18 +200,20 @@ static size_t *sort_keys(writer *w, const osh_jdict *d)
 static void put_json_dict(writer *w, const osh_jdict *d, int level)
 {
     const size_t *order = w->sort ? sort_keys(w, d) : NULL;
-    put_word(w->r, w->b, "{");
+    text_put_word(w->r, w->b, "{");
     for (size_t i = 0; i < d->n && !w->r->rc; i++) {
         const osh_jpair *p = &d->at[order ? order[i] : i];
-        if (i) put(w->r, w->b, w->item, w->n_item);
+        if (i) text_put(w->r, w->b, w->item, w->n_item);
         put_line(w, level + 1);
         if (p->key.kind == OSH_JV_STR) put_json_string(w, p->key);
-        else osh_jrun_fail(w->r, OSH_E_UNSUPPORTED, "tojson of a dict whose key is %s", osh_jv_type(p->key));
-        put(w->r, w->b, w->colon, w->n_colon);
+        else
+            osh_jrun_fail(w->r, OSH_E_UNSUPPORTED, "tojson of a dict whose key is %s",
+                          osh_jv_type(p->key));
+        text_put(w->r, w->b, w->colon, w->n_colon);
         put_json(w, p->value, level + 1);
     }
     if (d->n) put_line(w, level);
-    put_word(w->r, w->b, "}");
+    text_put_word(w->r, w->b, "}");
 }
 
 static void put_json(writer *w, osh_jv v, int level)
@@ -210,8 +223,8 @@ static void put_json(writer *w, osh_jv v, int level)
         osh_jrun_fail(r, OSH_E_UNSUPPORTED, "values nested more than %d deep", OSH_JINJA_MAX_DEPTH);
     if (r->rc) return;
     switch (v.kind) {
-    case OSH_JV_NONE: put_word(r, w->b, "null"); break;
-    case OSH_JV_BOOL: put_word(r, w->b, v.u.b ? "true" : "false"); break;
+    case OSH_JV_NONE: text_put_word(r, w->b, "null"); break;
+    case OSH_JV_BOOL: text_put_word(r, w->b, v.u.b ? "true" : "false"); break;
     case OSH_JV_INT: put_python(r, w->b, v, true); break;
     case OSH_JV_FLOAT: r->rc = osh_json_put_float(r->cx, w->b, v.u.f); break;
     case OSH_JV_STR: put_json_string(w, v); break;
@@ -223,12 +236,13 @@ static void put_json(writer *w, osh_jv v, int level)
     r->depth--;
 }
 
-/* indent: a number of blanks, or their text. */
+/* Returns the indent as text; it is given as a number of spaces or as text. */
 static osh_jv indent_text(osh_jrun *r, osh_jv v)
 {
     if (v.kind == OSH_JV_NONE || v.kind == OSH_JV_STR) return v;
     int64_t n = osh_jv_whole(r, v, "indent");
-    if (n > 1000) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "an indent of %lld, at most 1000", (long long)n);
+    if (n > 1000)
+        return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "an indent of %lld, at most 1000", (long long)n);
     char *s = osh_jrun_get(r, n > 0 ? (size_t)n + 1 : 1);
     if (s && n > 0) memset(s, ' ', (size_t)n);
     return osh_jv_view(s, n > 0 ? (size_t)n : 0);
@@ -237,7 +251,13 @@ static osh_jv indent_text(osh_jrun *r, osh_jv v)
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4])
 {
     osh_buf text;
-    writer w = {.r = r, .b = &text, .item = ", ", .n_item = 2, .colon = ": ", .n_colon = 2, .indent = osh_jv_none()};
+    writer w = {.r = r,
+                .b = &text,
+                .item = ", ",
+                .n_item = 2,
+                .colon = ": ",
+                .n_colon = 2,
+                .indent = osh_jv_none()};
     osh_buf_init(&text, 0);
     w.ascii = osh_jv_true(opts[0]), w.sort = osh_jv_true(opts[3]);
     if (osh_jarg_given(opts[1])) w.indent = indent_text(r, opts[1]);
@@ -246,7 +266,9 @@ osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4])
         osh_jlist *l = osh_jv_walk(r, opts[2]);
         if (l && (l->n != 2 || l->at[0].kind != OSH_JV_STR || l->at[1].kind != OSH_JV_STR))
             osh_jrun_fail(r, OSH_E_FORMAT, "tojson: want two strings as separators");
-        else if (l) w.item = l->at[0].u.s, w.n_item = l->at[0].n, w.colon = l->at[1].u.s, w.n_colon = l->at[1].n;
+        else if (l)
+            w.item = l->at[0].u.s, w.n_item = l->at[0].n, w.colon = l->at[1].u.s,
+            w.n_colon = l->at[1].n;
     }
     put_json(&w, v, 0);
     return osh_jv_take(r, &text);

@@ -1,15 +1,21 @@
-/* jinja_value.c - values, and what Python does with them: truth, ==, <, in, len, iteration. */
+/* jinja_value.c - values, and Python's operations on them: truth, ==, <, in, len, iteration. */
 #include <math.h>
 #include <string.h>
 
 #include "chat/jinja_impl.h"
 
-osh_jv osh_jv_undef(const char *name, size_t n) { return (osh_jv){.kind = OSH_JV_UNDEF, .u.s = name, .n = n}; }
+osh_jv osh_jv_undef(const char *name, size_t n)
+{
+    return (osh_jv){.kind = OSH_JV_UNDEF, .u.s = name, .n = n};
+}
 osh_jv osh_jv_none(void) { return (osh_jv){.kind = OSH_JV_NONE}; }
 osh_jv osh_jv_bool(bool b) { return (osh_jv){.kind = OSH_JV_BOOL, .u.b = b}; }
 osh_jv osh_jv_int(int64_t i) { return (osh_jv){.kind = OSH_JV_INT, .u.i = i}; }
 osh_jv osh_jv_float(double f) { return (osh_jv){.kind = OSH_JV_FLOAT, .u.f = f}; }
-osh_jv osh_jv_view(const char *s, size_t n) { return (osh_jv){.kind = OSH_JV_STR, .u.s = s, .n = n}; }
+osh_jv osh_jv_view(const char *s, size_t n)
+{
+    return (osh_jv){.kind = OSH_JV_STR, .u.s = s, .n = n};
+}
 osh_jv osh_jv_word(const char *s) { return osh_jv_view(s, strlen(s)); }
 
 osh_jv osh_jv_str(osh_jrun *r, const char *s, size_t n)
@@ -41,8 +47,8 @@ osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind)
     return (osh_jv){.kind = kind, .u.dict = d};
 }
 
-/* Room for one more of `size` bytes; the old places stay in the arena. */
-static void *grow(osh_jrun *r, void *at, size_t n, size_t *cap, size_t size)
+/* Returns an array with room for one more item of `size` bytes; an old array stays in the arena. */
+static void *array_grow(osh_jrun *r, void *at, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) return at;
     size_t more = *cap ? 2 * *cap : 4;
@@ -57,7 +63,7 @@ void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item)
 {
     if (r->rc) return;
     osh_jlist *l = list.u.list;
-    osh_jv *at = grow(r, l->at, l->n, &l->cap, sizeof *at);
+    osh_jv *at = array_grow(r, l->at, l->n, &l->cap, sizeof *at);
     if (!at) return;
     l->at = at;
     l->at[l->n++] = item;
@@ -65,7 +71,7 @@ void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item)
 
 const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key)
 {
-    enum { ENTRY_COST = 8 }; // an entry is passed as fast as so many bytes
+    enum { ENTRY_COST = 8 }; // reading an entry takes as long as this many bytes
     const osh_jv *found = NULL;
     size_t looked = 0;
     for (size_t i = 0; i < d->n && !found && !r->rc; i++) {
@@ -87,7 +93,7 @@ void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value)
         *(osh_jv *)old = value;
         return;
     }
-    osh_jpair *at = grow(r, d->at, d->n, &d->cap, sizeof *at);
+    osh_jpair *at = array_grow(r, d->at, d->n, &d->cap, sizeof *at);
     if (!at) return;
     d->at = at;
     d->at[d->n++] = (osh_jpair){key, value};
@@ -102,7 +108,10 @@ bool osh_jarg_given(osh_jv v) { return v.kind != OSH_JV_UNDEF || v.u.s; }
 
 bool osh_jv_is_range(osh_jv v) { return v.kind == OSH_JV_VIEW && v.n; }
 
-bool osh_jv_is_num(osh_jv v) { return v.kind == OSH_JV_BOOL || v.kind == OSH_JV_INT || v.kind == OSH_JV_FLOAT; }
+bool osh_jv_is_num(osh_jv v)
+{
+    return v.kind == OSH_JV_BOOL || v.kind == OSH_JV_INT || v.kind == OSH_JV_FLOAT;
+}
 
 double osh_jv_num(osh_jv v)
 {
@@ -171,7 +180,8 @@ static bool equal_lists(osh_jrun *r, const osh_jlist *a, const osh_jlist *b)
     return true;
 }
 
-/* Values nest as deep as the JSON that they come from, or as the steps that made them. */
+/* Values may nest as deep as their JSON, or as deep as the steps that made them: the depth is
+ * limited here. */
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
 {
     bool same = false;
@@ -190,22 +200,22 @@ bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
     case OSH_JV_LIST:
     case OSH_JV_TUPLE: same = equal_lists(r, a.u.list, b.u.list); break;
     case OSH_JV_DICT: same = equal_dicts(r, a.u.dict, b.u.dict); break;
-    default: same = a.u.list == b.u.list; // the same object
+    default: same = a.u.list == b.u.list; // one object
     }
     r->depth--;
     return same;
 }
 
-static int sign(double d) { return (d > 0) - (d < 0); }
+static int sign_of(double d) { return (d > 0) - (d < 0); }
 
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b)
 {
     if (!osh_jrun_step(r, 0)) return 0;
     if (osh_jv_is_num(a) && osh_jv_is_num(b)) {
         if (a.kind == OSH_JV_INT && b.kind == OSH_JV_INT) return (a.u.i > b.u.i) - (a.u.i < b.u.i);
-        return sign(osh_jv_num(a) - osh_jv_num(b));
+        return sign_of(osh_jv_num(a) - osh_jv_num(b));
     }
-    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // bytes of UTF-8 are in the order of code points
+    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // bytes of UTF-8 sort as code points
         size_t n = a.n < b.n ? a.n : b.n;
         if (!osh_jrun_step(r, n)) return 0;
         int d = n ? memcmp(a.u.s, b.u.s, n) : 0;
@@ -227,7 +237,8 @@ bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all)
     switch (all.kind) {
     case OSH_JV_UNDEF: return false;
     case OSH_JV_STR:
-        if (item.kind != OSH_JV_STR) osh_jrun_fail(r, OSH_E_FORMAT, "%s in a string, want a string", osh_jv_type(item));
+        if (item.kind != OSH_JV_STR)
+            osh_jrun_fail(r, OSH_E_FORMAT, "%s in a string, want a string", osh_jv_type(item));
         return !r->rc && osh_jstr_find(r, all, item, 0) != SIZE_MAX;
     case OSH_JV_DICT: return osh_jdict_get(r, all.u.dict, item) != NULL;
     case OSH_JV_LIST:
@@ -236,17 +247,20 @@ bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all)
         for (size_t i = 0; i < all.u.list->n && !r->rc; i++)
             if (osh_jv_equal(r, item, all.u.list->at[i])) return true;
         return false;
-    default: osh_jrun_fail(r, OSH_E_FORMAT, "'in' of %s, want a list, a dict or a string", osh_jv_type(all));
+    default:
+        osh_jrun_fail(r, OSH_E_FORMAT, "'in' of %s, want a list, a dict or a string",
+                      osh_jv_type(all));
     }
     return false;
 }
 
-/* The code points of a string, or the keys of a dict. */
+/* Returns the code points of a string, or the keys of a dict. */
 static osh_jlist *walk_parts(osh_jrun *r, osh_jv v)
 {
     osh_jv list = osh_jv_list(r, OSH_JV_LIST);
     if (v.kind == OSH_JV_DICT)
-        for (size_t i = 0; i < v.u.dict->n && !r->rc; i++) osh_jv_push(r, list, v.u.dict->at[i].key);
+        for (size_t i = 0; i < v.u.dict->n && !r->rc; i++)
+            osh_jv_push(r, list, v.u.dict->at[i].key);
     else
         for (size_t i = 0, n; i < v.n && !r->rc; i += n) {
             for (n = 1; i + n < v.n && (v.u.s[i + n] & 0xc0) == 0x80;) n++;
@@ -272,7 +286,9 @@ osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v)
         v.u.list->n = 0;
         return l;
     }
-    default: osh_jrun_fail(r, OSH_E_FORMAT, "%s where something to walk through is wanted", osh_jv_type(v));
+    default:
+        osh_jrun_fail(r, OSH_E_FORMAT, "%s where something to walk through is wanted",
+                      osh_jv_type(v));
     }
     return NULL;
 }

@@ -1,8 +1,9 @@
-/* dataset.c - rows to samples: which rows, how they are cut, what a collator leaves of them.
+/* dataset.c - converts rows to samples: chooses the rows, cuts them, and applies a collator.
  *
- * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, but for: rows come in file order (there:
- * by descending length), a shuffle has a seed, padding is not stored (there it is counted in every statistic), and
- * concatenation drops one remainder (there: one per 1000 rows). */
+ * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
+ * rows come in file order (there: by descending length); a shuffle has a seed; padding is not
+ * stored (there it is counted in every statistic); concatenation drops one remainder (there: one
+ * per 1000 rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -15,12 +16,12 @@
 typedef struct loader {
     const osh_dataset_options *opt; // view
     osh_row_reader rows;
-    osh_ids ids;      // own; samples one after the other
-    int64_t *offsets; // own [n + 1]
+    osh_ids ids;      // own; tokens of all samples, in order
+    int64_t *offsets; // own; [n + 1]
     int64_t n, cap;   // samples
-    int64_t n_seen;   // rows
-    int64_t from, to; // rows of the file that may be taken
-    int64_t n_skip;   // samples that are counted and not kept, before the others
+    int64_t n_seen;   // rows read
+    int64_t from, to; // rows of the file to read
+    int64_t n_skip;   // samples before the first one that is kept
     int64_t n_skipped;
 } loader;
 
@@ -29,29 +30,33 @@ static bool collator_is(const osh_dataset_options *opt, const char *name)
     return opt->collator && !strcmp(opt->collator, name);
 }
 
-static osh_status check_options(osh_ctx *cx, const osh_dataset_options *opt)
+static osh_status dataset_check_options(osh_ctx *cx, const osh_dataset_options *opt)
 {
     if (opt->max_seq_length <= 0)
-        return osh_fail(cx, OSH_E_USAGE, "max_seq_length is %lld, wanted at least 1", (long long)opt->max_seq_length);
+        return osh_fail(cx, OSH_E_USAGE, "max_seq_length is %lld, wanted at least 1",
+                        (long long)opt->max_seq_length);
     if (opt->num_samples < 0)
         return osh_fail(cx, OSH_E_USAGE, "num_calibration_samples is %lld, wanted 0 (all) or more",
                         (long long)opt->num_samples);
-    if (opt->collator && !collator_is(opt, "none") && !collator_is(opt, "truncation") && !collator_is(opt, "padding"))
-        return osh_fail(cx, OSH_E_USAGE, "data_collator is '%s', wanted none, truncation or padding", opt->collator);
+    if (opt->collator && !collator_is(opt, "none") && !collator_is(opt, "truncation") &&
+        !collator_is(opt, "padding"))
+        return osh_fail(cx, OSH_E_USAGE,
+                        "data_collator is '%s', wanted none, truncation or padding", opt->collator);
     if (collator_is(opt, "truncation") && opt->batch_size <= 0)
-        return osh_fail(cx, OSH_E_USAGE, "batch_size is %lld, wanted at least 1", (long long)opt->batch_size);
+        return osh_fail(cx, OSH_E_USAGE, "batch_size is %lld, wanted at least 1",
+                        (long long)opt->batch_size);
     return OSH_OK;
 }
 
-static void warn_of_empty(osh_ctx *cx, const osh_lines *lines)
+static void warn_empty_row(osh_ctx *cx, const osh_lines *lines)
 {
     osh_place at = osh_lines_place(lines);
     osh_log(cx, OSH_LOG_WARN, "%s %s %lld: holds no token, skipped", at.path, at.what,
             (long long)at.number);
 }
 
-/* One without a token is none. */
-static osh_status end_sample(osh_ctx *cx, loader *l)
+/* Ends the current sample. Drops it if it has no tokens, or is one of the first n_skip. */
+static osh_status loader_end_sample(osh_ctx *cx, loader *l)
 {
     if (l->ids.n == l->offsets[l->n]) return OSH_OK;
     if (l->n_skipped < l->n_skip) {
@@ -69,7 +74,7 @@ static osh_status end_sample(osh_ctx *cx, loader *l)
     return OSH_OK;
 }
 
-static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt)
+static osh_status dataset_count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -87,30 +92,33 @@ done:
     return rc;
 }
 
-/* *n_rows: how many the file has, where that decides which of them the split means, or `count` asks for it. */
-static osh_status find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
+/* Finds the rows of the split. *n_rows is the number of rows of the file if the split depends on it
+ * or `count` is set, else INT64_MAX. */
+static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
     bool wants = false, any = !l->opt->split;
     *n_rows = INT64_MAX;
     OSH_TRY(osh_split_check(cx, &wants, l->opt->split));
-    if (wants || count) OSH_TRY(count_rows(cx, n_rows, l->opt));
-    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, *n_rows); i++) any |= l->from < l->to;
+    if (wants || count) OSH_TRY(dataset_count_rows(cx, n_rows, l->opt));
+    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, *n_rows); i++)
+        any |= l->from < l->to;
     if (!any) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);
     osh_split_rows(&l->from, &l->to, l->opt->split, 0, *n_rows);
 done:
     return rc;
 }
 
-/* Enough rows were read; limit 0: never. */
-static bool is_full(const loader *l, int64_t limit)
+/* True if enough rows were read; limit 0: never. */
+static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (!limit) return false;
     return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
 }
 
-/* Goes on to the row that decides what rows hold: the n-th, of those that are not blank. */
-static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
+/* Finds the kind of the rows, if it is unknown, from row `which`, or the first row after it that is
+ * not blank. */
+static osh_status loader_find_kind(osh_ctx *cx, loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -130,17 +138,17 @@ done:
     return rc;
 }
 
-/* Rows [l->from, l->to), in one reading. */
-static osh_status read_slice(osh_ctx *cx, loader *l, int64_t limit)
+/* Reads rows [l->from, l->to) in one pass over the file. */
+static osh_status loader_read_slice(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
     bool any = true, blank = false;
     int64_t row = 0;
 
-    OSH_TRY(look_at_row(cx, l, l->from));
+    OSH_TRY(loader_find_kind(cx, l, l->from));
     OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
-    for (; row < l->to && !is_full(l, limit); row += !blank) {
+    for (; row < l->to && !loader_is_full(l, limit); row += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
         if (row < l->from) {
@@ -149,8 +157,8 @@ static osh_status read_slice(osh_ctx *cx, loader *l, int64_t limit)
         }
         OSH_TRY(osh_row_read(cx, &l->rows, &l->ids, lines, &blank));
         if (blank) continue;
-        if (l->ids.n == l->offsets[l->n]) warn_of_empty(cx, lines);
-        OSH_TRY(end_sample(cx, l));
+        if (l->ids.n == l->offsets[l->n]) warn_empty_row(cx, lines);
+        OSH_TRY(loader_end_sample(cx, l));
         l->n_seen++;
     }
 done:
@@ -158,23 +166,25 @@ done:
     return rc;
 }
 
-static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
+static osh_status loader_read_in_order(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     int64_t n_rows = 0;
 
-    OSH_TRY(find_split(cx, l, &n_rows, false));
-    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, n_rows) && !is_full(l, limit); i++)
-        if (l->from < l->to) OSH_TRY(read_slice(cx, l, limit));
+    OSH_TRY(loader_find_split(cx, l, &n_rows, false));
+    for (int i = 0;
+         osh_split_rows(&l->from, &l->to, l->opt->split, i, n_rows) && !loader_is_full(l, limit);
+         i++)
+        if (l->from < l->to) OSH_TRY(loader_read_slice(cx, l, limit));
 done:
     return rc;
 }
 
-/* place[row] = where the shuffle puts it: Fisher-Yates from the back. */
+/* place[row] = position of the row after the shuffle (Fisher-Yates from the back). */
 static osh_status shuffle(osh_ctx *cx, uint32_t *place, int64_t n, uint64_t seed)
 {
     osh_status rc = OSH_OK;
-    uint32_t *order = NULL; // own; place -> row
+    uint32_t *order = NULL; // own; position -> row
 
     OSH_NEW(cx, order, n);
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
@@ -190,18 +200,19 @@ done:
     return rc;
 }
 
-typedef struct span { // of a row in the ids of a reading
+typedef struct span { // tokens of one row in the ids of a reading
     int64_t at, n;
 } span;
 
-typedef struct reading {
+typedef struct reading { // the rows of one pass over the file
     osh_ids ids; // own
-    span *spans; // own: by place, from the first that is read on
+    span *spans; // own; by position, from the first position of the pass
 } reading;
 
-/* One reading of the file: the rows whose places are [first, end), each tokenized as it comes; ids in file order,
- * spans by place. place is of the rows of the split. */
-static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t *place, int64_t first, int64_t end)
+/* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them: ids are
+ * in file order, spans by position. place is indexed by the rows of the split. */
+static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
+                                     int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -210,7 +221,8 @@ static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t
     OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
-        if (!any || i >= l->to) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
+        if (!any || i >= l->to)
+            OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
         int64_t at = r->ids.n, to = i < l->from ? -1 : (int64_t)place[i - l->from];
         if (to < first || to >= end) {
             OSH_TRY(osh_lines_skip(cx, lines, &blank));
@@ -219,7 +231,7 @@ static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t
         OSH_TRY(osh_row_read(cx, &l->rows, &r->ids, lines, &blank));
         if (blank) continue;
         r->spans[to - first] = (span){at, r->ids.n - at};
-        if (r->ids.n == at) warn_of_empty(cx, lines);
+        if (r->ids.n == at) warn_empty_row(cx, lines);
         n_read++;
     }
 done:
@@ -227,20 +239,22 @@ done:
     return rc;
 }
 
-/* Reads the rows at the places [first, end), in their order. */
-static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first, int64_t end, int64_t limit)
+/* Reads the rows with positions [first, end), and adds them in this order. */
+static osh_status loader_add_positions(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first,
+                                    int64_t end, int64_t limit)
 {
     osh_status rc = OSH_OK;
     reading r = {0}; // own
 
     OSH_NEW(cx, r.spans, end - first);
-    OSH_TRY(read_places(cx, l, &r, place, first, end));
+    OSH_TRY(loader_read_positions(cx, l, &r, place, first, end));
     OSH_TRY(osh_ids_reserve(cx, &l->ids, r.ids.n));
-    for (int64_t i = 0; i < end - first && !is_full(l, limit); i++, l->n_seen++) {
+    for (int64_t i = 0; i < end - first && !loader_is_full(l, limit); i++, l->n_seen++) {
         const span *s = &r.spans[i];
-        if (s->n) memcpy(l->ids.ids + l->ids.n, r.ids.ids + s->at, (size_t)s->n * sizeof *r.ids.ids);
+        if (s->n)
+            memcpy(l->ids.ids + l->ids.n, r.ids.ids + s->at, (size_t)s->n * sizeof *r.ids.ids);
         l->ids.n += s->n;
-        OSH_TRY(end_sample(cx, l));
+        OSH_TRY(loader_end_sample(cx, l));
     }
 done:
     osh_ids_deinit(cx, &r.ids);
@@ -248,9 +262,9 @@ done:
     return rc;
 }
 
-/* How many rows more are to be read: those that are chosen. Concatenated, as many as their average length lets expect;
- * a row of text has max_seq_length tokens at most. */
-static int64_t more_places(const loader *l, int64_t limit, int64_t n_left)
+/* Returns the number of rows to read next. For concatenation it is estimated from the average
+ * length of the rows so far; a row of text has at most max_seq_length tokens. */
+static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit - l->n_seen;
 
@@ -261,41 +275,44 @@ static int64_t more_places(const loader *l, int64_t limit, int64_t n_left)
     return limit && n < n_left ? n : n_left;
 }
 
-/* Which rows, is decided by their numbers, so a first reading of the file counts them. */
-static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
+/* Reads rows in shuffled order. The shuffle needs the number of rows, so a first pass counts
+ * them. */
+static osh_status loader_read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     int64_t n_rows = 0, row = 0;
     uint32_t *place = NULL; // own
 
     if (l->opt->split && strchr(l->opt->split, '+'))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: splits '%s' is a sum, and rows of one slice are shuffled", l->opt->path,
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: splits '%s' is a sum, and rows of one slice are shuffled", l->opt->path,
                  l->opt->split);
-    OSH_TRY(find_split(cx, l, &n_rows, true));
+    OSH_TRY(loader_find_split(cx, l, &n_rows, true));
     n_rows = l->to - l->from;
     if (n_rows > UINT32_MAX)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", l->opt->path, UINT32_MAX);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", l->opt->path,
+                 UINT32_MAX);
     OSH_NEW(cx, place, n_rows);
     OSH_TRY(shuffle(cx, place, n_rows, l->opt->seed));
     while (row < n_rows && place[row]) row++;
-    OSH_TRY(look_at_row(cx, l, l->from + row));
-    for (int64_t first = 0, end; first < n_rows && !is_full(l, limit); first = end) {
-        end = first + more_places(l, limit, n_rows - first);
-        OSH_TRY(add_places(cx, l, place, first, end, limit));
+    OSH_TRY(loader_find_kind(cx, l, l->from + row));
+    for (int64_t first = 0, end; first < n_rows && !loader_is_full(l, limit); first = end) {
+        end = first + loader_next_rows(l, limit, n_rows - first);
+        OSH_TRY(loader_add_positions(cx, l, place, first, end, limit));
     }
 done:
     osh_free(cx, place);
     return rc;
 }
 
-/* Samples become blocks of max_seq_length tokens. */
-static osh_status cut_blocks(osh_ctx *cx, loader *l)
+/* Cuts the tokens of all samples into blocks of max_seq_length. */
+static osh_status loader_cut_blocks(osh_ctx *cx, loader *l)
 {
     int64_t len = l->opt->max_seq_length, n = l->ids.n / len;
 
     if (!n)
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one block of %lld", l->opt->path,
-                        (long long)l->ids.n, (long long)len);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one block of %lld",
+                        l->opt->path, (long long)l->ids.n, (long long)len);
     if (l->opt->num_samples && n > l->opt->num_samples) n = l->opt->num_samples;
     int64_t *more = osh_realloc(cx, l->offsets, (size_t)(n + 1) * sizeof *more);
     if (!more) return OSH_E_NOMEM;
@@ -306,8 +323,9 @@ static osh_status cut_blocks(osh_ctx *cx, loader *l)
     return OSH_OK;
 }
 
-/* DataCollatorWithTruncation: each batch, in order, cut to its shortest sample. */
-static void truncate_batches(loader *l)
+/* Cuts the samples of each batch, in order, to its shortest one, as DataCollatorWithTruncation
+ * does. */
+static void loader_truncate_batches(loader *l)
 {
     int64_t to = 0, start = 0;
 
@@ -327,7 +345,8 @@ static void truncate_batches(loader *l)
     l->ids.n = to;
 }
 
-static osh_status loader_init(osh_ctx *cx, loader *l, osh_tokenizer *tok, const osh_dataset_options *opt)
+static osh_status loader_init(osh_ctx *cx, loader *l, osh_tokenizer *tok,
+                              const osh_dataset_options *opt)
 {
     osh_status rc = OSH_OK;
 
@@ -345,14 +364,15 @@ static void loader_deinit(osh_ctx *cx, loader *l)
     osh_row_reader_deinit(cx, &l->rows);
 }
 
-static void give_samples(loader *l, osh_dataset *out)
+/* Moves the samples to *out. */
+static void loader_give_samples(loader *l, osh_dataset *out)
 {
     *out = (osh_dataset){.ids = l->ids.ids, .offsets = l->offsets, .n = l->n};
     l->ids = (osh_ids){0};
     l->offsets = NULL;
 }
 
-static osh_status check_any(osh_ctx *cx, const loader *l)
+static osh_status loader_check_any(osh_ctx *cx, const loader *l)
 {
     if (!l->n_seen) return osh_fail(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
     if (!l->n)
@@ -369,43 +389,47 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     int64_t asked = opt->num_samples;
 
     *out = (osh_dataset){0};
-    OSH_TRY(check_options(cx, opt));
+    OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* As there: text is cut where it is tokenized, before it is concatenated; ids only by the collator, and the one
-     * that pads does not. */
+    /* LLM Compressor cuts text when it is tokenized, before concatenation. It cuts ids only in the
+     * collator, but not in the one that pads. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
-    OSH_TRY(opt->shuffle ? read_shuffled(cx, &l, asked) : read_in_order(cx, &l, asked));
-    OSH_TRY(check_any(cx, &l));
-    if (opt->concatenate) OSH_TRY(cut_blocks(cx, &l));
-    /* Text padded to one length has no shortest sample: what a batch would be cut to is padding. */
+    OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
+                         : loader_read_in_order(cx, &l, asked));
+    OSH_TRY(loader_check_any(cx, &l));
+    if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l));
+    /* Text padded to one length has no shortest sample: only padding would be cut. */
     bool padded = opt->pad_to_max_length && !opt->concatenate && l.rows.kind == OSH_ROW_TEXT;
-    if (collator_is(opt, "truncation") && !padded) truncate_batches(&l);
+    if (collator_is(opt, "truncation") && !padded) loader_truncate_batches(&l);
     if (l.n < asked)
         osh_log(cx, OSH_LOG_INFO, "%s: %lld samples, fewer than the %lld asked for", opt->path,
                 (long long)l.n, (long long)asked);
-    give_samples(&l, out);
+    loader_give_samples(&l, out);
 done:
     loader_deinit(cx, &l);
     return rc;
 }
 
-/* [first, first + count) of n windows. */
-static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const osh_dataset_windows *w, const char *path)
+/* Sets *n_out to the number of windows in [first, first + count) out of n. */
+static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
+                                 const osh_dataset_windows *w, const char *path)
 {
     int64_t first = w->first, count = w->count;
 
     if (first < 0 || count < 0)
-        return osh_fail(cx, OSH_E_USAGE, "first_window is %lld and max_windows %lld, wanted 0 or more",
+        return osh_fail(cx, OSH_E_USAGE,
+                        "first_window is %lld and max_windows %lld, wanted 0 or more",
                         (long long)first, (long long)count);
     if (first >= n)
-        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld of %lld windows", path, (long long)first,
-                        (long long)n);
+        return osh_fail(cx, OSH_E_USAGE, "%s: first_window is %lld of %lld windows", path,
+                        (long long)first, (long long)n);
     *n_out = count && count < n - first ? count : n - first;
     return OSH_OK;
 }
 
-/* ids -> overlapping or disjoint windows. */
-static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, const osh_dataset_windows *w)
+/* Cuts the ids into windows, which overlap if the stride is less than their length. */
+static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l,
+                              const osh_dataset_windows *w)
 {
     osh_status rc = OSH_OK;
     int64_t stride = w->stride, first = w->first, len = l->opt->max_seq_length, n = 0;
@@ -431,17 +455,21 @@ done:
     return rc;
 }
 
-/* Tokens up to the end of the last window that is wanted; 0: all. */
+/* Returns the number of tokens up to the end of the last window to keep; 0: all. */
 static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
 {
     int64_t last, wanted;
 
-    if (w->first < 0 || w->count <= 0 || __builtin_add_overflow(w->first, w->count - 1, &last)) return 0;
-    if (__builtin_mul_overflow(last, w->stride, &wanted) || __builtin_add_overflow(wanted, len, &wanted)) return 0;
+    if (w->first < 0 || w->count <= 0 || __builtin_add_overflow(w->first, w->count - 1, &last))
+        return 0;
+    if (__builtin_mul_overflow(last, w->stride, &wanted) ||
+        __builtin_add_overflow(wanted, len, &wanted))
+        return 0;
     return wanted;
 }
 
-static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
+/* Tokenizes the whole text, or its first n_wanted tokens if n_wanted is not 0. */
+static osh_status loader_encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -449,7 +477,8 @@ static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
     const char *text = NULL;
     size_t n = 0, n_text = 0;
 
-    if (!tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
+    if (!tok)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
     OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     osh_tokenizer_begin(tok);
     do {
@@ -466,26 +495,28 @@ done:
     return rc;
 }
 
-/* Rows [first, first + count) of any kind but .txt. */
-static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const osh_dataset_windows *w)
+/* Loads rows [first, first + count) of a file that is not a .txt. */
+static osh_status loader_load_rows(osh_ctx *cx, osh_dataset *out, loader *l,
+                                   const osh_dataset_windows *w)
 {
     osh_status rc = OSH_OK;
     int64_t n = 0, limit = 0;
 
-    if (w->first >= 0 && w->count > 0 && __builtin_add_overflow(w->first, w->count, &limit)) limit = 0;
+    if (w->first >= 0 && w->count > 0 && __builtin_add_overflow(w->first, w->count, &limit))
+        limit = 0;
     l->n_skip = w->first;
-    OSH_TRY(read_in_order(cx, l, limit));
+    OSH_TRY(loader_read_in_order(cx, l, limit));
     l->n += l->n_skipped;
-    OSH_TRY(check_any(cx, l));
+    OSH_TRY(loader_check_any(cx, l));
     OSH_TRY(choose_windows(cx, &n, l->n, w, l->opt->path));
     l->n = n;
-    give_samples(l, out);
+    loader_give_samples(l, out);
 done:
     return rc;
 }
 
-osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
-                                 const osh_dataset_windows *which)
+osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
+                                 const osh_dataset_options *opt, const osh_dataset_windows *which)
 {
     osh_status rc = OSH_OK;
     int64_t stride = which->stride;
@@ -498,16 +529,19 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     osh_dataset_windows w = {which->first, which->count, stride ? stride : opt->max_seq_length};
 
     *out = (osh_dataset){0};
-    OSH_TRY(check_options(cx, &plain));
-    if (stride < 0) OSH_FAIL(cx, OSH_E_USAGE, "stride is %lld, wanted at least 1", (long long)stride);
+    OSH_TRY(dataset_check_options(cx, &plain));
+    if (stride < 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "stride is %lld, wanted at least 1", (long long)stride);
     OSH_TRY(loader_init(cx, &l, tok, &plain));
     if (l.rows.json) {
         if (stride && stride != opt->max_seq_length)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample", opt->path);
-        OSH_TRY(load_rows(cx, out, &l, &w));
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample",
+                     opt->path);
+        OSH_TRY(loader_load_rows(cx, out, &l, &w));
     } else {
-        if (opt->split) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits are of rows, and this is one text", opt->path);
-        OSH_TRY(encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
+        if (opt->split)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: splits are of rows, and this is one text", opt->path);
+        OSH_TRY(loader_encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
         OSH_TRY(cut_windows(cx, out, &l, &w));
     }
 done:
@@ -515,7 +549,8 @@ done:
     return rc;
 }
 
-osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n, int64_t length)
+osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n,
+                            int64_t length)
 {
     osh_status rc = OSH_OK;
     osh_dataset h = {0}; // own

@@ -1,8 +1,10 @@
-/* dataset_row.c - one line of a data file to token ids, in pieces: neither the line nor its text is ever held.
+/* dataset_row.c - converts one line of a data file to token ids in pieces: it never holds the whole
+ * line or its text.
  *
- * Text is tokenized with special tokens and cut as a Hugging Face tokenizer's truncation does: what the template puts
- * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. A row
- * that a template renders is held whole; a conversation gets no special tokens, its template has written them. */
+ * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
+ * special tokens after the text (an end-of-sequence token) stay, and the text before them is
+ * shortened. The part that is cut off is not tokenized. A row that a template renders is held
+ * whole; a conversation gets no special tokens, because its template has written them. */
 #include "data/dataset_row.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -19,42 +21,46 @@ enum { PIECE_BYTES = 4096, KEY_BYTES = 1 << 16 };
 typedef struct row {
     osh_ctx *cx;
     osh_row_reader *r; // view
-    osh_ids *ids;      // view: the text's tokens are appended
-    int64_t start;     // of this row in ids
-    osh_map *keys;     // own: of the object
-    osh_buf key, names; // own; names: what is found, for a message
-    char piece[PIECE_BYTES]; // decoded text that waits
+    osh_ids *ids;      // view: output
+    int64_t start;     // position of this row in ids
+    osh_map *keys;     // own: keys of the object
+    osh_buf key, names; // own; current key; all keys, for a message
+    char piece[PIECE_BYTES]; // decoded text that is not tokenized yet
     size_t n_piece;
     osh_ids list, mask; // own: input_ids, attention_mask
-    int64_t bad_id, bad_mask; // 1-based places; 0: none
-    bool bare; // nothing is added around the text
+    int64_t bad_id, bad_mask; // first wrong item, from 1; 0: none
+    bool bare; // no special tokens around the text
     bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
 } row;
 
-static bool names_conversation(const char *column)
+static bool is_conversation_column(const char *column)
 {
     return !strcmp(column, "messages") || !strcmp(column, "conversations");
 }
 
-static osh_status open_chat(osh_ctx *cx, osh_row_reader *r)
+static osh_status reader_open_chat(osh_ctx *cx, osh_row_reader *r)
 {
     osh_status rc = OSH_OK;
     if (!r->opt->model_dir)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: rows hold conversations, and there is no chat template", r->opt->path);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: rows hold conversations, and there is no chat template",
+                 r->opt->path);
     OSH_TRY(osh_chat_open(cx, &r->chat, r->opt->model_dir, r->opt->chat_date));
     r->kind = OSH_ROW_CHAT;
-    osh_log(cx, OSH_LOG_INFO, "%s: conversations, rendered by the chat template of %s", r->opt->path,
-            r->opt->model_dir);
+    osh_log(cx, OSH_LOG_INFO, "%s: conversations, rendered by the chat template of %s",
+            r->opt->path, r->opt->model_dir);
 done:
     return rc;
 }
 
-static osh_status open_columns(osh_ctx *cx, osh_row_reader *r)
+static osh_status reader_open_columns(osh_ctx *cx, osh_row_reader *r)
 {
     osh_status rc = OSH_OK;
-    if (!r->json) OSH_FAIL(cx, OSH_E_USAGE, "%s: lines of text have no columns for a text template", r->opt->path);
+    if (!r->json)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: lines of text have no columns for a text template",
+                 r->opt->path);
     if (r->opt->text_column)
-        OSH_FAIL(cx, OSH_E_USAGE, "a text template and the text column '%s' were given, want one of them",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "a text template and the text column '%s' were given, want one of them",
                  r->opt->text_column);
     OSH_TRY(osh_chat_of_columns(cx, &r->chat, r->opt->text_template, r->opt->chat_date));
     r->kind = OSH_ROW_COLUMNS;
@@ -64,7 +70,8 @@ done:
 
 osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt)
 {
-    return osh_lines_open_rows(cx, out, opt->path, opt->text_template ? osh_all_columns : opt->text_column);
+    return osh_lines_open_rows(cx, out, opt->path,
+                               opt->text_template ? osh_all_columns : opt->text_column);
 }
 
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
@@ -78,9 +85,10 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
     OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
     r->json = strcmp(kind, "txt") != 0; // rows of a .csv become objects
-    if (opt->text_template) OSH_TRY(open_columns(cx, r));
+    if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;
-    else if (opt->text_column && names_conversation(opt->text_column)) OSH_TRY(open_chat(cx, r));
+    else if (opt->text_column && is_conversation_column(opt->text_column))
+        OSH_TRY(reader_open_chat(cx, r));
     else if (opt->text_column && strcmp(opt->text_column, "input_ids")) r->kind = OSH_ROW_TEXT;
     if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, false));
     r->n_before = r->special.n;
@@ -101,8 +109,9 @@ osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t 
 {
     for (int64_t i = from; i < ids->n; i++)
         if (ids->ids[i] < 0 || (n_vocab && ids->ids[i] >= n_vocab))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: token %lld of it is %d, wanted one of the model's %lld",
-                            where, (long long)(i - from) + 1, ids->ids[i], (long long)n_vocab);
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "%s: token %lld of it is %d, wanted one of the model's %lld", where,
+                            (long long)(i - from) + 1, ids->ids[i], (long long)n_vocab);
     return OSH_OK;
 }
 
@@ -121,17 +130,21 @@ static osh_status ids_append(osh_ctx *cx, osh_ids *ids, const int32_t *more, int
 static osh_status text_begin(osh_ctx *cx, row *w)
 {
     if (!w->r->tok)
-        return osh_fail(cx, OSH_E_USAGE, "the rows hold text and there is no tokenizer, wanted input_ids");
+        return osh_fail(cx, OSH_E_USAGE,
+                        "the rows hold text and there is no tokenizer, wanted input_ids");
     osh_tokenizer_begin(w->r->tok);
     return w->bare ? OSH_OK : ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
 }
 
-static int64_t n_behind(const row *w) { return w->bare ? 0 : w->r->special.n - w->r->n_before; }
+static int64_t n_special_after(const row *w)
+{
+    return w->bare ? 0 : w->r->special.n - w->r->n_before;
+}
 
-/* Tokens before what stands behind the text. */
+/* Returns the number of tokens that fit before the special tokens after the text. */
 static int64_t text_room(const row *w)
 {
-    int64_t limit = w->r->opt->max_seq_length, behind = n_behind(w);
+    int64_t limit = w->r->opt->max_seq_length, behind = n_special_after(w);
     return behind < limit ? limit - behind : limit;
 }
 
@@ -149,13 +162,13 @@ static osh_status text_end(osh_ctx *cx, row *w)
 
     if (!text_is_full(w)) OSH_TRY(osh_tokenizer_end(cx, w->r->tok, w->ids));
     if (text_is_full(w)) w->ids->n = w->start + text_room(w);
-    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, n_behind(w)));
+    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, n_special_after(w)));
     if (w->ids->n > most) w->ids->n = most;
 done:
     return rc;
 }
 
-static osh_status read_text(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+static osh_status row_read_text(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
     const char *text = NULL;
@@ -179,24 +192,25 @@ done:
 
 /* ---- JSON ---- */
 
-static osh_status more_of_line(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end)
+static osh_status row_more_bytes(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n,
+                                 bool *end)
 {
     return osh_lines_more(cx, user, used, text, n, end);
 }
 
-static osh_status flush_text(osh_ctx *cx, row *w)
+static osh_status row_flush_text(osh_ctx *cx, row *w)
 {
     osh_status rc = text_more(cx, w, w->piece, w->n_piece);
     w->n_piece = 0;
     return rc;
 }
 
-static osh_status take_text(osh_ctx *cx, void *user, const char *s, size_t n)
+static osh_status row_take_text(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
     row *w = user;
 
-    if (w->n_piece + n > PIECE_BYTES) OSH_TRY(flush_text(cx, w));
+    if (w->n_piece + n > PIECE_BYTES) OSH_TRY(row_flush_text(cx, w));
     if (n > PIECE_BYTES) return text_more(cx, w, s, n);
     memcpy(w->piece + w->n_piece, s, n);
     w->n_piece += n;
@@ -204,8 +218,9 @@ done:
     return rc;
 }
 
-/* A list of whole numbers; *bad: the place of the first that is none. */
-static osh_status read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
+/* Reads a list of whole numbers. *bad is the position, from 1, of the first item that is not
+ * one. */
+static osh_status row_read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
 {
     osh_status rc = OSH_OK;
     char number[OSH_JSON_MAX_NUMBER + 1];
@@ -229,14 +244,15 @@ static osh_status read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
         osh_json_scan_space(s);
         c = osh_json_scan_peek(s);
         if (c == ']') break;
-        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or ']' in an array"));
+        if (c != ',')
+            OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or ']' in an array"));
     }
     s->at++;
 done:
     return rc;
 }
 
-static osh_status read_value(osh_json_scan *s, row *w)
+static osh_status row_read_value(osh_json_scan *s, row *w)
 {
     osh_status rc = OSH_OK;
     const char *key = w->key.data ? w->key.data : "", *column = w->r->opt->text_column;
@@ -248,16 +264,16 @@ static osh_status read_value(osh_json_scan *s, row *w)
     w->has_list |= is_list, w->has_mask |= is_mask, w->has_text |= is_text;
     if (is_text && c == '"') {
         w->is_string = true;
-        s->take = take_text;
+        s->take = row_take_text;
         OSH_TRY(text_begin(s->cx, w));
         OSH_TRY(osh_json_scan_string(s));
-        OSH_TRY(flush_text(s->cx, w));
+        OSH_TRY(row_flush_text(s->cx, w));
     } else if (w->r->kind == OSH_ROW_IDS && is_list && c == '[') {
         w->is_list = true;
-        OSH_TRY(read_list(s, &w->list, &w->bad_id));
+        OSH_TRY(row_read_list(s, &w->list, &w->bad_id));
     } else if (w->r->kind == OSH_ROW_IDS && is_mask && c == '[') {
         w->is_mask_list = true;
-        OSH_TRY(read_list(s, &w->mask, &w->bad_mask));
+        OSH_TRY(row_read_list(s, &w->mask, &w->bad_mask));
     } else {
         OSH_TRY(osh_json_scan_value(s));
     }
@@ -266,7 +282,7 @@ done:
     return rc;
 }
 
-static osh_status read_key(osh_json_scan *s, row *w)
+static osh_status row_read_key(osh_json_scan *s, row *w)
 {
     osh_status rc = OSH_OK;
     int64_t unused;
@@ -283,19 +299,20 @@ done:
     return rc;
 }
 
-static osh_status read_object(osh_json_scan *s, row *w)
+static osh_status row_read_object(osh_json_scan *s, row *w)
 {
     osh_status rc = OSH_OK;
 
     s->at++;
     osh_json_scan_space(s);
     for (int c = osh_json_scan_peek(s); c != '}'; s->at++) {
-        OSH_TRY(read_key(s, w));
-        OSH_TRY(read_value(s, w));
+        OSH_TRY(row_read_key(s, w));
+        OSH_TRY(row_read_value(s, w));
         osh_json_scan_space(s);
         c = osh_json_scan_peek(s);
         if (c == '}') break;
-        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or '}' in an object"));
+        if (c != ',')
+            OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or '}' in an object"));
     }
     s->at++;
     OSH_TRY(osh_json_scan_end(s));
@@ -303,25 +320,29 @@ done:
     return rc;
 }
 
-static osh_status fail_column(osh_ctx *cx, const row *w, const char *wanted)
+static osh_status row_fail_column(osh_ctx *cx, const row *w, const char *wanted)
 {
-    return osh_fail(cx, OSH_E_FORMAT, "no column '%s', found %s", wanted, w->names.len ? w->names.data : "none");
+    return osh_fail(cx, OSH_E_FORMAT, "no column '%s', found %s", wanted,
+                    w->names.len ? w->names.data : "none");
 }
 
-static osh_status append_list(osh_ctx *cx, row *w)
+static osh_status row_append_list(osh_ctx *cx, row *w)
 {
     osh_status rc = OSH_OK;
     int64_t limit = w->r->cut_ids ? w->r->opt->max_seq_length : INT64_MAX;
 
     if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
     if (w->has_mask && (!w->is_mask_list || w->mask.n != w->list.n))
-        OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is no list of %lld numbers, as long as 'input_ids'",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "'attention_mask' is no list of %lld numbers, as long as 'input_ids'",
                  (long long)w->list.n);
     for (int64_t i = 0; i < w->list.n; i++) {
         if (w->bad_id == i + 1)
-            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld", (long long)i + 1);
+            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld",
+                     (long long)i + 1);
         if (w->has_mask && (w->bad_mask == i + 1 || (w->mask.ids[i] != 0 && w->mask.ids[i] != 1)))
-            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld", (long long)i + 1);
+            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld",
+                     (long long)i + 1);
         if ((w->has_mask && !w->mask.ids[i]) || w->ids->n - w->start >= limit) continue;
         OSH_TRY(ids_append(cx, w->ids, &w->list.ids[i], 1));
     }
@@ -329,11 +350,12 @@ done:
     return rc;
 }
 
-/* A line of white space is no row. */
-static osh_status scan_row(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+/* Reads a row, a JSON object. *blank is true if the line is white space, which is not a row. */
+static osh_status row_scan(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
-    osh_json_scan s = {.cx = cx, .what = "the row", .more = more_of_line, .more_user = lines, .take_user = w};
+    osh_json_scan s = {
+        .cx = cx, .what = "the row", .more = row_more_bytes, .more_user = lines, .take_user = w};
 
     osh_buf_init(&w->key, KEY_BYTES);
     osh_buf_init(&w->names, 0);
@@ -343,7 +365,7 @@ static osh_status scan_row(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
     if (*blank) goto done;
     osh_json_scan_space(&s);
     if (osh_json_scan_peek(&s) == '{') {
-        OSH_TRY(read_object(&s, w));
+        OSH_TRY(row_read_object(&s, w));
     } else {
         OSH_TRY(osh_json_scan_value(&s));
         OSH_TRY(osh_json_scan_end(&s));
@@ -369,8 +391,8 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
     return rc;
 }
 
-/* All of the line, by a template. */
-static osh_status read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+/* Renders the whole line with a template, and tokenizes the text. */
+static osh_status row_read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
     osh_buf text; // own
@@ -392,18 +414,18 @@ done:
     return rc;
 }
 
-static osh_status read_json(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+static osh_status row_read_json(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
     const char *column = w->r->opt->text_column ? w->r->opt->text_column : "text";
 
-    OSH_TRY(scan_row(cx, w, lines, blank));
+    OSH_TRY(row_scan(cx, w, lines, blank));
     if (*blank) goto done;
     if (w->r->kind == OSH_ROW_IDS) {
-        if (!w->has_list) OSH_TRY(fail_column(cx, w, "input_ids"));
-        OSH_TRY(append_list(cx, w));
+        if (!w->has_list) OSH_TRY(row_fail_column(cx, w, "input_ids"));
+        OSH_TRY(row_append_list(cx, w));
     } else {
-        if (!w->has_text) OSH_TRY(fail_column(cx, w, column));
+        if (!w->has_text) OSH_TRY(row_fail_column(cx, w, column));
         if (!w->is_string) OSH_FAIL(cx, OSH_E_FORMAT, "the column '%s' holds no string", column);
         OSH_TRY(text_end(cx, w));
     }
@@ -411,7 +433,7 @@ done:
     return rc;
 }
 
-static bool has_key(const row *w, const char *key)
+static bool row_has_key(const row *w, const char *key)
 {
     int64_t unused;
     return osh_map_get(w->keys, key, strlen(key), &unused);
@@ -423,11 +445,12 @@ osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
     bool blank = false;
     row w = {.cx = cx, .r = r}; // own
 
-    if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(scan_row(cx, &w, lines, &blank));
+    if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(row_scan(cx, &w, lines, &blank));
     if (r->kind != OSH_ROW_UNKNOWN || blank) goto done;
-    bool pair = has_key(&w, "prompt") && has_key(&w, "response");
-    bool talk = pair || has_key(&w, "messages") || has_key(&w, "conversations");
-    if (!w.has_list && !has_key(&w, "text") && talk && r->opt->model_dir) OSH_TRY(open_chat(cx, r));
+    bool pair = row_has_key(&w, "prompt") && row_has_key(&w, "response");
+    bool talk = pair || row_has_key(&w, "messages") || row_has_key(&w, "conversations");
+    if (!w.has_list && !row_has_key(&w, "text") && talk && r->opt->model_dir)
+        OSH_TRY(reader_open_chat(cx, r));
     else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
 done:
     row_deinit(cx, &w);
@@ -439,8 +462,10 @@ osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines 
     osh_status rc = OSH_OK;
     row w = {.cx = cx, .r = r, .ids = ids, .start = ids->n}; // own
 
-    if (r->chat) OSH_TRY(read_rendered(cx, &w, lines, blank));
-    else OSH_TRY(r->json ? read_json(cx, &w, lines, blank) : read_text(cx, &w, lines, blank));
+    if (r->chat) OSH_TRY(row_read_rendered(cx, &w, lines, blank));
+    else
+        OSH_TRY(r->json ? row_read_json(cx, &w, lines, blank)
+                        : row_read_text(cx, &w, lines, blank));
     OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
 done:
     row_deinit(cx, &w);

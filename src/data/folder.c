@@ -1,4 +1,5 @@
-/* folder.c - see folder.h. {b.jsonl, a.jsonl.zst, README.md} are a.jsonl.zst, then b.jsonl. */
+/* folder.c - chooses the data files of a directory: of {b.jsonl, a.jsonl.zst, README.md},
+ * a.jsonl.zst and then b.jsonl. */
 #include "data/folder.h"
 
 #include <string.h>
@@ -9,20 +10,24 @@
 
 static osh_status refuse_columns(osh_ctx *cx, const char *path)
 {
-    return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: rows in columns are not read: python3 -c \"import datasets; datasets.load_dataset('%s', "
-                    "data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
-                    path, osh_before_tail(path, ".arrow") ? "arrow" : "parquet", path);
+    return osh_fail(
+        cx, OSH_E_UNSUPPORTED,
+        "%s: rows in columns are not read: python3 -c \"import datasets; datasets.load_dataset("
+        "'%s', data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
+        path, osh_before_tail(path, ".arrow") ? "arrow" : "parquet", path);
 }
 
 static osh_status refuse_kind(osh_ctx *cx, const char *path)
 {
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz", path);
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz",
+        path);
 }
 
-/* Of the names those that are data stay, as paths. */
-static osh_status keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind, const char *dir)
+/* Keeps the names of data files, as paths, and drops the others. */
+static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
+                                   const char *dir)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
@@ -34,10 +39,11 @@ static osh_status keep_data(osh_ctx *cx, char **names, size_t *n, const char **k
         if (osh_data_is_columns(names[i])) OSH_TRY(refuse_columns(cx, path));
         if (is && osh_file_exists(path)) {
             if (*kind && strcmp(*kind, is))
-                OSH_FAIL(cx, OSH_E_USAGE, "%s: has both .%s and .%s files, wanted one kind", dir, *kind, is);
+                OSH_FAIL(cx, OSH_E_USAGE, "%s: has both .%s and .%s files, wanted one kind", dir,
+                         *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // what is dropped gathers behind
+            names[i] = names[kept]; // dropped names move to the end
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {
@@ -46,13 +52,16 @@ static osh_status keep_data(osh_ctx *cx, char **names, size_t *n, const char **k
     }
     for (size_t i = kept; i < *n; i++) osh_free(cx, names[i]), names[i] = NULL;
     *n = kept;
-    if (!kept) OSH_FAIL(cx, OSH_E_USAGE, "%s: has no .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one", dir);
+    if (!kept)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: has no .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one", dir);
 done:
     osh_free(cx, path);
     return rc;
 }
 
-osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind, const char *path)
+osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind,
+                            const char *path)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
@@ -60,7 +69,7 @@ osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **
     *kind = osh_data_kind(path);
     if (osh_dir_exists(path)) {
         OSH_TRY(osh_dir_list(cx, &names, &n_names, path));
-        OSH_TRY(keep_data(cx, names, &n_names, kind, path));
+        OSH_TRY(folder_keep_data(cx, names, &n_names, kind, path));
     } else {
         if (osh_data_is_columns(path)) OSH_TRY(refuse_columns(cx, path));
         if (!*kind) OSH_TRY(refuse_kind(cx, path));

@@ -1,9 +1,11 @@
-/* lines.c - a file in chunks, decompressed on the way, its rows made lines where they are none, cut at \n.
+/* lines.c - reads a file in chunks, decompresses it, converts rows to lines if they are not lines,
+ * and cuts at \n.
  *
- * Rows are UTF-8: a byte order mark at the beginning of a file goes, UTF-16, UTF-32 and NUL bytes are errors.
+ * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32 and NUL bytes
+ * are errors.
  *
- * Caps keep a small hostile .zst or .gz from becoming all of the memory or an endless run: 64 MiB for a line, 64 GiB in
- * all, and zstd's own 128 MiB for its window. */
+ * Limits keep a small hostile .zst or .gz from filling the memory or running without end: 64 MiB
+ * for a line, 64 GiB in total, and zstd's own 128 MiB for its window. */
 #include "data/lines.h"
 #include "base/file.h"
 #include "base/name.h"
@@ -19,35 +21,35 @@ enum { CHUNK = 1 << 18 };
 
 struct osh_lines {
     osh_file *file;     // own
-    int64_t at;         // bytes of the file that were read
-    int64_t n_total;    // bytes that came out
-    ZSTD_DCtx *zstd;    // own; NULL: not compressed so
-    z_stream *gz;       // own; NULL: not compressed so
-    osh_shape *shape;   // own; NULL: rows are lines
-    size_t zstd_bytes;  // that were counted for it
-    char **files;       // own [n_files]: one after the other; NULL: the file is the only one
-    int64_t *first;     // own [n_files]: number of the first line of each file that was opened
+    int64_t at;         // bytes read from the file
+    int64_t n_total;    // bytes after decompression
+    ZSTD_DCtx *zstd;    // own; NULL: no .zst
+    z_stream *gz;       // own; NULL: no .gz
+    osh_shape *shape;   // own; NULL: the rows are lines
+    size_t zstd_bytes;  // memory counted for zstd
+    char **files;       // own [n_files]: read in order; NULL: only `file`
+    int64_t *first;     // own [n_files]: number of the first line of each opened file
     size_t n_files, n_open;
-    int64_t n_lines;    // that ended, of all that came out
-    bool shaped;        // lines are made of rows of another shape
-    char head[4]; // the first bytes of a file, until it is known that they are no byte order mark
+    int64_t n_lines;    // complete lines of all files
+    bool shaped;        // some lines were made by osh_shape
+    char head[4]; // first bytes of a file, which may be a byte order mark
     size_t n_head;
-    bool begun;         // the head was looked at
-    int64_t part_bytes, part_lines; // of this file: bytes behind its head, and lines among them
-    const char *column; // of rows
-    bool rows;          // of any kind of file; else lines
-    char last;          // byte that came out
+    bool begun;         // the head was checked
+    int64_t part_bytes, part_lines; // in this file: bytes after the mark, and lines in them
+    const char *column; // column for osh_shape
+    bool rows;          // read rows of any kind of file; else lines
+    char last;          // last byte of text
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
     ZSTD_inBuffer in;   // view of packed
     bool more_to_flush; // the last call filled the chunk
-    bool in_frame;      // the end of the file may not come here
-    osh_buf text;       // bytes that came out; those before start are done with
+    bool in_frame;      // inside a frame: the file must not end
+    osh_buf text;       // output bytes; those before start are used up
     size_t start;
-    size_t line_bytes;  // of this line before start
-    size_t newline;     // where line_ends is set: its place in text
+    size_t line_bytes;  // bytes of this line before start
+    size_t newline;     // position of the \n in text, if line_ends
     bool in_line, shown, line_ends;
-    bool file_ends;     // there are no bytes behind text
+    bool file_ends;     // no bytes follow text
     bool as_they_are;
     int64_t number;
 };
@@ -57,11 +59,12 @@ static void gz_free(void *cx, void *p) { osh_free(cx, p); }
 
 static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
-    enum { GZIP = 16 + MAX_WBITS }; // with gzip's header and trailer
+    enum { GZIP = 16 + MAX_WBITS }; // expects gzip's header and trailer
     osh_status rc = OSH_OK;
     OSH_NEW(cx, l->gz, 1);
     *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
-    if (inflateInit2(l->gz, GZIP) != Z_OK) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
+    if (inflateInit2(l->gz, GZIP) != Z_OK)
+        OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
 done:
     return rc;
 }
@@ -76,7 +79,7 @@ static void part_close(osh_ctx *cx, osh_lines *l)
     osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
 }
 
-/* One file; of a directory they come one after the other. */
+/* Opens one file; the files of a directory are opened in order. */
 static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -141,8 +144,8 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     osh_free(cx, l);
 }
 
-/* Up to CHUNK bytes of the file; *n 0: its end. */
-static osh_status read_file(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
+/* Reads up to CHUNK bytes of the file; *n is 0 at its end. */
+static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
 {
     int64_t left = osh_file_bytes(l->file) - l->at;
 
@@ -153,8 +156,9 @@ static osh_status read_file(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* What the decompressor has asked for is counted before it is written to: a window is as large as the file says. */
-static osh_status count_zstd(osh_ctx *cx, osh_lines *l)
+/* Counts the memory that the decompressor has allocated since the last call: its window is as large
+ * as the file says. */
+static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);
 
@@ -164,7 +168,7 @@ static osh_status count_zstd(osh_ctx *cx, osh_lines *l)
     return rc;
 }
 
-static osh_status decompress(osh_ctx *cx, osh_lines *l, size_t *n)
+static osh_status zstd_decompress(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
     const char *path = osh_file_path(l->file);
@@ -173,14 +177,14 @@ static osh_status decompress(osh_ctx *cx, osh_lines *l, size_t *n)
     while (!out.pos) {
         if (l->in.pos == l->in.size && !l->more_to_flush) {
             size_t got = 0;
-            OSH_TRY(read_file(cx, l, l->packed, &got));
+            OSH_TRY(part_read(cx, l, l->packed, &got));
             l->in = (ZSTD_inBuffer){.src = l->packed, .size = got};
             if (!got) break;
         }
         size_t code = ZSTD_decompressStream(l->zstd, &out, &l->in);
         if (ZSTD_isError(code))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid zstd: %s", path, ZSTD_getErrorName(code));
-        OSH_TRY(count_zstd(cx, l));
+        OSH_TRY(zstd_count_bytes(cx, l));
         l->in_frame = code != 0;
         l->more_to_flush = code != 0 && out.pos == out.size;
     }
@@ -191,8 +195,8 @@ done:
     return rc;
 }
 
-/* A .gz may have several members, one behind the other. */
-static osh_status inflate_some(osh_ctx *cx, osh_lines *l, size_t *n)
+/* Decompresses part of a .gz, which may have several members, one after the other. */
+static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
     const char *path = osh_file_path(l->file);
@@ -202,27 +206,30 @@ static osh_status inflate_some(osh_ctx *cx, osh_lines *l, size_t *n)
     while (z->avail_out == CHUNK) {
         if (!z->avail_in) {
             size_t got = 0;
-            OSH_TRY(read_file(cx, l, l->packed, &got));
+            OSH_TRY(part_read(cx, l, l->packed, &got));
             if (!got) break;
             z->next_in = (unsigned char *)l->packed, z->avail_in = (unsigned)got;
         }
         if (!l->in_frame) inflateReset(z), l->in_frame = true;
         int code = inflate(z, Z_NO_FLUSH);
         if (code == Z_STREAM_END) l->in_frame = false;
-        else if (code == Z_MEM_ERROR) OSH_FAIL(cx, OSH_E_NOMEM, "%s: no memory to decompress it", path);
+        else if (code == Z_MEM_ERROR)
+            OSH_FAIL(cx, OSH_E_NOMEM, "%s: no memory to decompress it", path);
         else if (code != Z_OK && code != Z_BUF_ERROR)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid gzip: %s", path, z->msg ? z->msg : "a dictionary is wanted");
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid gzip: %s", path,
+                     z->msg ? z->msg : "a dictionary is wanted");
     }
     *n = CHUNK - z->avail_out;
-    if (!*n && l->in_frame) OSH_FAIL(cx, OSH_E_FORMAT, "%s: ends inside a gzip member: the file is cut off", path);
+    if (!*n && l->in_frame)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: ends inside a gzip member: the file is cut off", path);
 done:
     return rc;
 }
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
-/* The next file of a directory: no line goes over its begin. */
-static osh_status next_part(osh_ctx *cx, osh_lines *l)
+/* Opens the next file of a directory. No line continues from one file into the next. */
+static osh_status lines_next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
     if (l->last && l->last != '\n') {
@@ -253,7 +260,7 @@ static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes,
                     (long long)l->part_bytes + (long long)at);
 }
 
-/* Bytes behind the head of a file, n 0: its end. */
+/* Appends bytes after the mark of a file to l->text; n 0: the file ends. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -269,7 +276,7 @@ done:
     return rc;
 }
 
-/* The head is complete, or the file ends in it. */
+/* Checks the head for a byte order mark, when it is complete or the file ends. */
 static osh_status head_put(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -287,7 +294,7 @@ done:
     return rc;
 }
 
-/* What came out of the file, n 0: its end. */
+/* Takes the next bytes of the file, decompressed; n 0: the file ends. */
 static osh_status part_feed(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -299,13 +306,13 @@ done:
     return rc;
 }
 
-/* Appends what comes next to l->text. */
-static osh_status fill(osh_ctx *cx, osh_lines *l)
+/* Appends the next bytes to l->text, after dropping those before l->start. */
+static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
 
-    if (l->start) { // what is done with goes
+    if (l->start) { // drop the used bytes
         memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
         l->text.len -= l->start;
         l->start = 0;
@@ -314,17 +321,17 @@ static osh_status fill(osh_ctx *cx, osh_lines *l)
     do {
         if (osh_interrupted(cx))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
-        if (l->zstd) OSH_TRY(decompress(cx, l, &n));
-        else if (l->gz) OSH_TRY(inflate_some(cx, l, &n));
-        else OSH_TRY(read_file(cx, l, l->chunk, &n));
+        if (l->zstd) OSH_TRY(zstd_decompress(cx, l, &n));
+        else if (l->gz) OSH_TRY(gz_inflate(cx, l, &n));
+        else OSH_TRY(part_read(cx, l, l->chunk, &n));
         l->n_total += (int64_t)n;
         if (l->n_total > MAX_TOTAL)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
         OSH_TRY(part_feed(cx, l, l->chunk, n));
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
-        if (!n && !l->file_ends) OSH_TRY(next_part(cx, l));
-    } while (l->text.len == had && !l->file_ends); // of other columns nothing comes out
+        if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));
+    } while (l->text.len == had && !l->file_ends); // other columns of a .csv give no bytes
 done:
     return rc;
 }
@@ -334,7 +341,7 @@ osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t 
     osh_status rc = OSH_OK;
 
     l->start = l->text.len;
-    OSH_TRY(fill(cx, l));
+    OSH_TRY(lines_fill(cx, l));
     *text = l->text.data;
     *n = l->text.len;
 done:
@@ -342,7 +349,8 @@ done:
     return rc;
 }
 
-osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n, bool *end)
+osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
+                          bool *end)
 {
     osh_status rc = OSH_OK;
     size_t from = l->start, to;
@@ -351,12 +359,13 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
     l->line_bytes += used;
     if (l->shown && !l->line_ends) {
         size_t had = l->text.len - l->start;
-        OSH_TRY(fill(cx, l));
+        OSH_TRY(lines_fill(cx, l));
         from = l->start + had;
     }
     l->shown = true;
     if (!l->line_ends) {
-        const char *at = from < l->text.len ? memchr(l->text.data + from, '\n', l->text.len - from) : NULL;
+        const char *at =
+            from < l->text.len ? memchr(l->text.data + from, '\n', l->text.len - from) : NULL;
         l->line_ends = at != NULL;
         l->newline = at ? (size_t)(at - l->text.data) : l->text.len;
     }
@@ -367,7 +376,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--; // of the line's end, or seen again
+    // a \r belongs to the end of the line, or is shown again later
+    if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;
 done:
@@ -404,7 +414,7 @@ osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any)
 
     if (l->in_line && !l->line_ends && !l->file_ends) OSH_TRY(osh_lines_skip(cx, l, &blank));
     if (l->in_line) l->start = l->line_ends ? l->newline + 1 : l->text.len;
-    while (l->start == l->text.len && !l->file_ends) OSH_TRY(fill(cx, l));
+    while (l->start == l->text.len && !l->file_ends) OSH_TRY(lines_fill(cx, l));
     *any = l->in_line = l->start < l->text.len;
     l->line_bytes = 0;
     l->shown = l->line_ends = false;
@@ -415,7 +425,7 @@ done:
 
 osh_place osh_lines_place(const osh_lines *l)
 {
-    size_t k = l->n_open; // files that were opened; the line may be of one before the last
+    size_t k = l->n_open; // number of opened files; the line may be in an earlier one
     if (!l->files) return (osh_place){osh_file_path(l->file), "line", l->number};
     while (k > 1 && l->first[k - 1] > l->number) k--;
     return (osh_place){l->files[k - 1], l->shaped ? "row" : "line",

@@ -1,4 +1,5 @@
-/* shape.c - see shape.h. Neither a row nor a field is held: both come and go in pieces, of any length. */
+/* shape.c - converts .json and .csv files to lines of JSON objects, byte by byte: rows and fields
+ * are never held, and may have any length. */
 #include "data/shape.h"
 
 #include <string.h>
@@ -14,26 +15,27 @@ struct osh_shape {
     const char *path;   // view
     osh_status (*byte)(osh_ctx *cx, osh_shape *s, osh_buf *to, char c);
     osh_status (*end)(osh_ctx *cx, osh_shape *s, osh_buf *to);
-    int64_t row;        // 1-based, of a message
+    int64_t row;        // number from 1, for messages
     /* .json */
-    int64_t depth;      // of brackets
-    bool list, over;    // the file is a list; which has ended
-    bool item;          // there is something since the last comma of the list
+    int64_t depth;      // open brackets
+    bool list, over;    // the file is a list; the list has ended
+    bool item;          // a row has begun since the last comma of the list
     bool in_string, escaped;
     /* .csv */
     const char *column; // view
-    osh_buf header, name; // own: names so far, for a message; the one that is read
-    osh_buf keys;         // own: of all columns, as text of JSON, each with a NUL behind it
-    size_t key;           // in keys: of the field that is read
+    osh_buf header, name; // own: all names, for a message; the current name
+    osh_buf keys;         // own: names of all columns as JSON text, each with a NUL
+    size_t key;           // position of the current field's name in keys
     bool all;
-    int64_t n_columns, which, at; // which: the one that is wanted, -1: not seen yet; at: the field that is read
-    bool in_header, quoted, closing, cr; // closing: a quote in quotes, which may be one of two; cr: a \r that waits
-    bool any;           // bytes of this record
+    int64_t n_columns, which, at; // wanted column in `which`, -1: not seen yet; current field
+    bool in_header, quoted, closing, cr; // closing: after a quote in quotes; cr: after a \r
+    bool any;           // bytes of this field were read
 };
 
 const char *osh_data_kind(const char *path)
 {
-    static const char *const kinds[] = {"jsonl", "json", "csv", "txt"}, *const packed[] = {"", ".zst", ".gz"};
+    static const char *const kinds[] = {"jsonl", "json", "csv", "txt"},
+                      *const packed[] = {"", ".zst", ".gz"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t p = 0; p < sizeof packed / sizeof *packed; p++) {
             char tail[16] = ".";
@@ -50,33 +52,37 @@ bool osh_data_is_columns(const char *path)
 
 /* ---- .json ---- */
 
-static osh_status put_byte(osh_ctx *cx, osh_buf *to, char c) { return osh_buf_append(cx, to, &c, 1); }
-
-static osh_status json_bad(osh_ctx *cx, const osh_shape *s, const char *what)
+static osh_status buf_put_byte(osh_ctx *cx, osh_buf *to, char c)
 {
-    return osh_fail(cx, OSH_E_FORMAT, "%s: %s, at row %lld: want a list of objects, or objects one after the other",
+    return osh_buf_append(cx, to, &c, 1);
+}
+
+static osh_status json_fail(osh_ctx *cx, const osh_shape *s, const char *what)
+{
+    return osh_fail(cx, OSH_E_FORMAT,
+                    "%s: %s, at row %lld: want a list of objects, or objects one after the other",
                     s->path, what, (long long)s->row);
 }
 
 static osh_status json_open(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
     bool first = !s->depth && !s->list && !s->item && s->row == 1;
-    if (s->over) return json_bad(cx, s, "something behind the list");
-    if (c == '[' && !s->depth && !first) return json_bad(cx, s, "a list that is no row");
+    if (s->over) return json_fail(cx, s, "something behind the list");
+    if (c == '[' && !s->depth && !first) return json_fail(cx, s, "a list that is no row");
     s->depth++;
     if (c == '[' && first) return s->list = true, OSH_OK;
     s->item = true;
-    return put_byte(cx, to, c);
+    return buf_put_byte(cx, to, c);
 }
 
 static osh_status json_close(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
-    if (s->over || !s->depth) return json_bad(cx, s, "a bracket that nothing opened");
-    if (--s->depth || !s->list) return put_byte(cx, to, c);
-    if (c != ']') return json_bad(cx, s, "'}' where the list ends");
-    if (!s->item && s->row > 1) return json_bad(cx, s, "a comma behind the last row");
+    if (s->over || !s->depth) return json_fail(cx, s, "a bracket that nothing opened");
+    if (--s->depth || !s->list) return buf_put_byte(cx, to, c);
+    if (c != ']') return json_fail(cx, s, "'}' where the list ends");
+    if (!s->item && s->row > 1) return json_fail(cx, s, "a comma behind the last row");
     s->over = true;
-    return put_byte(cx, to, '\n');
+    return buf_put_byte(cx, to, '\n');
 }
 
 static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
@@ -84,53 +90,55 @@ static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
     if (s->in_string) {
         s->in_string = s->escaped || c != '"';
         s->escaped = !s->escaped && c == '\\';
-        return put_byte(cx, to, c == '\n' ? ' ' : c); // which is no JSON, and no end of a row
+        // a \n in a string is not JSON; it must not end the row
+        return buf_put_byte(cx, to, c == '\n' ? ' ' : c);
     }
-    if (c == ' ' || c == '\t' || c == '\r') return put_byte(cx, to, ' ');
+    if (c == ' ' || c == '\t' || c == '\r') return buf_put_byte(cx, to, ' ');
     if (c == '\n') {
-        bool ends = !s->depth && s->item; // an object for each line, or over several of them
+        bool ends = !s->depth && s->item; // one object may take several lines
         if (ends) s->row++, s->item = false;
-        return put_byte(cx, to, ends ? '\n' : ' ');
+        return buf_put_byte(cx, to, ends ? '\n' : ' ');
     }
     if (c == '[' || c == '{') return json_open(cx, s, to, c);
     if (c == ']' || c == '}') return json_close(cx, s, to, c);
-    if (s->over) return json_bad(cx, s, "something behind the list");
-    if (!s->depth) return json_bad(cx, s, "something that is no object");
+    if (s->over) return json_fail(cx, s, "something behind the list");
+    if (!s->depth) return json_fail(cx, s, "something that is no object");
     if (c == ',' && s->list && s->depth == 1) {
-        if (!s->item) return json_bad(cx, s, "a comma without a row");
+        if (!s->item) return json_fail(cx, s, "a comma without a row");
         s->row++, s->item = false;
-        return put_byte(cx, to, '\n');
+        return buf_put_byte(cx, to, '\n');
     }
     s->item = true;
     s->in_string = c == '"';
-    return put_byte(cx, to, c);
+    return buf_put_byte(cx, to, c);
 }
 
 static osh_status json_end(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     (void)to;
-    return s->depth ? json_bad(cx, s, "the file ends inside the brackets") : OSH_OK;
+    return s->depth ? json_fail(cx, s, "the file ends inside the brackets") : OSH_OK;
 }
 
 /* ---- .csv ---- */
 
-static osh_status put_escaped(osh_ctx *cx, osh_buf *to, char c)
+static osh_status buf_put_escaped(osh_ctx *cx, osh_buf *to, char c)
 {
     if (c == '"' || c == '\\') return osh_buf_printf(cx, to, "\\%c", c);
     if ((unsigned char)c < 0x20) return osh_buf_printf(cx, to, "\\u%04x", (unsigned)c);
-    return put_byte(cx, to, c);
+    return buf_put_byte(cx, to, c);
 }
 
 static osh_status csv_put(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
     s->any = true;
-    if (!s->in_header) return s->all || s->at == s->which ? put_escaped(cx, to, c) : OSH_OK;
+    if (!s->in_header) return s->all || s->at == s->which ? buf_put_escaped(cx, to, c) : OSH_OK;
     if (s->name.len + s->header.len >= HEADER_BYTES)
-        return osh_fail(cx, OSH_E_FORMAT, "%s: the line that names the columns is longer than 64 KiB", s->path);
-    return put_byte(cx, &s->name, c);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: the line that names the columns is longer than 64 KiB", s->path);
+    return buf_put_byte(cx, &s->name, c);
 }
 
-/* Before the first byte of a field, and behind its last one. */
+/* Writes the text before the first byte of a field. */
 static osh_status csv_begin(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -141,12 +149,13 @@ static osh_status csv_begin(osh_ctx *cx, osh_shape *s, osh_buf *to)
         goto done;
     }
     OSH_TRY(osh_buf_append(cx, to, "{\"", 2));
-    for (const char *c = s->column; *c; c++) OSH_TRY(put_escaped(cx, to, *c));
+    for (const char *c = s->column; *c; c++) OSH_TRY(buf_put_escaped(cx, to, *c));
     OSH_TRY(osh_buf_append(cx, to, "\": \"", 4));
 done:
     return rc;
 }
 
+/* Ends a field: writes the text after its last byte. */
 static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -154,12 +163,13 @@ static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
         const char *name = s->name.data ? s->name.data : "";
         bool wanted = !s->all && !strcmp(name, s->column);
         if (wanted && s->which >= 0)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: columns %lld and %lld are both named '%s': want one of that name", s->path,
-                     (long long)s->which + 1, (long long)s->at + 1, name);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: columns %lld and %lld are both named '%s': want one of that name",
+                     s->path, (long long)s->which + 1, (long long)s->at + 1, name);
         if (wanted) s->which = s->at;
         OSH_TRY(osh_buf_printf(cx, &s->header, "%s%s", s->at ? ", " : "", name));
-        for (const char *c = name; s->all && *c; c++) OSH_TRY(put_escaped(cx, &s->keys, *c));
-        if (s->all) OSH_TRY(put_byte(cx, &s->keys, 0));
+        for (const char *c = name; s->all && *c; c++) OSH_TRY(buf_put_escaped(cx, &s->keys, *c));
+        if (s->all) OSH_TRY(buf_put_byte(cx, &s->keys, 0));
         osh_buf_clear(&s->name);
     } else if (s->all || s->at == s->which) {
         OSH_TRY(osh_buf_append(cx, to, "\"}", s->all ? 1 : 2));
@@ -174,14 +184,19 @@ static osh_status csv_no_column(osh_ctx *cx, const osh_shape *s)
     osh_near near;
     char names[1024] = "";
     osh_near_init(&near, s->column);
-    if (s->header.len) memcpy(names, s->header.data, s->header.len < sizeof names ? s->header.len : sizeof names - 1);
-    for (char *save = NULL, copy[1024], *name = strtok_r(memcpy(copy, names, sizeof copy), ",", &save); name;
-         name = strtok_r(NULL, ",", &save))
+    if (s->header.len)
+        memcpy(names, s->header.data,
+               s->header.len < sizeof names ? s->header.len : sizeof names - 1);
+    for (char *save = NULL, copy[1024],
+              *name = strtok_r(memcpy(copy, names, sizeof copy), ",", &save);
+         name; name = strtok_r(NULL, ",", &save))
         osh_near_see(&near, name + (*name == ' '));
-    return osh_fail(cx, OSH_E_FORMAT, "%s: no column '%s' among %s%s: want its name as --text-column", s->path,
+    return osh_fail(cx, OSH_E_FORMAT,
+                    "%s: no column '%s' among %s%s: want its name as --text-column", s->path,
                     s->column, names, osh_near_hint(&near, ""));
 }
 
+/* Ends a record. */
 static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
@@ -191,7 +206,8 @@ static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
         if (s->which < 0 && !s->all) OSH_TRY(csv_no_column(cx, s));
         s->n_columns = s->at, s->in_header = false;
     } else if (s->at != s->n_columns) {
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: record %lld has %lld fields, want the %lld of the first line", s->path,
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: record %lld has %lld fields, want the %lld of the first line", s->path,
                  (long long)s->row, (long long)s->at, (long long)s->n_columns);
     } else {
         s->row++;
@@ -231,7 +247,7 @@ static osh_status csv_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
         else OSH_TRY(csv_put(cx, s, to, c));
         goto done;
     }
-    if (s->closing && c == '"') { // two are one
+    if (s->closing && c == '"') { // two quotes are one
         s->closing = false;
         OSH_TRY(csv_put(cx, s, to, c));
         goto done;
@@ -248,8 +264,8 @@ static osh_status csv_end(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
     if (s->quoted && !s->closing)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: record %lld ends inside quotes: the file is cut off", s->path,
-                 (long long)s->row);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: record %lld ends inside quotes: the file is cut off",
+                 s->path, (long long)s->row);
     OSH_TRY(csv_plain(cx, s, to, '\n'));
     if (s->in_header) OSH_FAIL(cx, OSH_E_FORMAT, "%s: no line that names the columns", s->path);
 done:

@@ -1,5 +1,6 @@
-/* split.c - see split.h. As datasets' ReadInstruction: one % makes both bounds percents, which are rounded to the
- * nearest row, half to even; bounds may count from the end, and are cut to what there is. */
+/* split.c - reads splits as datasets' ReadInstruction does: one % makes both bounds percents, which
+ * are rounded to the nearest row, half to even; bounds may count from the end, and are limited to
+ * the rows that exist. */
 #include "data/split.h"
 
 #include <ctype.h>
@@ -15,7 +16,7 @@ typedef struct bound {
     int64_t value;
 } bound;
 
-/* "10%", "-5", "1_000" or nothing; *at goes on behind it. */
+/* Reads "10%", "-5", "1_000" or nothing, and moves *at after it. */
 static bool read_bound(bound *b, const char **at)
 {
     char digits[20];
@@ -30,7 +31,7 @@ static bool read_bound(bound *b, const char **at)
         digits[n++] = *s;
     }
     digits[n] = 0;
-    if (!n) return !below; // nothing
+    if (!n) return !below; // no bound
     b->given = true, b->value = strtoll(digits, NULL, 10) * (below ? -1 : 1);
     if ((b->percent = *s == '%')) s++;
     *at = s;
@@ -47,7 +48,7 @@ const char *osh_split_part(const char *text, int i, size_t *n)
     return s;
 }
 
-/* A name, and its rows in brackets; of n bytes. */
+/* Reads a name, and its rows in brackets if any, from n bytes. */
 static bool read_split(bound *from, bound *to, const char *text, size_t n)
 {
     char part[MAX_PART];
@@ -62,9 +63,12 @@ static bool read_split(bound *from, bound *to, const char *text, size_t n)
     return !strcmp(s, "]");
 }
 
-static int64_t row_of(const bound *b, bool percent, int64_t n, int64_t missing)
+/* Returns the row of a bound in a file with n rows; `missing` if the bound is not given. */
+static int64_t bound_row(const bound *b, bool percent, int64_t n, int64_t missing)
 {
-    int64_t row = !b->given ? missing : percent ? (int64_t)nearbyint((double)b->value * (double)n / 100.0) : b->value;
+    int64_t row = !b->given ? missing
+                  : percent ? (int64_t)nearbyint((double)b->value * (double)n / 100.0)
+                            : b->value;
     if (row < 0) row += n;
     return row < 0 ? 0 : row > n ? n : row;
 }
@@ -77,8 +81,10 @@ osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text)
     *wants_count = false;
     for (int i = 0; text && (part = osh_split_part(text, i, &n)); i++) {
         if (!read_split(&from, &to, part, n))
-            return osh_fail(cx, OSH_E_USAGE, "splits is '%s': want a split, such as train, train[:512] or "
-                            "train[10%%:20%%], or a sum, such as train[:50]+test[:50]", text);
+            return osh_fail(cx, OSH_E_USAGE,
+                            "splits is '%s': want a split, such as train, train[:512] or "
+                            "train[10%%:20%%], or a sum, such as train[:50]+test[:50]",
+                            text);
         bool percent = from.percent || to.percent;
         if (percent && (llabs(from.value) > 100 || llabs(to.value) > 100))
             return osh_fail(cx, OSH_E_USAGE, "splits is '%s': want percents up to 100", text);
@@ -103,8 +109,8 @@ bool osh_split_rows(int64_t *first, int64_t *end, const char *text, int i, int64
     const char *part = text ? osh_split_part(text, i, &n) : NULL;
     if (part) read_split(&from, &to, part, n);
     bool percent = from.percent || to.percent;
-    *first = row_of(&from, percent, n_rows, 0);
-    *end = row_of(&to, percent, n_rows, n_rows);
+    *first = bound_row(&from, percent, n_rows, 0);
+    *end = bound_row(&to, percent, n_rows, n_rows);
     if (*end < *first) *end = *first;
     return part || (!text && !i);
 }

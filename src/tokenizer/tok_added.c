@@ -1,15 +1,16 @@
-/* tok_added.c - added and special tokens: found in the text before anything else, longest first.
+/* tok_added.c - finds added and special tokens in the text, before any other stage, longest first.
  *
- * Two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are sought in the
- * raw text, the others (their own content normalized) in the normalized text. Leftmost-longest, not
- * overlapping. single_word wants no word character on either side; lstrip and rstrip swallow the
- * white space beside the token. */
+ * There are two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are found
+ * in the raw text, the others (whose own content is normalized) in the normalized text. Matches are
+ * leftmost-longest and do not overlap. A token with single_word matches only without a word
+ * character on either side; lstrip and rstrip extend the match over the white space on that
+ * side. */
 #include "base/map.h"
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 
 typedef struct token {
-    size_t at, n; // bytes of the contents
+    size_t at, n; // position and size in contents, bytes
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
 } token;
@@ -17,15 +18,15 @@ typedef struct token {
 typedef struct trie {
     osh_tok_pairs edges; // (node << 8 | byte) -> node; TERMINAL | node -> token
     uint32_t n_nodes;
-    bool starts[256]; // bytes that a token starts with
-    bool empty, single_word, lstrip, rstrip; // of any of its tokens
+    bool starts[256]; // [b]: some token starts with byte b
+    bool empty, single_word, lstrip, rstrip; // empty: no token; else: of some token
     size_t longest;   // bytes
 } trie;
 
 struct osh_tok_added {
     token *tokens; // own
     size_t n;
-    osh_buf contents; // own: of all tokens, side by side
+    osh_buf contents; // own; contents of all tokens, without separators
     trie sets[2]; // [normalized]
 };
 
@@ -49,7 +50,8 @@ int32_t osh_tok_added_max_id(const osh_tok_added *a)
     return top;
 }
 
-static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const token *k, uint32_t which)
+static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const token *k,
+                           uint32_t which)
 {
     osh_status rc = OSH_OK;
     uint64_t node = 0;
@@ -75,9 +77,9 @@ done:
     return rc;
 }
 
-/* Leftmost-longest match at or after from. */
-static const token *added_find(const osh_tok_added *a, const trie *t, const char *s, size_t n, size_t from,
-                               osh_hit *at)
+/* Returns the leftmost-longest match at or after `from`, or NULL; *at gets its position. */
+static const token *added_find(const osh_tok_added *a, const trie *t, const char *s, size_t n,
+                               size_t from, osh_hit *at)
 {
     for (size_t i = from; i < n; i++) {
         const token *best = NULL;
@@ -101,7 +103,8 @@ static const token *added_find(const osh_tok_added *a, const trie *t, const char
     return NULL;
 }
 
-static bool beside_word(const char *s, size_t n, size_t start, size_t end)
+/* True if a word character is directly before `start` or directly after `end`. */
+static bool is_beside_word(const char *s, size_t n, size_t start, size_t end)
 {
     uint32_t cp = 0;
 
@@ -117,6 +120,7 @@ static bool beside_word(const char *s, size_t n, size_t start, size_t end)
     return false;
 }
 
+/* Extends [*start, *end) over white space as the token's lstrip and rstrip say. */
 static void swallow_spaces(const token *k, const char *s, size_t n, size_t *start, size_t *end)
 {
     uint32_t cp = 0;
@@ -134,8 +138,8 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
     }
 }
 
-/* Text [start, end) of a piece. */
-static osh_tok_piece part_of(osh_tok_piece p, size_t start, size_t end)
+/* Returns bytes [start, end) of p as a text piece. */
+static osh_tok_piece piece_part(osh_tok_piece p, size_t start, size_t end)
 {
     osh_tok_piece part = {.at = p.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1};
 
@@ -154,18 +158,19 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
 
     while ((k = added_find(a, t, s, p.len, from, &at))) {
         size_t start = at.start, end = at.end;
-        from = end; // the search goes on here even where white space is swallowed
-        if (k->single_word && beside_word(s, p.len, start, end)) continue;
+        from = end; // the search continues here even if white space was removed
+        if (k->single_word && is_beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);
         if (k->lstrip && start < done_to)
-            start = done_to; // without lstrip it may repeat what was swallowed
-        if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, part_of(p, done_to, start)));
+            start = done_to; // without lstrip the match may repeat removed white space
+        if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, piece_part(p, done_to, start)));
         if (start < end)
             OSH_TRY(osh_tok_piece_add(cx, out, (osh_tok_piece){.at = p.at + (uint32_t)start,
-                                                               .len = (uint32_t)(end - start), .id = k->id}));
+                                                               .len = (uint32_t)(end - start),
+                                                               .id = k->id}));
         done_to = end;
     }
-    if (done_to < p.len) OSH_TRY(osh_tok_piece_add(cx, out, part_of(p, done_to, p.len)));
+    if (done_to < p.len) OSH_TRY(osh_tok_piece_add(cx, out, piece_part(p, done_to, p.len)));
 done:
     return rc;
 }
@@ -194,14 +199,15 @@ done:
     return rc;
 }
 
-/* A token of the set starts at or before p and ends at or behind it. */
-static bool touches(const trie *t, const char *s, size_t n, size_t p)
+/* True if a token of the set starts at or before p and ends at or after it. */
+static bool trie_touches(const trie *t, const char *s, size_t n, size_t p)
 {
     for (size_t i = p > t->longest ? p - t->longest : 0; i <= p && i < n; i++) {
         uint64_t node = 0;
         if (!t->starts[(unsigned char)s[i]]) continue;
         for (size_t k = i; k < n; k++) {
-            const struct osh_tok_pair *e = osh_tok_pairs_get(&t->edges, node << 8 | (unsigned char)s[k]);
+            const struct osh_tok_pair *e =
+                osh_tok_pairs_get(&t->edges, node << 8 | (unsigned char)s[k]);
             if (!e) break;
             node = e->a;
             if (k + 1 >= p && osh_tok_pairs_get(&t->edges, TERMINAL | node)) return true;
@@ -210,8 +216,8 @@ static bool touches(const trie *t, const char *s, size_t n, size_t p)
     return false;
 }
 
-osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s, size_t n,
-                             size_t *cut)
+osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
+                             size_t n, size_t *cut)
 {
     osh_status rc = OSH_OK;
     const trie *t = &a->sets[!cuts];
@@ -227,8 +233,9 @@ osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *
         osh_utf8_decode(s + p, n - p, &after);
         if (cuts) OSH_TRY(osh_tok_cuts_at(cx, cuts, s, n, p, &may));
         if (!may) continue;
-        if ((t->lstrip && osh_cp_is_space(before)) || (t->rstrip && osh_cp_is_space(after))) continue;
-        if (!t->empty && touches(t, s, n, p)) continue;
+        if ((t->lstrip && osh_cp_is_space(before)) || (t->rstrip && osh_cp_is_space(after)))
+            continue;
+        if (!t->empty && trie_touches(t, s, n, p)) continue;
         *cut = p;
         break;
     }
@@ -236,9 +243,13 @@ done:
     return rc;
 }
 
-static const char *content_of(const osh_tok_added *a, const token *k) { return a->contents.data + k->at; }
+static const char *token_content(const osh_tok_added *a, const token *k)
+{
+    return a->contents.data + k->at;
+}
 
-static osh_status load_token(osh_ctx *cx, osh_tok_added *a, token *k, const cJSON *o, const char *what)
+static osh_status load_token(osh_ctx *cx, osh_tok_added *a, token *k, const cJSON *o,
+                             const char *what)
 {
     osh_status rc = OSH_OK;
     const char *content = NULL;
@@ -260,8 +271,8 @@ done:
     return rc;
 }
 
-/* The id is the vocabulary's, or the next free one: tokenizers does not believe the "id" of the
- * file. */
+/* Gives each token its id: the vocabulary's, or the next free one. The "id" of the file is ignored,
+ * as in tokenizers. */
 static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_model *m)
 {
     osh_status rc = OSH_OK;
@@ -271,12 +282,12 @@ static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_mod
     OSH_TRY(osh_map_new(cx, &seen, a->n));
     for (size_t i = 0; i < a->n; i++) {
         token *k = &a->tokens[i];
-        if (osh_map_get(seen, content_of(a, k), k->n, &known)) {
+        if (osh_map_get(seen, token_content(a, k), k->n, &known)) {
             k->id = (int32_t)known;
-        } else if (!osh_tok_model_find(m, content_of(a, k), k->n, &k->id)) {
+        } else if (!osh_tok_model_find(m, token_content(a, k), k->n, &k->id)) {
             k->id = (int32_t)(top < 0 ? size : top >= size || size == 0 ? top + 1 : size);
         }
-        OSH_TRY(osh_map_put(cx, seen, content_of(a, k), k->n, k->id));
+        OSH_TRY(osh_map_put(cx, seen, token_content(a, k), k->n, k->id));
         if (k->id > top) top = k->id;
     }
 done:
@@ -292,8 +303,9 @@ static osh_status add_normalized(osh_ctx *cx, osh_tok_added *a, const osh_tok_st
     osh_tok_work w = {.cur = &one, .next = &two};
     const token *k = &a->tokens[which];
 
-    OSH_TRY(osh_tok_text_add(cx, &one, content_of(a, k), k->n));
-    OSH_TRY(osh_tok_piece_add(cx, &one, (osh_tok_piece){.len = (uint32_t)one.n, .id = -1, .first = true}));
+    OSH_TRY(osh_tok_text_add(cx, &one, token_content(a, k), k->n));
+    OSH_TRY(osh_tok_piece_add(cx, &one,
+                              (osh_tok_piece){.len = (uint32_t)one.n, .id = -1, .first = true}));
     OSH_TRY(osh_tok_normalize(cx, normalizers, &w));
     OSH_TRY(trie_add(cx, &a->sets[1], w.cur->s, w.cur->n, k, (uint32_t)which));
 done:
@@ -302,8 +314,9 @@ done:
     return rc;
 }
 
-/* tokenizers ignores one that is empty. */
-static osh_status load_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_list *list, const char *what)
+/* Reads all added tokens. Tokens without content are ignored, as in tokenizers. */
+static osh_status load_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_list *list,
+                              const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_items it; // own
@@ -328,15 +341,17 @@ done:
     return rc;
 }
 
-osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_tok_model *m,
-                              const osh_tok_steps *normalizers, const char *what)
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f,
+                              const osh_tok_model *m, const osh_tok_steps *normalizers,
+                              const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_added *a = NULL; // own
     const cJSON *other = cJSON_GetObjectItemCaseSensitive(f->tree, "added_tokens");
 
     OSH_NEW(cx, a, 1);
-    if (other && !cJSON_IsNull(other)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"added_tokens\" is not a list", what);
+    if (other && !cJSON_IsNull(other))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"added_tokens\" is not a list", what);
     OSH_NEW(cx, a->tokens, f->added.n_items);
     if (f->added.text) OSH_TRY(load_tokens(cx, a, &f->added, what));
     OSH_TRY(number_tokens(cx, a, m));
@@ -351,7 +366,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_fi
             if (k->normalized)
                 OSH_TRY(add_normalized(cx, a, normalizers, i));
             else
-                OSH_TRY(trie_add(cx, &a->sets[0], content_of(a, k), k->n, k, (uint32_t)i));
+                OSH_TRY(trie_add(cx, &a->sets[0], token_content(a, k), k->n, k, (uint32_t)i));
         }
     *out = a, a = NULL; // give
 done:

@@ -1,9 +1,9 @@
-/* tok_bpe.c - byte-pair merging of one word, with byte fallback and unknown tokens.
+/* tok_bpe.c - encodes one word by byte-pair merging, with byte fallback and unknown tokens.
  *
- * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
- * rank does, the leftmost first. Short words are scanned (the minimum of an array of ranks); from
- * HEAP_FROM symbols on a heap of (rank, position) is kept, so that a text without a single cut
- * costs O(n log n). */
+ * Agrees with tokenizers/src/models/bpe: among all neighbours that can merge, the pair with the
+ * lowest rank merges first, and the leftmost of equal ranks. For a short word the code scans an
+ * array of ranks for the minimum; from HEAP_FROM symbols on it keeps a heap of (rank, position), so
+ * that a text without a single cut costs O(n log n). */
 #include "base/map.h"
 #include "tokenizer/tok_model.h"
 #include <string.h>
@@ -11,13 +11,13 @@
 #define HEAP_FROM 48
 #define NO_RANK UINT32_MAX
 #define BMP 0x10000
-#define CHECK_EVERY ((size_t)1 << 18) // symbols or merges, for an interrupt
-enum { MOST_AFFIX = 100 }; // bytes of a prefix or a suffix
+#define CHECK_EVERY ((size_t)1 << 18) // symbols or merges between checks for an interrupt
+enum { MOST_AFFIX = 100 }; // limit for a prefix or a suffix, bytes
 #define JOINED_BITS ((size_t)1 << 20)
 
 typedef struct symbol {
     int32_t id;
-    int32_t prev, next; // index, -1: none
+    int32_t prev, next; // indices, -1: none
     bool dead;
 } symbol;
 
@@ -28,8 +28,8 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own; token -> id
     osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
-    int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; -2: look it up
-    uint8_t *joined;     // own; [JOINED_BITS / 8] by hash: last character of a merge's left half, first of its right
+    int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; NULL: look it up
+    uint8_t *joined;     // own; [JOINED_BITS / 8] bits of the pairs that merges join
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
     char *unk, *prefix, *suffix; // own; NULL: none
@@ -72,19 +72,20 @@ static void bpe_free(osh_ctx *cx, void *state)
     osh_free(cx, m);
 }
 
-static const struct osh_tok_pair *pair_of(const bpe *m, int32_t a, int32_t b)
+static const struct osh_tok_pair *bpe_pair(const bpe *m, int32_t a, int32_t b)
 {
     return osh_tok_pairs_get(&m->pairs, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
 }
 
-/* ---- where a text may be cut ---- */
+/* ---- cuts of a text ---- */
 
 static size_t joined_bit(uint32_t x, uint32_t y)
 {
     return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
 }
 
-/* A token across the cut would come of a merge of one that ends with x and one that begins with y. */
+/* True if no merge joins a token that ends with x and one that begins with y: then no token can
+ * cross a cut between them. */
 static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
     const bpe *m = state;
@@ -94,6 +95,8 @@ static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
     return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
 }
 
+/* Sets the bit of the two characters that a merge joins: the last of `left` and the first of
+ * `right`. */
 static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
 {
     uint32_t x = 0, y = 0;
@@ -108,7 +111,7 @@ static void note_joined(bpe *m, const char *left, size_t n_left, const char *rig
 
 /* ---- merging ---- */
 
-static osh_status room_for(osh_ctx *cx, bpe *m, size_t n)
+static osh_status symbols_reserve(osh_ctx *cx, bpe *m, size_t n)
 {
     if (n <= m->cap_symbols) return OSH_OK;
     size_t cap = n + n / 2 + 256;
@@ -119,14 +122,15 @@ static osh_status room_for(osh_ctx *cx, bpe *m, size_t n)
     return OSH_OK;
 }
 
-/* n < HEAP_FROM: symbols stay packed, ranks[i] is that of (i, i + 1). */
+/* Merges n < HEAP_FROM symbols; they stay packed, and ranks[i] is the rank of (i, i + 1). Returns
+ * the number of symbols left. */
 static size_t merge_scan(bpe *m, size_t n)
 {
     symbol *s = m->symbols;
     uint32_t *ranks = m->ranks;
 
     for (size_t i = 0; i + 1 < n; i++) {
-        const struct osh_tok_pair *p = pair_of(m, s[i].id, s[i + 1].id);
+        const struct osh_tok_pair *p = bpe_pair(m, s[i].id, s[i + 1].id);
         ranks[i] = p ? p->a : NO_RANK;
     }
     while (n > 1) {
@@ -134,20 +138,20 @@ static size_t merge_scan(bpe *m, size_t n)
         for (size_t i = 1; i + 1 < n; i++)
             if (ranks[i] < ranks[best]) best = i;
         if (ranks[best] == NO_RANK) break;
-        s[best].id = (int32_t)pair_of(m, s[best].id, s[best + 1].id)->b;
+        s[best].id = (int32_t)bpe_pair(m, s[best].id, s[best + 1].id)->b;
         n--;
         memmove(&s[best + 1], &s[best + 2], (n - best - 1) * sizeof *s);
         memmove(&ranks[best], &ranks[best + 1], (n - best - 1) * sizeof *ranks);
-        const struct osh_tok_pair *left = best ? pair_of(m, s[best - 1].id, s[best].id) : NULL;
+        const struct osh_tok_pair *left = best ? bpe_pair(m, s[best - 1].id, s[best].id) : NULL;
         const struct osh_tok_pair *right =
-            best + 1 < n ? pair_of(m, s[best].id, s[best + 1].id) : NULL;
+            best + 1 < n ? bpe_pair(m, s[best].id, s[best + 1].id) : NULL;
         if (best) ranks[best - 1] = left ? left->a : NO_RANK;
         ranks[best] = right ? right->a : NO_RANK;
     }
     return n;
 }
 
-static bool sooner(candidate a, candidate b)
+static bool candidate_sooner(candidate a, candidate b)
 {
     return a.rank != b.rank ? a.rank < b.rank : a.pos < b.pos;
 }
@@ -162,7 +166,7 @@ static osh_status heap_push(osh_ctx *cx, bpe *m, candidate c)
         m->cap_heap = cap;
     }
     size_t i = m->n_heap++;
-    while (i > 0 && sooner(c, m->heap[(i - 1) / 2])) {
+    while (i > 0 && candidate_sooner(c, m->heap[(i - 1) / 2])) {
         m->heap[i] = m->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -178,8 +182,8 @@ static candidate heap_pop(bpe *m)
     for (;;) {
         size_t k = 2 * i + 1;
         if (k >= m->n_heap) break;
-        if (k + 1 < m->n_heap && sooner(m->heap[k + 1], m->heap[k])) k++;
-        if (!sooner(m->heap[k], last)) break;
+        if (k + 1 < m->n_heap && candidate_sooner(m->heap[k + 1], m->heap[k])) k++;
+        if (!candidate_sooner(m->heap[k], last)) break;
         m->heap[i] = m->heap[k];
         i = k;
     }
@@ -187,13 +191,15 @@ static candidate heap_pop(bpe *m)
     return top;
 }
 
-static osh_status push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t right)
+/* Pushes the pair of two symbols if it can merge. */
+static osh_status heap_push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0) return OSH_OK;
-    const struct osh_tok_pair *p = pair_of(m, m->symbols[left].id, m->symbols[right].id);
+    const struct osh_tok_pair *p = bpe_pair(m, m->symbols[left].id, m->symbols[right].id);
     return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
 }
 
+/* Merges *n symbols with a heap of candidates; *n becomes the number of symbols left. */
 static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -207,7 +213,7 @@ static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
         s[i].dead = false;
     }
     for (size_t i = 0; i + 1 < *n; i++) {
-        OSH_TRY(push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
+        OSH_TRY(heap_push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
         if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
     }
@@ -218,14 +224,14 @@ static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
         symbol *a = &s[c.pos];
         if (a->dead || a->next < 0) continue;
         symbol *b = &s[a->next];
-        const struct osh_tok_pair *now = pair_of(m, a->id, b->id);
-        if (!now || now->b != c.id) continue; // one of the two has changed since
+        const struct osh_tok_pair *now = bpe_pair(m, a->id, b->id);
+        if (!now || now->b != c.id) continue; // one of the two symbols has changed since the push
         a->id = (int32_t)c.id;
         b->dead = true;
         a->next = b->next;
         if (b->next >= 0) s[b->next].prev = (int32_t)c.pos;
-        OSH_TRY(push_pair(cx, m, a->prev, (int32_t)c.pos));
-        OSH_TRY(push_pair(cx, m, (int32_t)c.pos, a->next));
+        OSH_TRY(heap_push_pair(cx, m, a->prev, (int32_t)c.pos));
+        OSH_TRY(heap_push_pair(cx, m, (int32_t)c.pos, a->next));
     }
     for (size_t i = 0; i < *n; i++)
         if (!s[i].dead) s[left++] = s[i];
@@ -236,11 +242,11 @@ done:
 
 /* ---- characters to symbols ---- */
 
-typedef struct character { // of a piece of text
-    const char *s;       // its bytes [n]
+typedef struct character { // one character of a word
+    const char *s;       // bytes [n]
     size_t n;
     uint32_t cp;
-    bool head, tail;     // it is the first, the last
+    bool head, tail;     // first or last in the word
 } character;
 
 static bool char_id(const bpe *m, const character *c, int32_t *id)
@@ -262,8 +268,9 @@ static bool char_id(const bpe *m, const character *c, int32_t *id)
     return bpe_find(m, key, k, id);
 }
 
-/* The bytes of the character, with prefix and suffix where there are any, as <0x..> tokens. */
-static bool fall_back(const bpe *m, const character *c, symbol *to, size_t *k)
+/* Writes the bytes of the character, and of the prefix and suffix that apply, as <0x..> tokens.
+ * Returns false and writes nothing if a byte has no token. */
+static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *k)
 {
     const char *parts[3] = {c->head ? NULL : m->prefix, c->s, c->tail ? m->suffix : NULL};
     size_t sizes[3] = {m->n_prefix, c->n, m->n_suffix}, at = *k;
@@ -279,13 +286,13 @@ static bool fall_back(const bpe *m, const character *c, symbol *to, size_t *k)
     return true;
 }
 
-static osh_status to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
+static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    size_t k = 0, pending = 0; // pending: unknown tokens not yet written (0 or 1)
+    size_t k = 0, pending = 0; // pending: unknown tokens not written yet (0 or 1)
     uint32_t cp = 0;
 
-    OSH_TRY(room_for(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
+    OSH_TRY(symbols_reserve(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
     for (size_t i = 0, len = 0; i < n; i += len) {
         int32_t id = -1;
         len = osh_utf8_next(s + i, n - i, &cp);
@@ -294,8 +301,8 @@ static osh_status to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_
             if (pending) m->symbols[k++].id = m->unk_id;
             pending = 0;
             m->symbols[k++].id = id;
-        } else if (fall_back(m, &c, m->symbols, &k)) {
-            continue; // a pending unknown token stays pending, as in the original
+        } else if (char_to_bytes(m, &c, m->symbols, &k)) {
+            continue; // a pending unknown token stays pending, as in tokenizers
         } else if (m->unk) {
             if (m->unk_id < 0)
                 OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary",
@@ -310,7 +317,7 @@ done:
     return rc;
 }
 
-static osh_status append(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
+static osh_status symbols_to_ids(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
 {
     osh_status rc = osh_ids_reserve(cx, ids, (int64_t)n);
 
@@ -326,23 +333,23 @@ static osh_status bpe_encode(osh_ctx *cx, void *state, osh_ids *ids, const char 
     size_t k = 1;
 
     if (m->ignore_merges && bpe_find(m, word, n, &id)) {
-        OSH_TRY(room_for(cx, m, 1));
+        OSH_TRY(symbols_reserve(cx, m, 1));
         m->symbols[0].id = id;
     } else {
-        OSH_TRY(to_symbols(cx, m, word, n, &k));
+        OSH_TRY(word_to_symbols(cx, m, word, n, &k));
         if (k < HEAP_FROM)
             k = merge_scan(m, k);
         else
             OSH_TRY(merge_heap(cx, m, &k));
     }
-    OSH_TRY(append(cx, ids, m->symbols, k));
+    OSH_TRY(symbols_to_ids(cx, ids, m->symbols, k));
 done:
     return rc;
 }
 
 /* ---- loading ---- */
 
-static osh_status load_vocab(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
+static osh_status bpe_load_vocab(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_items it; // own
@@ -369,8 +376,9 @@ done:
     return rc;
 }
 
-/* One merge "a b" or ["a", "b"] to its three ids. */
-static osh_status load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank, const char *what)
+/* Reads one merge, "a b" or ["a", "b"], and stores its three ids. */
+static osh_status bpe_load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank,
+                                 const char *what)
 {
     osh_status rc = OSH_OK;
     int32_t left, right, both;
@@ -379,21 +387,24 @@ static osh_status load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t ran
     char *w = it->text.data;
     size_t n = it->text.len, n_a = it->n_first;
     if (it->n_strings != 1 && it->n_strings != 2)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
+                 (long long)rank);
     if (it->n_strings == 1 && it->value[0] == '[')
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
+                 (long long)rank);
     if (it->n_strings == 1) {
         char *space = n ? memchr(w, ' ', n) : NULL;
         if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - w)))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what, (long long)rank,
-                     w ? w : "");
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what,
+                     (long long)rank, w ? w : "");
         n_a = (size_t)(space - w);
-        memmove(space, space + 1, n - n_a); // with the NUL
+        memmove(space, space + 1, n - n_a); // includes the NUL
         n--;
     }
     size_t n_b = n - n_a;
     if (!n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
-    if (memchr(w, 0, n)) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what, (long long)rank);
+    if (memchr(w, 0, n))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what, (long long)rank);
     note_joined(m, w, n_a, w + n_a, n_b);
     bool known = bpe_find(m, w, n_a, &left) && bpe_find(m, w + n_a, n_b, &right) &&
                  n_b >= m->n_prefix;
@@ -408,7 +419,7 @@ done:
     return rc;
 }
 
-static osh_status load_merges(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
+static osh_status bpe_load_merges(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_items it; // own
@@ -423,7 +434,7 @@ static osh_status load_merges(osh_ctx *cx, bpe *m, const osh_tok_list *list, con
         OSH_TRY(osh_tok_items_next(&it, &any));
         if (!any) break;
         if (it.n_strings && it.text.data && !strncmp(it.text.data, "#version", 8)) continue;
-        OSH_TRY(load_merge(cx, m, &it, rank++, what));
+        OSH_TRY(bpe_load_merge(cx, m, &it, rank++, what));
     }
 done:
     osh_tok_items_deinit(cx, &it);
@@ -446,7 +457,8 @@ done:
     return rc;
 }
 
-/* Ids of single characters and of the byte tokens, so that the hot loop hashes no strings. */
+/* Looks up the ids of single characters and of the byte tokens, so that the hot loop hashes no
+ * strings. */
 static osh_status index_chars(osh_ctx *cx, bpe *m)
 {
     osh_status rc = OSH_OK;
@@ -457,7 +469,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    if (m->prefix || m->suffix) goto done; // then a character has up to four forms
+    if (m->prefix || m->suffix) goto done; // a character then has up to four forms
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)
         if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;
@@ -483,8 +495,8 @@ static osh_status bpe_load(osh_ctx *cx, void **state, const osh_tok_file *f, con
     OSH_TRY(load_affix(cx, &m->prefix, &m->n_prefix, model, "continuing_subword_prefix", what));
     OSH_TRY(load_affix(cx, &m->suffix, &m->n_suffix, model, "end_of_word_suffix", what));
     OSH_TRY(load_affix(cx, &m->unk, &m->n_unk, model, "unk_token", what));
-    OSH_TRY(load_vocab(cx, m, &f->vocab, what));
-    OSH_TRY(load_merges(cx, m, &f->merges, what));
+    OSH_TRY(bpe_load_vocab(cx, m, &f->vocab, what));
+    OSH_TRY(bpe_load_merges(cx, m, &f->merges, what));
     if (!m->unk || !bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
     OSH_TRY(index_chars(cx, m));
     OSH_NEW(cx, m->ranks, HEAP_FROM);
@@ -495,5 +507,6 @@ done:
 }
 
 const osh_tok_model_type osh_tok_bpe = {
-    .name = "BPE", .load = bpe_load, .free = bpe_free, .encode = bpe_encode, .find = bpe_find, .size = bpe_size,
+    .name = "BPE", .load = bpe_load, .free = bpe_free, .encode = bpe_encode, .find = bpe_find,
+    .size = bpe_size,
     .max_id = bpe_max_id, .parts = bpe_parts};

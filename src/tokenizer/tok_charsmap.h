@@ -3,7 +3,11 @@
 #define OSH_TOK_CHARSMAP_H
 #include "tokenizer/tok_impl.h"
 
-osh_status osh_tok_charsmap_load(osh_ctx *cx, osh_tok_charsmap **out, const char *base64, const char *what);
+/* Reads a map from its base64 text; `what` names the file in messages. */
+osh_status osh_tok_charsmap_load(osh_ctx *cx, osh_tok_charsmap **out, const char *base64,
+                                 const char *what);
 void osh_tok_charsmap_free(osh_ctx *cx, osh_tok_charsmap *m);
-osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_tok_text *out, const char *s, size_t n);
+/* Appends the mapped text of s to out. */
+osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_tok_text *out,
+                                  const char *s, size_t n);
 #endif

@@ -1,24 +1,25 @@
-/* tok_clean.c - normalizers that drop characters and make others white space: BertNormalizer and Nmt, as
- * tokenizers/src/normalizers/bert.rs and unicode.rs do it. Their classes of characters are the library's, by
- * measurement. */
+/* tok_clean.c - normalizers that delete characters or replace them with a space: BertNormalizer and
+ * Nmt, as in tokenizers/src/normalizers/bert.rs and unicode.rs. The classes of characters were
+ * measured in that library. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <utf8proc.h>
 
-/* C but Cn, of unicode_categories 0.1, without white space. */
+/* The category C without Cn and white space, in unicode_categories 0.1. */
 static const osh_uni_range others[] = {
-    {0x0, 0x8, ""}, {0xB, 0xC, ""}, {0xE, 0x1F, ""}, {0x7F, 0x9F, ""}, {0xAD, 0xAD, ""}, {0x600, 0x605, ""},
-    {0x61C, 0x61C, ""}, {0x6DD, 0x6DD, ""}, {0x70F, 0x70F, ""}, {0x180E, 0x180E, ""}, {0x200B, 0x200F, ""},
-    {0x202A, 0x202E, ""}, {0x2060, 0x2064, ""}, {0x2066, 0x206F, ""}, {0xE000, 0xF8FF, ""}, {0xFEFF, 0xFEFF, ""},
-    {0xFFF9, 0xFFFB, ""}, {0xFFFD, 0xFFFD, ""}, {0x110BD, 0x110BD, ""}, {0x1BCA0, 0x1BCA3, ""},
-    {0x1D173, 0x1D17A, ""}, {0xE0001, 0xE0001, ""}, {0xE0020, 0xE007F, ""}, {0xF0000, 0xFFFFD, ""},
+    {0x0, 0x8, ""}, {0xB, 0xC, ""}, {0xE, 0x1F, ""}, {0x7F, 0x9F, ""}, {0xAD, 0xAD, ""},
+    {0x600, 0x605, ""}, {0x61C, 0x61C, ""}, {0x6DD, 0x6DD, ""}, {0x70F, 0x70F, ""},
+    {0x180E, 0x180E, ""}, {0x200B, 0x200F, ""}, {0x202A, 0x202E, ""}, {0x2060, 0x2064, ""},
+    {0x2066, 0x206F, ""}, {0xE000, 0xF8FF, ""}, {0xFEFF, 0xFEFF, ""}, {0xFFF9, 0xFFFB, ""},
+    {0xFFFD, 0xFFFD, ""}, {0x110BD, 0x110BD, ""}, {0x1BCA0, 0x1BCA3, ""}, {0x1D173, 0x1D17A, ""},
+    {0xE0001, 0xE0001, ""}, {0xE0020, 0xE007F, ""}, {0xF0000, 0xFFFFD, ""},
     {0x100000, 0x10FFFD, ""}, {0, 0, ""}};
 
-/* What a character becomes: itself, a space, or 0: it goes. */
+/* Returns the character that replaces cp: cp itself, a space, or 0 to delete it. */
 typedef uint32_t (*change_fn)(uint32_t cp);
 
-static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, osh_tok_piece *p,
-                              change_fn change)
+static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n,
+                              osh_tok_piece *p, change_fn change)
 {
     osh_status rc = OSH_OK;
     size_t kept = 0, at = out->n;
@@ -30,7 +31,7 @@ static osh_status change_each(osh_ctx *cx, osh_tok_text *out, const char *s, siz
         if (now == cp && cp) continue;
         OSH_TRY(osh_tok_text_add(cx, out, s + kept, i - kept));
         kept = i + len;
-        char c = (char)now; // a space
+        char c = (char)now; // a space, if not 0
         if (now) OSH_TRY(osh_tok_text_add(cx, out, &c, 1));
         else if (out->n == at) p->first = false;
     }
@@ -54,26 +55,27 @@ static uint32_t cleaned_for_nmt(uint32_t cp)
         return cp && cp < 0x20 ? 0 : cp;
     }
     if (cp == 0x7F || cp == 0x8F || cp == 0x9F) return 0;
-    if (cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 || cp == 0x2581 ||
-        cp == 0xFEFF || cp == 0xFFFD)
+    if (cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 ||
+        cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD)
         return ' ';
     return cp;
 }
 
-static osh_status clean(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
-                        osh_tok_piece *p)
+static osh_status map_clean(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                            size_t n, osh_tok_piece *p)
 {
     (void)st;
     return change_each(cx, out, s, n, p, cleaned);
 }
 
-static osh_status nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n, osh_tok_piece *p)
+static osh_status map_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                          size_t n, osh_tok_piece *p)
 {
     (void)st;
     return change_each(cx, out, s, n, p, cleaned_for_nmt);
 }
 
-/* CJK Unified Ideographs; 2B820 to 2B91F are not among them there. */
+/* True for the CJK Unified Ideographs of the library, which do not include 2B820 to 2B91F. */
 static bool is_ideograph(uint32_t cp)
 {
     if (cp < 0x3400) return false;
@@ -82,8 +84,8 @@ static bool is_ideograph(uint32_t cp)
            (cp >= 0x2B920 && cp <= 0x2CEAF) || (cp >= 0x2F800 && cp <= 0x2FA1F);
 }
 
-static osh_status space_ideographs(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
-                                   osh_tok_piece *p)
+static osh_status map_ideographs(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                 const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     size_t kept = 0;
@@ -104,16 +106,17 @@ done:
     return rc;
 }
 
-/* Mn of unicode_categories 0.1. */
+/* True for the category Mn in unicode_categories 0.1. */
 static bool is_nonspacing(uint32_t cp)
 {
     if (cp < 0x300) return false;
-    if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_MN) return !osh_uni_in(osh_uni_not_mn, cp);
+    if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_MN)
+        return !osh_uni_in(osh_uni_not_mn, cp);
     return cp == 0x1734;
 }
 
-static osh_status strip_nonspacing(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
-                                   osh_tok_piece *p)
+static osh_status map_nonspacing(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                 const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     size_t kept = 0, at = out->n;
@@ -134,25 +137,25 @@ done:
 
 osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return osh_tok_map_pieces(cx, st, w, nmt);
+    return osh_tok_map_pieces(cx, st, w, map_nmt);
 }
 
 osh_status osh_tok_run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
 
-    if (st->clean) OSH_TRY(osh_tok_map_pieces(cx, st, w, clean));
-    if (st->ideographs) OSH_TRY(osh_tok_map_pieces(cx, st, w, space_ideographs));
+    if (st->clean) OSH_TRY(osh_tok_map_pieces(cx, st, w, map_clean));
+    if (st->ideographs) OSH_TRY(osh_tok_map_pieces(cx, st, w, map_ideographs));
     if (st->accents) {
         OSH_TRY(osh_tok_map_pieces(cx, st, w, osh_tok_map_nfd));
-        OSH_TRY(osh_tok_map_pieces(cx, st, w, strip_nonspacing));
+        OSH_TRY(osh_tok_map_pieces(cx, st, w, map_nonspacing));
     }
     if (st->lower) OSH_TRY(osh_tok_map_pieces(cx, st, w, osh_tok_map_lowercase));
 done:
     return rc;
 }
 
-/* strip_accents null: as lowercase. */
+/* A strip_accents that is null has the value of lowercase. */
 osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;

@@ -1,15 +1,17 @@
-/* tok_cut.c - where a text may be cut before the normalizers, so that what is made of both parts, one after the other,
- * is what is made of the whole.
+/* tok_cut.c - finds positions where a text may be cut before the normalizers, so that the outputs
+ * of both parts, joined, are the output of the whole text.
  *
- * Most normalizers say it by the two characters at the place (osh_cut_kind). Of those that do not (Strip, a Replace of
- * more than one character, Precompiled, BertNormalizer), or whose order is another than tok_normalize.c wants, a place
- * is sought amid four calm characters:
+ * For most normalizers the two characters at the position decide (osh_cut_kind). This is not enough
+ * for Strip, a Replace of more than one character, Precompiled and BertNormalizer, or if the
+ * normalizers come in an order that tok_normalize.c does not allow. Then a cut needs four calm
+ * characters around it:
  *
  *     ... w x | y z ...
  *
- * A calm character is a letter or digit that every normalizer leaves alone, three times in a row as well, that joins no
- * character beside it, and that no pattern of a Replace can match as part of anything. w and z keep x and y from what
- * else the text holds: x and y stay, side by side, at every step, and nothing reaches across them. */
+ * A calm character is a letter or digit that every normalizer keeps, also three times in a row,
+ * that joins no character next to it, and that no pattern of a Replace can match as part of
+ * anything. w and z separate x and y from the rest of the text: x and y stay, side by side, at
+ * every step, and nothing reaches across them. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
@@ -18,9 +20,9 @@
 enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 
 struct osh_tok_cuts {
-    const osh_tok_steps *steps; // view
+    const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    uint8_t *calm;         // own; [BMP] where kind is OSH_CUT_CALM
+    uint8_t *calm;         // own; [BMP] if kind is OSH_CUT_CALM
     osh_tok_text texts[2]; // own; scratch
 };
 
@@ -47,8 +49,10 @@ done:
     return rc;
 }
 
-/* Some Replace matches text that holds the character. */
-static osh_status is_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len, bool *yes)
+/* *yes becomes true if a Replace matches text that holds the character; s is the character three
+ * times. */
+static osh_status is_char_replaced(osh_ctx *cx, const osh_tok_cuts *c, const char *s, size_t len,
+                                   bool *yes)
 {
     osh_status rc = OSH_OK;
 
@@ -62,7 +66,8 @@ done:
     return rc;
 }
 
-static osh_status find_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
+/* Runs the normalizers on cp, three times in a row; *calm is true if it is a calm character. */
+static osh_status find_char_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
 {
     osh_status rc = OSH_OK;
     osh_tok_work w = {.cur = &c->texts[0], .next = &c->texts[1]};
@@ -70,25 +75,28 @@ static osh_status find_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *cal
     size_t len = osh_utf8_encode(s, cp);
     bool replaced = false;
     utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)cp);
-    bool letter = (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO && kind != UTF8PROC_CATEGORY_LM) ||
+    bool letter = (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO &&
+                   kind != UTF8PROC_CATEGORY_LM) ||
                   kind == UTF8PROC_CATEGORY_ND;
 
     *calm = false;
     if (!letter || !osh_cp_starts_form(cp, true) || !osh_cp_is_grapheme(cp)) goto done;
     memcpy(s + len, s, len);
     memcpy(s + 2 * len, s, len);
-    OSH_TRY(is_replaced(cx, c, s, len, &replaced));
+    OSH_TRY(is_char_replaced(cx, c, s, len, &replaced));
     if (replaced) goto done;
     for (int i = 0; i < 2; i++) c->texts[i].n = c->texts[i].n_pieces = 0;
     OSH_TRY(osh_tok_text_add(cx, w.cur, s, 3 * len));
-    OSH_TRY(osh_tok_piece_add(cx, w.cur, (osh_tok_piece){.len = (uint32_t)(3 * len), .id = -1, .cont = 255}));
+    OSH_TRY(osh_tok_piece_add(cx, w.cur,
+                              (osh_tok_piece){.len = (uint32_t)(3 * len), .id = -1, .cont = 255}));
     OSH_TRY(osh_tok_normalize(cx, c->steps, &w));
     *calm = w.cur->n == 3 * len && !memcmp(w.cur->s, s, 3 * len);
 done:
     return rc;
 }
 
-static osh_status is_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, bool *calm)
+/* *calm is true if the character at s is calm. Looks up each character once. */
+static osh_status is_char_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, bool *calm)
 {
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
@@ -96,7 +104,7 @@ static osh_status is_calm(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n,
     *calm = false;
     if (!osh_utf8_decode(s, n, &cp) || cp >= BMP) goto done;
     if (!c->calm[cp]) {
-        OSH_TRY(find_calm(cx, c, cp, calm));
+        OSH_TRY(find_char_calm(cx, c, cp, calm));
         c->calm[cp] = *calm ? KNOWN | CALM : KNOWN;
     }
     *calm = c->calm[cp] & CALM;
@@ -104,7 +112,8 @@ done:
     return rc;
 }
 
-osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, size_t at, bool *yes)
+osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, size_t at,
+                           bool *yes)
 {
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
@@ -122,7 +131,8 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
     if (!before || behind >= n) goto done;
     size_t places[4] = {at, before, behind, osh_utf8_before(s, before)};
     *yes = true;
-    for (int i = 0; i < 4 && *yes; i++) OSH_TRY(is_calm(cx, c, s + places[i], n - places[i], yes));
+    for (int i = 0; i < 4 && *yes; i++)
+        OSH_TRY(is_char_calm(cx, c, s + places[i], n - places[i], yes));
 done:
     return rc;
 }

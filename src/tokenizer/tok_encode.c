@@ -1,4 +1,5 @@
-/* tok_encode.c - a tokenizer: opened from a model directory, text through all stages to ids.
+/* tok_encode.c - opens a tokenizer from a model directory, and takes a text through all stages to
+ * ids.
  *
  * Agrees with tokenizers.Tokenizer.from_file(...).encode(text, add_special_tokens). */
 #include "base/file.h"
@@ -6,7 +7,7 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
-enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // pieces, for an interrupt
+enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // pieces between interrupt checks
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 struct osh_tokenizer {
@@ -16,13 +17,13 @@ struct osh_tokenizer {
     osh_tok_post post;                        // own
     osh_tok_text texts[2];                    // own; scratch
     int64_t model_max_length;
-    osh_tok_cuts *cuts; // own; of all normalizers
-    osh_tok_text raw, norm;         // own; of the text at work: clean bytes, normalized pieces
-    size_t raw_enough, norm_enough; // more than so many bytes go on
+    osh_tok_cuts *cuts; // own; cuts of all normalizers
+    osh_tok_text raw, norm;         // own; the current text: clean bytes, normalized pieces
+    size_t raw_enough, norm_enough; // with more bytes than this the next stage runs
     size_t part_bytes;
-    bool begun;                     // some of the text went on
+    bool begun;                     // a part of the text has left raw
     bool goes_on;                   // raw begins inside a piece
-    char partial[4];                // of a character
+    char partial[4];                // bytes of an incomplete character
     size_t n_partial;
 };
 
@@ -41,7 +42,8 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t)
     osh_free(cx, t);
 }
 
-static osh_status build(osh_ctx *cx, osh_tokenizer **out, const osh_tok_file *f, const char *what)
+static osh_status tokenizer_build(osh_ctx *cx, osh_tokenizer **out, const osh_tok_file *f,
+                                  const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *o = f->tree;
@@ -73,13 +75,13 @@ osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *tex
     osh_tok_file f = {.tree = NULL}; // own
 
     OSH_TRY(osh_tok_file_parse(cx, &f, text, n, what));
-    OSH_TRY(build(cx, out, &f, what));
+    OSH_TRY(tokenizer_build(cx, out, &f, what));
 done:
     osh_tok_file_deinit(&f);
     return rc;
 }
 
-static osh_status read_config(osh_ctx *cx, osh_tokenizer *t, const char *dir)
+static osh_status tokenizer_read_config(osh_ctx *cx, osh_tokenizer *t, const char *dir)
 {
     osh_status rc = OSH_OK;
     cJSON *o = NULL;                                              // own
@@ -93,7 +95,7 @@ static osh_status read_config(osh_ctx *cx, osh_tokenizer *t, const char *dir)
     if (!osh_file_exists(path)) goto done;
     OSH_TRY(osh_json_read(cx, &o, path, MAX_CONFIG_BYTES, OSH_JSON_NUL));
     OSH_TRY(osh_json_num_or(cx, &max, o, "model_max_length", 0, path));
-    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max; // 1e30 means: nobody knows
+    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max; // 1e30 stands for unknown
 done:
     cJSON_Delete(o);
     osh_free(cx, path);
@@ -114,7 +116,7 @@ osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *mode
     }
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_FILE_BYTES));
     OSH_TRY(osh_tokenizer_parse(cx, &t, text, n, path));
-    OSH_TRY(read_config(cx, t, model_dir));
+    OSH_TRY(tokenizer_read_config(cx, t, model_dir));
     *out = t, t = NULL; // give
 done:
     if (rc) osh_note(cx, "loading the tokenizer of %s", model_dir);
@@ -126,11 +128,13 @@ done:
 
 /* ---- a text in parts ----
  *
- *   bytes -> raw -> | added tokens, normalizers | -> norm -> | added tokens, pre-tokenizers, model | -> ids
+ *   bytes -> raw -> | added tokens, normalizers | -> norm
+ *                -> | added tokens, pre-tokenizers, model | -> ids
  *
- * raw and norm hold what came last. Once there is a part's worth, as much goes on as nothing that follows can change:
- * raw up to a place between two characters where every normalizer may be cut, norm up to a cut that a pre-tokenizer
- * makes for certain, or to a place that no merge crosses. Where there is none, more is collected. */
+ * raw and norm hold the text that arrived last. Once one holds a part, the text that nothing after
+ * it can change moves on: raw up to a position between two characters where every normalizer may be
+ * cut, norm up to a cut that a pre-tokenizer certainly makes, or to a position that no merge
+ * crosses. Without such a position more text is collected. */
 
 void osh_tokenizer_begin(osh_tokenizer *t)
 {
@@ -142,7 +146,7 @@ void osh_tokenizer_begin(osh_tokenizer *t)
 
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n) { t->part_bytes = n; }
 
-/* The first piece is the rest of norm's last one where that goes on. */
+/* Appends the pieces of `from`. If goes_on, the first is the rest of norm's last piece. */
 static osh_status norm_append(osh_ctx *cx, osh_tokenizer *t, const osh_tok_text *from, bool goes_on)
 {
     osh_status rc = OSH_OK;
@@ -151,7 +155,8 @@ static osh_status norm_append(osh_ctx *cx, osh_tokenizer *t, const osh_tok_text 
 
     OSH_TRY(osh_tok_text_add(cx, norm, from->s, from->n));
     for (size_t i = 0; i < from->n_pieces; i++) {
-        osh_tok_piece p = from->pieces[i], *last = norm->n_pieces ? &norm->pieces[norm->n_pieces - 1] : NULL;
+        osh_tok_piece p = from->pieces[i],
+                      *last = norm->n_pieces ? &norm->pieces[norm->n_pieces - 1] : NULL;
         p.at += (uint32_t)at, p.cont = 0;
         if (i == 0 && goes_on && last && last->id < 0 && p.id < 0) last->len += p.len;
         else OSH_TRY(osh_tok_piece_add(cx, norm, p));
@@ -160,19 +165,21 @@ done:
     return rc;
 }
 
-static void text_drop(osh_tok_text *t, size_t n)
+static void text_drop_begin(osh_tok_text *t, size_t n)
 {
     if (n < t->n) memmove(t->s, t->s + n, t->n - n);
     t->n -= n;
 }
 
-static size_t enough(const osh_tokenizer *t, size_t n_left) // so that what is looked at twice is half of it at most
+/* Returns the size in bytes at which a stage runs again, so that at most half of its text is read
+ * twice. */
+static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
 }
 
-/* raw to norm; last: no more text follows. */
-static osh_status normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
+/* Moves text from raw to norm. last: no more text follows. */
+static osh_status raw_normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
 {
     osh_status rc = OSH_OK;
     osh_tok_work w = {.cur = &t->texts[0], .next = &t->texts[1]};
@@ -180,25 +187,28 @@ static osh_status normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
     size_t n = raw->n;
 
     if (!last) OSH_TRY(osh_tok_added_cut(cx, t->added, t->cuts, raw->s, raw->n, &n));
-    t->raw_enough = enough(t, raw->n - n);
+    t->raw_enough = enough_bytes(t, raw->n - n);
     if (!n) goto done;
     for (int i = 0; i < 2; i++) t->texts[i].n = t->texts[i].n_pieces = 0;
     OSH_TRY(osh_tok_text_add(cx, w.cur, raw->s, n));
-    OSH_TRY(osh_tok_piece_add(cx, w.cur, (osh_tok_piece){.len = (uint32_t)n, .id = -1, .first = !t->begun,
-                                                         .cont = t->goes_on ? 255 : 0}));
+    OSH_TRY(osh_tok_piece_add(
+        cx, w.cur,
+        (osh_tok_piece){
+            .len = (uint32_t)n, .id = -1, .first = !t->begun, .cont = t->goes_on ? 255 : 0}));
     OSH_TRY(osh_tok_added_split(cx, t->added, false, &w));
     bool goes_on = t->goes_on;
     t->goes_on = w.cur->n_pieces && w.cur->pieces[w.cur->n_pieces - 1].id < 0;
     t->begun = true;
     OSH_TRY(osh_tok_normalize(cx, &t->normalizers, &w));
     OSH_TRY(norm_append(cx, t, w.cur, goes_on));
-    text_drop(raw, n);
+    text_drop_begin(raw, n);
 done:
     return rc;
 }
 
-/* A last piece of text that goes on is seen up to where an added token may begin; the rest of it stays. */
-static osh_status show_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
+/* Shortens a last text piece that is not complete to the position where an added token may begin;
+ * its rest stays for the next part. */
+static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
     osh_tok_piece *p = w->cur->n_pieces ? &w->cur->pieces[w->cur->n_pieces - 1] : NULL;
@@ -215,7 +225,8 @@ done:
     return rc;
 }
 
-static osh_status encode_pieces(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const osh_tok_text *from)
+static osh_status pieces_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids,
+                                const osh_tok_text *from)
 {
     osh_status rc = OSH_OK;
 
@@ -234,8 +245,8 @@ done:
     return rc;
 }
 
-/* norm to ids; last: no more text follows. */
-static osh_status encode_norm(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool last)
+/* Encodes the text of norm to ids. last: no more text follows. */
+static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool last)
 {
     osh_status rc = OSH_OK;
     osh_tok_work w = {.cur = &t->texts[0], .next = &t->texts[1], .model = t->model};
@@ -243,24 +254,26 @@ static osh_status encode_norm(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
 
     for (int i = 0; i < 2; i++) t->texts[i].n = t->texts[i].n_pieces = 0;
     OSH_TRY(osh_tok_text_add(cx, w.cur, norm->s, norm->n));
-    for (size_t i = 0; i < norm->n_pieces; i++) OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
-    if (!last) OSH_TRY(show_open(cx, t, &w));
+    for (size_t i = 0; i < norm->n_pieces; i++)
+        OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
+    if (!last) OSH_TRY(norm_shorten_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
-    if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0) // it swallowed white space up to there
+    // a token whose match includes the end of the text leaves nothing open
+    if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0)
         w.open = false, w.tail = (osh_tok_piece){.id = -1};
     OSH_TRY(osh_tok_steps_run(cx, &t->pretokenizers, &w));
     osh_tok_close_open(&w, NULL, false);
-    OSH_TRY(encode_pieces(cx, t, ids, w.cur));
-    text_drop(norm, norm->n - w.left);
+    OSH_TRY(pieces_encode(cx, t, ids, w.cur));
+    text_drop_begin(norm, norm->n - w.left);
     norm->n_pieces = 0;
     w.tail.at = 0, w.tail.len = (uint32_t)norm->n, w.tail.id = -1;
     if (norm->n) OSH_TRY(osh_tok_piece_add(cx, norm, w.tail));
-    t->norm_enough = enough(t, norm->n);
+    t->norm_enough = enough_bytes(t, norm->n);
 done:
     return rc;
 }
 
-/* Bytes at the end that may be the begin of a character. */
+/* Returns the number of bytes at the end of s that may begin a character. */
 static size_t partial_bytes(const char *s, size_t n)
 {
     for (size_t k = 1; k <= 3 && k <= n; k++) {
@@ -272,7 +285,7 @@ static size_t partial_bytes(const char *s, size_t n)
     return 0;
 }
 
-/* Invalid bytes become U+FFFD; what may be the begin of a character waits in t->partial. */
+/* Appends text to raw. Invalid bytes become U+FFFD; an incomplete character stays in t->partial. */
 static osh_status raw_append(osh_ctx *cx, osh_tokenizer *t, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -294,7 +307,8 @@ done:
     return rc;
 }
 
-osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text, size_t n)
+osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
+                              size_t n)
 {
     osh_status rc = OSH_OK;
 
@@ -303,12 +317,13 @@ osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         OSH_TRY(raw_append(cx, t, text, some));
         text += some, n -= some;
-        if (t->raw.n > t->raw_enough) OSH_TRY(normalize(cx, t, false));
-        if (t->norm.n > t->norm_enough) OSH_TRY(encode_norm(cx, t, ids, false));
+        if (t->raw.n > t->raw_enough) OSH_TRY(raw_normalize(cx, t, false));
+        if (t->norm.n > t->norm_enough) OSH_TRY(norm_encode(cx, t, ids, false));
     }
 done:
     if (rc == OSH_E_NOMEM && t->raw.n + t->norm.n > 4 * t->part_bytes)
-        osh_note(cx, "tokenizing %zu bytes that the tokenizer does not certainly cut", t->raw.n + t->norm.n);
+        osh_note(cx, "tokenizing %zu bytes that the tokenizer does not certainly cut",
+                 t->raw.n + t->norm.n);
     return rc;
 }
 
@@ -318,13 +333,13 @@ osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids)
 
     OSH_TRY(osh_tok_utf8_clean(cx, &t->raw, t->partial, t->n_partial));
     t->n_partial = 0;
-    OSH_TRY(normalize(cx, t, true));
-    OSH_TRY(encode_norm(cx, t, ids, true));
+    OSH_TRY(raw_normalize(cx, t, true));
+    OSH_TRY(norm_encode(cx, t, ids, true));
 done:
     return rc;
 }
 
-static osh_status append_ids(osh_ctx *cx, osh_ids *ids, const osh_ids *more)
+static osh_status ids_add_all(osh_ctx *cx, osh_ids *ids, const osh_ids *more)
 {
     osh_status rc = osh_ids_reserve(cx, ids, more->n);
 
@@ -336,7 +351,7 @@ static osh_status append_ids(osh_ctx *cx, osh_ids *ids, const osh_ids *more)
 
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind)
 {
-    return append_ids(cx, ids, behind ? &t->post.after : &t->post.before);
+    return ids_add_all(cx, ids, behind ? &t->post.after : &t->post.before);
 }
 
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,

@@ -1,5 +1,6 @@
-/* tok_file.c - a tokenizer.json taken apart: the long lists stay text and are read item by item, so that loading a
- * vocabulary of hundreds of thousands does not take a tree of them. What is short becomes a tree. */
+/* tok_file.c - splits a tokenizer.json into long lists, which stay text and are read item by item,
+ * and the rest, which becomes a JSON tree. A vocabulary of hundreds of thousands of tokens so needs
+ * no tree. */
 #include "base/map.h"
 #include "text/json_scan.h"
 #include "tokenizer/tok_impl.h"
@@ -7,17 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *bytes_of(const osh_buf *b) { return b->data ? b->data : ""; }
+static const char *buf_text(const osh_buf *b) { return b->data ? b->data : ""; }
 
-typedef struct lists { // of one object: members that stay text
+typedef struct lists { // the members of one object that stay text
     const char *names[3];
     char opens[3];
     osh_tok_list *to[3];
 } lists;
 enum { MOST_LISTS = 3 };
 
-/* The object at s; *rest gets its text without the lists. inner: those of its member "model", or NULL. */
-static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own, const lists *inner)
+/* Scans the object at s and appends its text without the lists to *rest. inner: the lists of its
+ * member "model", or NULL. */
+static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own,
+                               const lists *inner)
 {
     osh_status rc = OSH_OK;
     osh_ctx *cx = s->cx;
@@ -34,16 +37,18 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
         size_t from = s->at;
         osh_buf_clear(&key);
         OSH_TRY(osh_json_scan_key_to(s, &key));
-        if (osh_map_get(seen, bytes_of(&key), key.len, &unused))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what, bytes_of(&key));
-        OSH_TRY(osh_map_put(cx, seen, bytes_of(&key), key.len, 1));
+        if (osh_map_get(seen, buf_text(&key), key.len, &unused))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what,
+                     buf_text(&key));
+        OSH_TRY(osh_map_put(cx, seen, buf_text(&key), key.len, 1));
         osh_json_scan_space(s);
         size_t value = s->at, which = 0;
         char open = (char)osh_json_scan_peek(s);
-        while (which < MOST_LISTS && !(own->names[which] && !strcmp(bytes_of(&key), own->names[which]) &&
-                              open == own->opens[which]))
+        while (which < MOST_LISTS &&
+               !(own->names[which] && !strcmp(buf_text(&key), own->names[which]) &&
+                 open == own->opens[which]))
             which++;
-        bool is_model = inner && open == '{' && !strcmp(bytes_of(&key), "model");
+        bool is_model = inner && open == '{' && !strcmp(buf_text(&key), "model");
         if (which == MOST_LISTS) {
             if (!first) OSH_TRY(osh_buf_append(cx, rest, ",", 1));
             OSH_TRY(osh_buf_append(cx, rest, s->text + from, value - from));
@@ -53,7 +58,8 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
         if (is_model) OSH_TRY(split_object(s, rest, inner, NULL));
         else OSH_TRY(osh_json_scan_value(s));
         if (which < MOST_LISTS)
-            *own->to[which] = (osh_tok_list){s->text + value, s->at - value, s->n_commas + 1, s->what};
+            *own->to[which] =
+                (osh_tok_list){s->text + value, s->at - value, s->n_commas + 1, s->what};
         else if (!is_model) OSH_TRY(osh_buf_append(cx, rest, s->text + value, s->at - value));
         osh_json_scan_space(s);
         int c = osh_json_scan_peek(s);
@@ -61,7 +67,8 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
         if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->at, "found no ',' or '}' in an object"));
         s->at++;
         osh_json_scan_space(s);
-        if (osh_json_scan_peek(s) == '}') OSH_TRY(osh_json_scan_fail(s, s->at, "found no quoted key in an object"));
+        if (osh_json_scan_peek(s) == '}')
+            OSH_TRY(osh_json_scan_fail(s, s->at, "found no quoted key in an object"));
     }
     s->at++;
     OSH_TRY(osh_buf_append(cx, rest, "}", 1));
@@ -71,7 +78,8 @@ done:
     return rc;
 }
 
-/* Python's tokenizers reads the file as UTF-8, too; what follows takes tokens for whole characters. */
+/* Fails if the text is not UTF-8. Python's tokenizers also reads the file as UTF-8, and the code
+ * that follows expects tokens to consist of whole characters. */
 static osh_status check_utf8(osh_ctx *cx, const char *text, size_t n, const char *what)
 {
     uint32_t cp = 0;
@@ -85,13 +93,15 @@ static osh_status check_utf8(osh_ctx *cx, const char *text, size_t n, const char
     return OSH_OK;
 }
 
-osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n, const char *what)
+osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n,
+                              const char *what)
 {
     osh_status rc = OSH_OK;
     osh_buf rest; // own
     osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n, .allow_nul = true};
     lists outer = {{"added_tokens"}, {'['}, {&f->added}};
-    lists model = {{"vocab", "merges", "vocab"}, {'{', '[', '['}, {&f->vocab, &f->merges, &f->scores}};
+    lists model = {
+        {"vocab", "merges", "vocab"}, {'{', '[', '['}, {&f->vocab, &f->merges, &f->scores}};
 
     *f = (osh_tok_file){.tree = NULL};
     osh_buf_init(&rest, 0);
@@ -117,7 +127,8 @@ void osh_tok_file_deinit(osh_tok_file *f)
 
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l)
 {
-    *it = (osh_tok_items){.scan = {.cx = cx, .what = l->what, .text = l->text, .n = l->n, .at = 1, .allow_nul = true}};
+    *it = (osh_tok_items){.scan = {.cx = cx, .what = l->what, .text = l->text, .n = l->n, .at = 1,
+                                   .allow_nul = true}};
     osh_buf_init(&it->key, 0);
     osh_buf_init(&it->text, 0);
 }
@@ -128,7 +139,7 @@ void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it)
     osh_buf_deinit(cx, &it->text);
 }
 
-/* The text has been scanned: here everything is where it must be. */
+/* The text was scanned before: its syntax is known to be right. */
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* tok_model.c - the model of a tokenizer, by its type, behind a cache of words. */
+/* tok_model.c - chooses the model of a tokenizer by its type, and caches the ids of short words. */
 #include "tokenizer/tok_model.h"
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #define CACHE_KEY 78
 #define CACHE_IDS 10
 
-typedef struct cached { // 128 bytes
+typedef struct cached { // one word; 128 bytes
     uint32_t hash;
     uint8_t len, n_ids; // len 0: free
     char key[CACHE_KEY];
@@ -42,7 +42,7 @@ void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m)
     osh_free(cx, m);
 }
 
-static uint32_t hash_of(const char *s, size_t n)
+static uint32_t word_hash(const char *s, size_t n)
 {
     uint64_t h = n * 0x9E3779B97F4A7C15ull, x = 0;
 
@@ -57,10 +57,11 @@ static uint32_t hash_of(const char *s, size_t n)
     return (uint32_t)(h >> 32);
 }
 
-osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word, size_t n)
+osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,
+                                size_t n)
 {
     osh_status rc = OSH_OK;
-    uint32_t hash = hash_of(word, n);
+    uint32_t hash = word_hash(word, n);
     cached *c = n <= CACHE_KEY ? &m->cache[hash % CACHE_SLOTS] : NULL;
     int64_t from = ids->n;
 
@@ -83,8 +84,8 @@ done:
     return rc;
 }
 
-/* Files of early versions name no type: the members tell. */
-static const char *type_of_members(const osh_tok_file *f, const cJSON *model)
+/* Files of early versions name no type: returns the type that the members indicate. */
+static const char *model_type_of(const osh_tok_file *f, const cJSON *model)
 {
     bool unk = cJSON_GetObjectItemCaseSensitive(model, "unk_token");
 
@@ -96,10 +97,11 @@ static const char *type_of_members(const osh_tok_file *f, const cJSON *model)
     return unk ? "WordLevel" : "without a type";
 }
 
-osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_file *f, const char *what)
+osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_file *f,
+                              const char *what)
 {
-    static const osh_tok_model_type *const types[] = {&osh_tok_bpe, &osh_tok_unigram, &osh_tok_wordpiece,
-                                                      &osh_tok_wordlevel, NULL};
+    static const osh_tok_model_type *const types[] = {&osh_tok_bpe, &osh_tok_unigram,
+                                                      &osh_tok_wordpiece, &osh_tok_wordlevel, NULL};
     osh_status rc = OSH_OK;
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(f->tree, "model");
     osh_tok_model *m = NULL; // own
@@ -108,7 +110,7 @@ osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_fi
 
     OSH_NEW(cx, m, 1);
     OSH_TRY(osh_json_str_or(cx, &name, o, "type", NULL, what));
-    if (!name) name = type_of_members(f, o);
+    if (!name) name = model_type_of(f, o);
     while (types[i] && strcmp(types[i]->name, name)) i++;
     if (!types[i]) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: model \"%s\" is not supported", what, name);
     m->type = types[i];
@@ -127,8 +129,8 @@ osh_status osh_tok_item_id(osh_ctx *cx, const osh_tok_items *it, int32_t *id, co
     double v = it->number;
 
     if (!(v >= 0 && v <= INT32_MAX - 1 && v == (double)(int32_t)v))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0", what,
-                        it->key.data ? it->key.data : "");
+        return osh_fail(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0",
+                        what, it->key.data ? it->key.data : "");
     *id = (int32_t)v;
     return OSH_OK;
 }

@@ -1,4 +1,4 @@
-/* tok_model.h - models: a word to ids. One file and one row of tok_model.c each. */
+/* tok_model.h - a model converts one word to ids; each has one file and one row in tok_model.c. */
 #ifndef OSH_TOK_MODEL_H
 #define OSH_TOK_MODEL_H
 #include "tokenizer/tok_impl.h"
@@ -7,14 +7,15 @@ typedef struct osh_tok_model_type {
     const char *name; // "type" in tokenizer.json
     osh_status (*load)(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what);
     void (*free)(osh_ctx *cx, void *state);
-    osh_status (*encode)(osh_ctx *cx, void *state, osh_ids *ids, const char *word, size_t n); // appends; n > 0
+    osh_status (*encode)(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
+                         size_t n); // appends; n > 0
     bool (*find)(const void *state, const char *token, size_t n, int32_t *id);
     size_t (*size)(const void *state); // entries
     int32_t (*max_id)(const void *state);
-    bool (*parts)(const void *state, uint32_t x, uint32_t y); // as osh_tok_model_parts; NULL: never
+    bool (*parts)(const void *state, uint32_t x, uint32_t y); // osh_tok_model_parts; NULL: false
 } osh_tok_model_type;
 extern const osh_tok_model_type osh_tok_bpe, osh_tok_unigram, osh_tok_wordpiece, osh_tok_wordlevel;
 
-/* The id of a vocabulary's item, which is {"token": id}. */
+/* Reads the id of a vocabulary item {"token": id}. */
 osh_status osh_tok_item_id(osh_ctx *cx, const osh_tok_items *it, int32_t *id, const char *what);
 #endif

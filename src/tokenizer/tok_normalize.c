@@ -1,15 +1,15 @@
-/* tok_normalize.c - normalizers of tokenizer.json, each as tokenizers/src/normalizers does it.
+/* tok_normalize.c - the normalizers of tokenizer.json, each as in tokenizers/src/normalizers.
  *
- * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as
- * char::to_lowercase. Every single character normalizes as it does there, which tok_unicode.c's
- * tables see to. */
+ * utf8proc makes NFC, NFD, NFKC and NFKD. Lowercase maps character by character (no final sigma),
+ * as char::to_lowercase does. The tables of tok_unicode.c make every single character normalize as
+ * in tokenizers. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-enum { CHECK_EVERY = 4096 }; // matches, for an interrupt
+enum { CHECK_EVERY = 4096 }; // matches between checks for an interrupt
 
 static osh_status map_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
@@ -28,8 +28,9 @@ done:
     return rc;
 }
 
-/* Characters that the library's tables do not know yet stay as they are; nothing composes with them
- * or is reordered across them, so the text between them is normalized by itself. */
+/* Normalizes text. Characters that the library's tables do not know yet stay as they are; nothing
+ * composes with them or is reordered across them, so the text between them is normalized by
+ * itself. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -52,12 +53,15 @@ done:
     return rc;
 }
 
-/* Marks, jamos of the middle and the end, and what decomposes into one of those may join what is before them. */
+/* False for marks, for jamos of the middle and the end, and for characters that decompose into one
+ * of these: they may join the character before them. */
 bool osh_cp_starts_form(uint32_t cp, bool compat)
 {
     if (cp < 0x80) return true;
-    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0xD7B0 && cp <= 0xD7FF) || osh_cp_is_mark(cp)) return false;
-    if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_CN) return false; // it may be a newer mark
+    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0xD7B0 && cp <= 0xD7FF) || osh_cp_is_mark(cp))
+        return false;
+    // an unassigned character may be a newer mark
+    if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_CN) return false;
     return !compat || !((cp >= 0x3130 && cp <= 0x318F) || (cp >= 0xFF9E && cp <= 0xFFDC));
 }
 
@@ -97,8 +101,9 @@ static osh_status add_cp(osh_ctx *cx, osh_tok_text *out, uint32_t cp)
     return rc;
 }
 
-/* Capital letters of Unicode 16 and 17, which utf8proc 2.8 does not know. */
-static uint32_t lower_of(uint32_t cp)
+/* Returns the lower case of cp, also for capital letters of Unicode 16 and 17, which utf8proc 2.8
+ * does not know. */
+static uint32_t cp_lower(uint32_t cp)
 {
     if (cp >= 0x10D50 && cp <= 0x10D65) return cp + 0x20;
     if (cp >= 0x16EA0 && cp <= 0x16EB8) return cp + 0x1B;
@@ -115,8 +120,8 @@ static uint32_t lower_of(uint32_t cp)
     }
 }
 
-osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                            size_t n, osh_tok_piece *p)
+osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                 const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
@@ -124,11 +129,11 @@ osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_te
     (void)st, (void)p;
     for (size_t i = 0; i < n;) {
         i += osh_utf8_next(s + i, n - i, &cp);
-        if (cp == 0x130) { // the one character whose lower case is two
+        if (cp == 0x130) { // the only character with a lower case of two characters
             OSH_TRY(osh_tok_text_add(cx, out, "i\xCC\x87", 3));
             continue;
         }
-        OSH_TRY(add_cp(cx, out, lower_of(cp)));
+        OSH_TRY(add_cp(cx, out, cp_lower(cp)));
     }
 done:
     return rc;
@@ -154,15 +159,15 @@ done:
     return rc;
 }
 
-static osh_status precompiled(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
-                              osh_tok_piece *p)
+static osh_status precompiled(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                              size_t n, osh_tok_piece *p)
 {
     (void)p;
     return osh_tok_charsmap_apply(cx, st->charsmap, out, s, n);
 }
 
-static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                        size_t n, osh_tok_piece *p)
+static osh_status strip_spaces(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                               const char *s, size_t n, osh_tok_piece *p)
 {
     uint32_t cp = 0;
     size_t from = 0, to = n;
@@ -207,11 +212,11 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // empty, right behind a match
+        bool again = start == end && start == done_to && start > 0; // empty, directly after a match
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            if (start == 0 && end > 0) // the new text stands where the match's last character stood
+            if (start == 0 && end > 0) // the new text counts as the match's last character
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
         }
@@ -247,7 +252,7 @@ OSH_RUN(nfkc)
 OSH_RUN(nfkd)
 OSH_RUN(osh_tok_map_lowercase)
 OSH_RUN(strip_accents)
-OSH_RUN(strip)
+OSH_RUN(strip_spaces)
 OSH_RUN(precompiled)
 OSH_RUN(prepend)
 OSH_RUN(replace)
@@ -264,9 +269,11 @@ static osh_status load_replace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, co
     uint32_t cp = 0;
 
     OSH_TRY(osh_tok_member(cx, &st->content, &st->n_content, o, "content", what));
-    OSH_TRY(osh_tok_pattern_load(cx, &st->pattern, cJSON_GetObjectItemCaseSensitive(o, "pattern"), what));
+    OSH_TRY(osh_tok_pattern_load(cx, &st->pattern, cJSON_GetObjectItemCaseSensitive(o, "pattern"),
+                                 what));
     const osh_tok_pattern *p = &st->pattern;
-    if (!p->re && osh_utf8_decode(p->literal, p->n_literal, &cp) == p->n_literal) st->cuts = OSH_CUT_ANYWHERE;
+    if (!p->re && osh_utf8_decode(p->literal, p->n_literal, &cp) == p->n_literal)
+        st->cuts = OSH_CUT_ANYWHERE;
 done:
     return rc;
 }
@@ -300,24 +307,27 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
         {"BertNormalizer", osh_tok_load_bert, osh_tok_run_bert, OSH_CUT_NEVER},
         {"Nmt", NULL, osh_tok_run_nmt, OSH_CUT_ANYWHERE},
         {"Precompiled", load_precompiled, run_precompiled, OSH_CUT_NEVER},
-        {"Strip", load_strip, run_strip, OSH_CUT_NEVER},
+        {"Strip", load_strip, run_strip_spaces, OSH_CUT_NEVER},
         {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
-        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // or anywhere, of one character
+        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // anywhere for one character
         {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
-    return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"normalizer", "normalizers", table}, what);
+    return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"normalizer", "normalizers", table},
+                              what);
 }
 
-/* Whether no normalizer reaches across calm letters: after Precompiled, whose texts may be anything, none that joins
- * characters comes; a Replace is of a string, or of one character in a row. */
-static bool leave_calm_letters(const osh_tok_steps *steps)
+/* True if no normalizer reaches across calm letters: no normalizer that joins characters comes
+ * after Precompiled, whose texts may be anything, and each Replace matches a string, or a run of
+ * one character. */
+static bool keeps_calm_letters(const osh_tok_steps *steps)
 {
     bool anything = false;
 
     for (size_t i = 0; i < steps->n; i++) {
         const osh_tok_step *st = &steps->items[i];
-        bool form = st->cuts == OSH_CUT_STARTER || st->cuts == OSH_CUT_COMPAT || st->run == osh_tok_run_bert;
+        bool form = st->cuts == OSH_CUT_STARTER || st->cuts == OSH_CUT_COMPAT ||
+                    st->run == osh_tok_run_bert;
         if (anything && (form || st->run == run_precompiled)) return false;
         if (st->run == run_replace && !st->pattern.literal && !st->pattern.one_atom) return false;
         anything |= st->run == run_precompiled;
@@ -325,11 +335,13 @@ static bool leave_calm_letters(const osh_tok_steps *steps)
     return true;
 }
 
-/* A form is of the characters that come, so what comes before it may but lower them or take marks away; a Prepend is
- * for a text that is not empty, so nothing before it may take characters away. */
+/* Returns the positions where a text may be cut for all normalizers together. A normal form needs
+ * the original characters, so a normalizer before it may only lower them or delete marks. Prepend
+ * needs a text that is not empty, so no normalizer before it may delete characters. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
-    osh_cut_kind all = OSH_CUT_ANYWHERE, other = leave_calm_letters(steps) ? OSH_CUT_CALM : OSH_CUT_NEVER;
+    osh_cut_kind all = OSH_CUT_ANYWHERE,
+                 other = keeps_calm_letters(steps) ? OSH_CUT_CALM : OSH_CUT_NEVER;
     bool changed = false, fewer = false;
 
     for (size_t i = 0; i < steps->n; i++) {

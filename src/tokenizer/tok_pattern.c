@@ -1,10 +1,11 @@
-/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes as PCRE2
- * understands them.
+/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes rewritten
+ * for PCRE2.
  *
- * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16); this file rewrites what PCRE2
- * 10.42 (Perl's syntax, Unicode 14) would read differently and refuses what it cannot express:
+ * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16). This file rewrites the parts that
+ * PCRE2 10.42 (Perl's syntax, Unicode 14) would read differently, and refuses the parts that it
+ * cannot express:
  *
- *   \s             U+180E is no white space any more
+ *   \s             U+180E is no longer white space
  *   \p{L} \d ...   the characters of Unicode 15 to 16 are added
  *   \w \b          Oniguruma's word characters: marks, but not every number
  *   ^ $            match at every line
@@ -23,25 +24,26 @@ typedef struct rewriter {
     const char *s, *what;
     size_t n, at;
     osh_buf *out;
-    size_t atom;            // where the last atom starts in out
+    size_t atom;            // start of the last atom in out
     size_t groups[64];      // starts of the open groups
     int n_groups;
-    bool lines;             // saw ^ or $
-    bool looks;             // saw what may look at the text before a match: \A \G \K and the like
+    bool lines;             // ^ or $ was read
+    bool looks;             // \A, \G, \K or the like was read: may look at text before a match
 } rewriter;
 
-static osh_status refuse(rewriter *r, const char *why)
+static osh_status rewriter_refuse(rewriter *r, const char *why)
 {
     return osh_fail(r->cx, OSH_E_UNSUPPORTED, "%s: regular expression '%.200s': %s", r->what, r->s,
                     why);
 }
 
-static osh_status put(rewriter *r, const char *s, size_t n)
+static osh_status rewriter_put(rewriter *r, const char *s, size_t n)
 {
     return osh_buf_append(r->cx, r->out, s, n);
 }
 
-/* Ranges that Unicode 15 to 16 added to a class: "L" takes Lu, Ll, ...; "w" what \w holds. */
+/* Writes the ranges that Unicode 15 to 16 added to a class: "L" stands for Lu, Ll, ...; "w" for the
+ * members of \w. */
 static osh_status put_newer(rewriter *r, const char *cls)
 {
     osh_status rc = OSH_OK;
@@ -53,7 +55,7 @@ done:
     return rc;
 }
 
-/* A class escape as members of a bracket class. */
+/* Writes a class escape as members of a bracket class. */
 static osh_status put_members(rewriter *r, char kind, const char *prop)
 {
     static const char *const word[] = {"L", "M", "Nd", "Nl"};
@@ -64,10 +66,10 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
                                "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
                                "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
     } else if (kind == 'd') {
-        OSH_TRY(put(r, "\\p{Nd}", 6));
+        OSH_TRY(rewriter_put(r, "\\p{Nd}", 6));
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
-        OSH_TRY(put(r, "0-9A-Fa-f", 9));
+        OSH_TRY(rewriter_put(r, "0-9A-Fa-f", 9));
     } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
@@ -89,79 +91,80 @@ done:
     return rc;
 }
 
-/* A class escape outside brackets. There Oniguruma's \w also holds Latin-1's superscripts and
- * fractions. */
+/* Writes a class escape outside brackets. There Oniguruma's \w also has the superscripts and
+ * fractions of Latin-1. */
 static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(put(r, negated ? "[^" : "[", negated ? 2 : 1));
+    OSH_TRY(rewriter_put(r, negated ? "[^" : "[", negated ? 2 : 1));
     OSH_TRY(put_members(r, kind, prop));
     if (kind == 'w') OSH_TRY(osh_buf_printf(r->cx, r->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE"));
-    OSH_TRY(put(r, "]", 1));
+    OSH_TRY(rewriter_put(r, "]", 1));
 done:
     return rc;
 }
 
-/* \b and \B by that same \w. */
+/* Writes \b or \B for the \w of put_class. */
 static osh_status put_boundary(rewriter *r, bool negated)
 {
     static const char *const ahead[2][2] = {{"(?!", "(?="}, {"(?=", "(?!"}};
     osh_status rc = OSH_OK;
 
-    OSH_TRY(put(r, "(?:(?<=", 7));
+    OSH_TRY(rewriter_put(r, "(?:(?<=", 7));
     OSH_TRY(put_class(r, 'w', "", false));
     OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][0]));
     OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(put(r, ")|(?<!", 6));
+    OSH_TRY(rewriter_put(r, ")|(?<!", 6));
     OSH_TRY(put_class(r, 'w', "", false));
     OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][1]));
     OSH_TRY(put_class(r, 'w', "", false));
-    OSH_TRY(put(r, "))", 2));
+    OSH_TRY(rewriter_put(r, "))", 2));
 done:
     return rc;
 }
 
-/* \p{Name}, \p{^Name}, \P{Name}; at is behind the p. */
+/* Reads the name of \p{Name}, \p{^Name} or \P{Name}; `at` is after the p. */
 static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negated)
 {
     size_t k = 0;
 
-    if (r->at < r->n && r->s[r->at] != '{') return refuse(r, "a property without braces");
+    if (r->at < r->n && r->s[r->at] != '{') return rewriter_refuse(r, "a property without braces");
     r->at++;
     if (r->at < r->n && r->s[r->at] == '^') {
         *negated = !*negated;
         r->at++;
     }
     while (r->at < r->n && r->s[r->at] != '}' && k + 1 < cap) prop[k++] = r->s[r->at++];
-    if (r->at >= r->n || r->s[r->at] != '}' || k == 0) return refuse(r, "an unfinished property");
+    if (r->at >= r->n || r->s[r->at] != '}' || k == 0)
+        return rewriter_refuse(r, "an unfinished property");
     prop[k] = 0;
     r->at++;
     return OSH_OK;
 }
 
-/* An escape; in_class: inside brackets. */
-static osh_status escape(rewriter *r, bool in_class)
+/* Rewrites an escape. in_class: it is inside brackets. */
+static osh_status rewrite_escape(rewriter *r, bool in_class)
 {
     osh_status rc = OSH_OK;
     char prop[40] = "", c = r->s[r->at + 1];
     bool negated = false;
 
-    if (r->at + 1 >= r->n) return refuse(r, "ends in a backslash");
+    if (r->at + 1 >= r->n) return rewriter_refuse(r, "ends in a backslash");
     if (!in_class && (c == 'b' || c == 'B')) {
         r->at += 2;
         return put_boundary(r, c == 'B');
     }
-    if (c == 'C') return refuse(r, "\\C is not supported");
+    if (c == 'C') return rewriter_refuse(r, "\\C is not supported");
     r->looks |= c && strchr("AzZGKbByYX", c);
     if (!strchr("sSdDwWhHpPu", c)) {
-        OSH_TRY(put(r, r->s + r->at, 2));
+        OSH_TRY(rewriter_put(r, r->s + r->at, 2));
         r->at += 2;
         goto done;
     }
     r->at += 2;
     if (c == 'u') { // \uHHHH
-        if (r->n - r->at < 4) OSH_TRY(refuse(r, "an unfinished \\u"));
+        if (r->n - r->at < 4) OSH_TRY(rewriter_refuse(r, "an unfinished \\u"));
         OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%.4s}", r->s + r->at));
         r->at += 4;
         goto done;
@@ -170,11 +173,11 @@ static osh_status escape(rewriter *r, bool in_class)
     char kind = negated ? (char)(c + ('a' - 'A')) : c;
     if (kind == 'p') OSH_TRY(read_property(r, prop, sizeof prop, &negated));
     if (in_class && negated) {
-        if (kind == 's') { // the only one whose complement PCRE2 has, but for one character
-            OSH_TRY(put(r, "\\S\\x{180E}", 10));
+        if (kind == 's') { // the only complement that PCRE2 has, except for one character
+            OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
             goto done;
         }
-        OSH_TRY(refuse(r, "a negated class inside brackets"));
+        OSH_TRY(rewriter_refuse(r, "a negated class inside brackets"));
     }
     if (in_class)
         OSH_TRY(put_members(r, kind, prop));
@@ -184,41 +187,41 @@ done:
     return rc;
 }
 
-static osh_status bracket(rewriter *r)
+static osh_status rewrite_class(rewriter *r)
 {
     osh_status rc = OSH_OK;
     bool start = true;
 
-    OSH_TRY(put(r, "[", 1));
+    OSH_TRY(rewriter_put(r, "[", 1));
     r->at++;
     if (r->at < r->n && r->s[r->at] == '^') {
-        OSH_TRY(put(r, "^", 1));
+        OSH_TRY(rewriter_put(r, "^", 1));
         r->at++;
     }
     for (; r->at < r->n; start = false) {
         char c = r->s[r->at];
         if (c == ']' && !start) {
-            OSH_TRY(put(r, "]", 1));
+            OSH_TRY(rewriter_put(r, "]", 1));
             r->at++;
             goto done;
         }
-        if (c == '[') OSH_TRY(refuse(r, "a class inside a class"));
+        if (c == '[') OSH_TRY(rewriter_refuse(r, "a class inside a class"));
         if (c == '&' && r->at + 1 < r->n && r->s[r->at + 1] == '&')
-            OSH_TRY(refuse(r, "an intersection of classes (&&)"));
+            OSH_TRY(rewriter_refuse(r, "an intersection of classes (&&)"));
         if (c == '\\') {
-            OSH_TRY(escape(r, true));
+            OSH_TRY(rewrite_escape(r, true));
         } else {
-            OSH_TRY(put(r, &c, 1));
+            OSH_TRY(rewriter_put(r, &c, 1));
             r->at++;
         }
     }
-    OSH_TRY(refuse(r, "an unfinished class"));
+    OSH_TRY(rewriter_refuse(r, "an unfinished class"));
 done:
     return rc;
 }
 
-/* X{n,m}+ is (?:X{n,m})+ in Ruby's syntax. at is on the brace. */
-static osh_status braces(rewriter *r)
+/* Rewrites X{n,m}+ to (?:X{n,m})+, its meaning in Ruby's syntax. `at` is on the brace. */
+static osh_status rewrite_braces(rewriter *r)
 {
     osh_status rc = OSH_OK;
     const char *end = memchr(r->s + r->at, '}', r->n - r->at);
@@ -226,7 +229,7 @@ static osh_status braces(rewriter *r)
 
     osh_buf_init(&tail, 0);
     size_t len = end ? (size_t)(end - (r->s + r->at)) + 1 : 1;
-    OSH_TRY(put(r, r->s + r->at, len));
+    OSH_TRY(rewriter_put(r, r->s + r->at, len));
     r->at += len;
     if (!end || r->at >= r->n || r->s[r->at] != '+') goto done;
     OSH_TRY(osh_buf_append(r->cx, &tail, r->out->data + r->atom, r->out->len - r->atom));
@@ -237,24 +240,24 @@ done:
     return rc;
 }
 
-static osh_status group_open(rewriter *r)
+static osh_status rewrite_group_open(rewriter *r)
 {
     osh_status rc = OSH_OK;
 
-    if (r->n_groups == 64) OSH_TRY(refuse(r, "groups nest too deeply"));
+    if (r->n_groups == 64) OSH_TRY(rewriter_refuse(r, "groups nest too deeply"));
     r->groups[r->n_groups++] = r->out->len;
-    OSH_TRY(put(r, "(", 1));
+    OSH_TRY(rewriter_put(r, "(", 1));
     r->at++;
     r->looks |= r->at < r->n && r->s[r->at] == '*'; // a verb
-    if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or what decides the kind of group
-        OSH_TRY(put(r, "?", 1));
+    if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or the kind of the group
+        OSH_TRY(rewriter_put(r, "?", 1));
         r->at++;
     }
 done:
     return rc;
 }
 
-static osh_status next(rewriter *r)
+static osh_status rewrite_next(rewriter *r)
 {
     osh_status rc = OSH_OK;
     char c = r->s[r->at];
@@ -262,23 +265,23 @@ static osh_status next(rewriter *r)
     switch (c) {
     case '\\':
         r->atom = r->out->len;
-        OSH_TRY(escape(r, false));
+        OSH_TRY(rewrite_escape(r, false));
         break;
     case '[':
         r->atom = r->out->len;
-        OSH_TRY(bracket(r));
+        OSH_TRY(rewrite_class(r));
         break;
-    case '{': OSH_TRY(braces(r)); break;
-    case '(': OSH_TRY(group_open(r)); break;
+    case '{': OSH_TRY(rewrite_braces(r)); break;
+    case '(': OSH_TRY(rewrite_group_open(r)); break;
     case ')':
         if (r->n_groups > 0) r->atom = r->groups[--r->n_groups];
-        OSH_TRY(put(r, ")", 1));
+        OSH_TRY(rewriter_put(r, ")", 1));
         r->at++;
         break;
     default:
         r->lines |= c == '^' || c == '$';
         if (!strchr("+*?|", c) && ((unsigned char)c & 0xC0) != 0x80) r->atom = r->out->len;
-        OSH_TRY(put(r, &c, 1));
+        OSH_TRY(rewriter_put(r, &c, 1));
         r->at++;
         break;
     }
@@ -286,7 +289,8 @@ done:
     return rc;
 }
 
-/* X, X+, X{n}, X{n,}, X{n,m} with n up to 3, of a character, of brackets without escapes, or of \s \d \n \r \t. */
+/* True for X, X+, X{n}, X{n,} and X{n,m} with n up to 3, if X is a character, brackets without
+ * escapes, or one of \s \d \n \r \t. */
 static bool is_one_atom(const char *s)
 {
     uint32_t cp;
@@ -321,7 +325,7 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
 
     osh_buf_init(&out, (size_t)1 << 20);
     osh_buf_init(&whole, 0);
-    while (r.at < r.n) OSH_TRY(next(&r));
+    while (r.at < r.n) OSH_TRY(rewrite_next(&r));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
     p->one_atom = is_one_atom(onig);
@@ -362,15 +366,15 @@ done:
     return rc;
 }
 
-osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
-                                     osh_hit *at)
+osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                     size_t from, osh_hit *at)
 {
     if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, at);
     *at = (osh_hit){SIZE_MAX, from};
     if (p->re) return OSH_OK;
     osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
     if (at->start != SIZE_MAX) return rc;
-    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // what is behind may begin one
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // a match may begin after this
     while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
 }

@@ -1,7 +1,7 @@
-/* tok_post.c - post-processors of tokenizer.json, reduced to what they do to one sequence: ids
- * before it and after it.
+/* tok_post.c - post-processors of tokenizer.json, reduced to their effect on one sequence: the ids
+ * before and after it.
  *
- * ByteLevel changes offsets only. The pair templates are not used. */
+ * ByteLevel changes offsets only. The templates for pairs are not used. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p)
     osh_ids_deinit(cx, &p->after);
 }
 
-static osh_status push(osh_ctx *cx, osh_ids *ids, const cJSON *id, const char *what)
+static osh_status post_push(osh_ctx *cx, osh_ids *ids, const cJSON *id, const char *what)
 {
     osh_status rc = OSH_OK;
 
@@ -23,7 +23,7 @@ done:
     return rc;
 }
 
-static osh_status load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
+static osh_status post_load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *special = cJSON_GetObjectItemCaseSensitive(o, "special_tokens"), *item = NULL;
@@ -50,7 +50,7 @@ static osh_status load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *o, co
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: template token '%s' is not among special_tokens", what,
                      name ? name : "");
         cJSON_ArrayForEach(id, ids)
-            OSH_TRY(push(cx, n_sequences ? &p->after : &p->before, id, what));
+            OSH_TRY(post_push(cx, n_sequences ? &p->after : &p->before, id, what));
     }
     if (n_sequences != 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a template with %d sequences, 1 is supported", what,
@@ -59,20 +59,20 @@ done:
     return rc;
 }
 
-/* BertProcessing and RobertaProcessing: "cls" and "sep" are [token, id]. */
-static osh_status load_cls_sep(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
+/* Reads BertProcessing or RobertaProcessing: "cls" and "sep" are [token, id]. */
+static osh_status post_load_cls_sep(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(push(cx, &p->before,
+    OSH_TRY(post_push(cx, &p->before,
                  cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(o, "cls"), 1), what));
-    OSH_TRY(push(cx, &p->after,
+    OSH_TRY(post_push(cx, &p->after,
                  cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(o, "sep"), 1), what));
 done:
     return rc;
 }
 
-static osh_status load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what,
+static osh_status post_load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what,
                               int *n_templates, int depth)
 {
     osh_status rc = OSH_OK;
@@ -87,15 +87,15 @@ static osh_status load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o, cons
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: a post_processor Sequence without \"processors\"",
                      what);
         cJSON_ArrayForEach(item, list)
-            OSH_TRY(load_nested(cx, p, item, what, n_templates, depth + 1));
+            OSH_TRY(post_load_nested(cx, p, item, what, n_templates, depth + 1));
         goto done;
     }
-    if (++*n_templates > 1) // tokenizers itself panics on two
+    if (++*n_templates > 1) // tokenizers panics on two
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than one post_processor adds tokens", what);
     if (!strcmp(type, "TemplateProcessing"))
-        OSH_TRY(load_template(cx, p, o, what));
+        OSH_TRY(post_load_template(cx, p, o, what));
     else if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
-        OSH_TRY(load_cls_sep(cx, p, o, what));
+        OSH_TRY(post_load_cls_sep(cx, p, o, what));
     else
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: post_processor \"%s\" is not supported", what, type);
 done:
@@ -107,5 +107,5 @@ osh_status osh_tok_post_load(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const
     int n_templates = 0;
 
     if (!o || cJSON_IsNull(o)) return OSH_OK;
-    return load_nested(cx, p, o, what, &n_templates, 0);
+    return post_load_nested(cx, p, o, what, &n_templates, 0);
 }

@@ -1,40 +1,47 @@
 /* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces and never look across a
- * cut. All cuts go through one function with the five behaviours of NormalizedString::split. ByteLevel
- * and Metaspace also change the bytes. Patterns are those of tokenizers/src/pre_tokenizers. */
+ * cut.
+ *
+ * All cuts are made by one function with the five behaviours of NormalizedString::split. ByteLevel
+ * and Metaspace also change the bytes. The patterns are those of tokenizers/src/pre_tokenizers. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 
-enum { CHECK_EVERY = 4096 }; // pieces or matches, for an interrupt
+enum { CHECK_EVERY = 4096 }; // pieces or matches between checks for an interrupt
 
-/* Collects segments of one piece, in order, and emits pieces by behaviour. */
+/* Collects the segments of one piece, in order, and emits pieces by the behaviour. */
 typedef struct cutter {
     osh_ctx *cx;
     osh_tok_text *out;
     osh_tok_piece in;
     osh_split_kind kind;
-    bool invert, before; // before: was the segment before a match?
-    bool held;           // one piece waits in [start, end)
+    bool invert, before; // before: the last segment was a match
+    bool held;           // one piece waits: [start, end)
     size_t start, end;
-    uint8_t cont; // of pieces that begin at a cut
+    uint8_t cont; // cont of pieces that begin at a cut
 } cutter;
 
-/* Of a piece that begins at a cut, this pre-tokenizer and those before it have done the begin. */
+/* Returns bytes [start, end) of the cut piece. If it begins at a cut, this pre-tokenizer and those
+ * before it count as having handled its beginning. */
 static osh_tok_piece cutter_part(const cutter *c, size_t start, size_t end)
 {
-    osh_tok_piece p = {.at = c->in.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1, .cont = c->cont};
+    osh_tok_piece p = {.at = c->in.at + (uint32_t)start,
+                       .len = (uint32_t)(end - start),
+                       .id = -1,
+                       .cont = c->cont};
 
     if (start == 0) p.first = c->in.first, p.cont = c->in.cont;
     return p;
 }
 
-static osh_status emit(cutter *c)
+static osh_status cutter_emit(cutter *c)
 {
     if (!c->held || c->start == c->end) return OSH_OK;
     return osh_tok_piece_add(c->cx, c->out, cutter_part(c, c->start, c->end));
 }
 
-static osh_status segment(cutter *c, size_t start, size_t end, bool match)
+/* Adds a segment: joins it to the waiting piece, or emits that piece and waits. */
+static osh_status cutter_add(cutter *c, size_t start, size_t end, bool match)
 {
     osh_status rc = OSH_OK;
     bool join = false;
@@ -54,7 +61,7 @@ static osh_status segment(cutter *c, size_t start, size_t end, bool match)
         c->end = end;
         return OSH_OK;
     }
-    OSH_TRY(emit(c));
+    OSH_TRY(cutter_emit(c));
     c->held = true;
     c->start = start;
     c->end = end;
@@ -62,18 +69,19 @@ done:
     return rc;
 }
 
-/* One match or gap of a piece after the other. open: as osh_tok_pattern_find_open. */
+/* Finds the next match at or after `from`; open: see osh_tok_pattern_find_open. */
 typedef struct haystack {
     const char *s;
     size_t n;
     bool open;
 } haystack;
-typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                                    size_t *start, size_t *end);
+typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h,
+                                    size_t from, size_t *start, size_t *end);
 
-/* *done_to: behind the last match; *known: where the next one cannot begin before. */
-static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match,
-                              size_t *known, size_t *done)
+/* Adds matches and the gaps between them as segments. *done: end of the last match. *known: no
+ * further match begins before this position. */
+static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h,
+                              next_match_fn next_match, size_t *known, size_t *done)
 {
     osh_status rc = OSH_OK;
     const char *s = h->s;
@@ -86,45 +94,48 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // empty, right behind a match
+        bool again = start == end && start == done_to && start > 0; // empty, directly after a match
         if (!again) {
-            if (start > done_to) OSH_TRY(segment(c, done_to, start, false));
-            OSH_TRY(segment(c, start, end, true));
+            if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
+            OSH_TRY(cutter_add(c, start, end, true));
             done_to = end;
         }
         from = end;
         uint32_t cp;
         if (start == end) from += end < n ? osh_utf8_next(s + end, n - end, &cp) : 1;
     }
-    if (done_to < *known) OSH_TRY(segment(c, done_to, *known, false));
+    if (done_to < *known) OSH_TRY(cutter_add(c, done_to, *known, false));
     *done = done_to;
 done:
     return rc;
 }
 
-static osh_status cut_piece(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match)
+/* Cuts a piece whose end is known. */
+static osh_status cut_piece(cutter *c, const osh_tok_step *st, const haystack *h,
+                            next_match_fn next_match)
 {
     osh_status rc = OSH_OK;
     size_t known, done_to;
 
     OSH_TRY(cut_matches(c, st, h, next_match, &known, &done_to));
-    OSH_TRY(emit(c));
+    OSH_TRY(cutter_emit(c));
 done:
     return rc;
 }
 
-/* The text from `at` on stays: it begins like this piece. */
-static void leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
+/* The last n bytes stay for the next part, as text that begins like the piece `begin`. No piece is
+ * open any more. */
+static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
 {
     w->open = false;
     w->left += n;
     w->tail = begin;
 }
 
-/* The last piece, behind which more text follows. What is certain are the pieces before the last gap; a gap that is
- * long may be cut by what comes behind this pre-tokenizer, and stays the open piece. */
-static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match,
-                           osh_tok_work *w)
+/* Cuts the open piece, the last one, after which more text follows. Only the pieces before the last
+ * gap are certain. A long gap may be cut by a later pre-tokenizer; it remains the open piece. */
+static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
+                           next_match_fn next_match, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
     size_t known, done_to, from;
@@ -137,8 +148,8 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
     } else if (joins) {
         from = c->held ? c->start : done_to;
     } else {
-        OSH_TRY(emit(c));
-        from = known; // what is removed is so in two parts as well
+        OSH_TRY(cutter_emit(c));
+        from = known; // text to remove may be removed in two parts
     }
     if (from > 0) w->made_up = 0;
     osh_tok_piece p = cutter_part(c, from, gap ? known : from);
@@ -146,15 +157,15 @@ static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
     if (p.len) {
         OSH_TRY(osh_tok_piece_add(c->cx, c->out, p));
     } else {
-        leave(w, p, 0);
+        work_leave(w, p, 0);
         w->left -= w->made_up;
     }
 done:
     return rc;
 }
 
-static osh_status cut(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_split_kind kind,
-                      bool invert, next_match_fn next_match)
+static osh_status cut_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
+                             osh_split_kind kind, bool invert, next_match_fn next_match)
 {
     osh_status rc = OSH_OK;
     osh_tok_text *in = w->cur, *out = w->next;
@@ -170,9 +181,10 @@ static osh_status cut(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_
         if (p.id >= 0)
             OSH_TRY(osh_tok_piece_add(cx, out, p));
         else
-            OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w) : cut_piece(&c, st, &h, next_match));
+            OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w)
+                           : cut_piece(&c, st, &h, next_match));
     }
-    osh_tok_piece *pieces = in->pieces; // the bytes stay where they are
+    osh_tok_piece *pieces = in->pieces; // the bytes do not move
     size_t cap = in->cap_pieces;
     in->pieces = out->pieces, in->cap_pieces = out->cap_pieces, in->n_pieces = out->n_pieces;
     out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
@@ -180,8 +192,8 @@ done:
     return rc;
 }
 
-static osh_status by_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                             size_t *end)
+static osh_status match_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                                size_t *start, size_t *end)
 {
     osh_hit at;
     osh_status rc = h->open ? osh_tok_pattern_find_open(cx, &st->pattern, h->s, h->n, from, &at)
@@ -190,7 +202,8 @@ static osh_status by_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack
     return rc;
 }
 
-static osh_status by_class(const haystack *h, size_t from, size_t *start, size_t *end, bool (*is)(uint32_t cp))
+static osh_status match_class(const haystack *h, size_t from, size_t *start, size_t *end,
+                              bool (*is)(uint32_t cp))
 {
     uint32_t cp = 0;
 
@@ -206,30 +219,30 @@ static osh_status by_class(const haystack *h, size_t from, size_t *start, size_t
     return OSH_OK;
 }
 
-static osh_status by_number(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                            size_t *end)
+static osh_status match_number(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                               size_t *start, size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(h, from, start, end, osh_cp_is_numeric);
+    return match_class(h, from, start, end, osh_cp_is_numeric);
 }
 
-static osh_status by_space(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                           size_t *end)
+static osh_status match_space(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                              size_t *start, size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(h, from, start, end, osh_cp_is_space);
+    return match_class(h, from, start, end, osh_cp_is_space);
 }
 
-static osh_status by_punct(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                           size_t *end)
+static osh_status match_punct(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                              size_t *start, size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(h, from, start, end, osh_cp_is_punct);
+    return match_class(h, from, start, end, osh_cp_is_punct);
 }
 
-/* \w+|[^\w\s]+ of Rust's regex, whose \w is not Oniguruma's. */
-static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                          size_t *end)
+/* Matches \w+|[^\w\s]+ of Rust's regex, whose \w differs from Oniguruma's. */
+static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                             size_t *start, size_t *end)
 {
     uint32_t cp = 0;
     bool word = false;
@@ -246,13 +259,15 @@ static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h
         word = is;
         *end = i + len;
     }
-    if (h->open && *start != SIZE_MAX && *end == h->n) *end = *start, *start = SIZE_MAX; // it may go on
+    if (h->open && *start != SIZE_MAX && *end == h->n) // the word may continue
+        *end = *start, *start = SIZE_MAX;
     return OSH_OK;
 }
 
-/* A run of one script. What is of any script belongs to the run before it, and goes where there is none. */
-static osh_status by_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                            size_t *end)
+/* Matches a run of one script. A character of any script belongs to the run before it, and is
+ * removed if there is no run. */
+static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                               size_t *start, size_t *end)
 {
     unsigned run = 0;
     uint32_t cp = 0;
@@ -271,12 +286,12 @@ static osh_status by_script(osh_ctx *cx, const osh_tok_step *st, const haystack 
         run = script;
         *start = i;
     }
-    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // it may go on
+    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the run may continue
     return OSH_OK;
 }
 
-static osh_status by_length(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
-                            size_t *end)
+static osh_status match_length(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                               size_t *start, size_t *end)
 {
     uint32_t cp = 0;
     size_t at = from, k = 0;
@@ -290,48 +305,49 @@ static osh_status by_length(osh_ctx *cx, const osh_tok_step *st, const haystack 
 
 static osh_status run_scripts(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, OSH_SPLIT_REMOVED, true, by_script);
+    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, true, match_script);
 }
 
 static osh_status run_length(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_length);
+    return cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_length);
 }
 
 static osh_status run_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, st->split, st->invert, by_pattern);
+    return cut_pieces(cx, st, w, st->split, st->invert, match_pattern);
 }
 
 static osh_status run_digits(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, st->each ? OSH_SPLIT_ISOLATED : OSH_SPLIT_CONTIGUOUS, false, by_number);
+    return cut_pieces(cx, st, w, st->each ? OSH_SPLIT_ISOLATED : OSH_SPLIT_CONTIGUOUS, false,
+                      match_number);
 }
 
 static osh_status run_whitespace(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, OSH_SPLIT_REMOVED, true, by_word);
+    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, true, match_word);
 }
 
 static osh_status run_whitespace_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, OSH_SPLIT_REMOVED, false, by_space);
+    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
 }
 
 static osh_status run_punctuation(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut(cx, st, w, st->split, false, by_punct);
+    return cut_pieces(cx, st, w, st->split, false, match_punct);
 }
 
 static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    osh_status rc = cut(cx, st, w, OSH_SPLIT_REMOVED, false, by_space);
+    osh_status rc = cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
 
-    return rc ? rc : cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_punct);
+    return rc ? rc : cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
-/* GPT-2's bytes_to_unicode: printable Latin-1 stays, the other 68 bytes become U+0100, U+0101, ...
- * in order. */
+/* GPT-2's bytes_to_unicode: printable Latin-1 stays, and the other 68 bytes become U+0100, U+0101,
+ * ... in order. */
 uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;
@@ -360,7 +376,7 @@ done:
     return rc;
 }
 
-static osh_status prefix_space(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+static osh_status map_prefix_space(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
@@ -377,18 +393,18 @@ static osh_status run_byte_level(osh_ctx *cx, const osh_tok_step *st, osh_tok_wo
 
     if (st->add_prefix) {
         size_t len = w->open ? w->cur->pieces[w->cur->n_pieces - 1].len : 0;
-        OSH_TRY(osh_tok_map_pieces(cx, st, w, prefix_space));
+        OSH_TRY(osh_tok_map_pieces(cx, st, w, map_prefix_space));
         if (w->open) w->made_up += w->cur->pieces[w->cur->n_pieces - 1].len - len;
     }
-    if (st->do_split) OSH_TRY(cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_pattern));
+    if (st->do_split) OSH_TRY(cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_pattern));
     osh_tok_close_open(w, NULL, true);
     OSH_TRY(osh_tok_map_pieces(cx, st, w, osh_tok_map_bytes));
 done:
     return rc;
 }
 
-static osh_status metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                            size_t n, osh_tok_piece *p)
+static osh_status map_metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     bool begins = n > 0 && (s[0] == ' ' || (n >= st->n_content &&
@@ -408,7 +424,7 @@ done:
     return rc;
 }
 
-/* The last character of the open piece that begins a piece of its own. */
+/* Ends the open piece before its last character that begins a piece of its own. */
 static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
 {
     osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];
@@ -420,7 +436,7 @@ static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
         q--;
     q = q ? q - 1 : 0;
     osh_tok_piece begin = {.id = -1, .cont = (uint8_t)(st->index < 254 ? st->index + 1 : 255)};
-    leave(w, q ? begin : *p, p->len - q - (q ? 0 : w->made_up));
+    work_leave(w, q ? begin : *p, p->len - q - (q ? 0 : w->made_up));
     p->len = (uint32_t)q;
     w->cur->n_pieces -= !q;
 }
@@ -431,8 +447,8 @@ static osh_status run_metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_wor
 
     if (w->open && st->do_split) close_at_space(st, w);
     osh_tok_close_open(w, st->content, false);
-    OSH_TRY(osh_tok_map_pieces(cx, st, w, metaspace));
-    if (st->do_split) OSH_TRY(cut(cx, st, w, OSH_SPLIT_NEXT, false, by_pattern));
+    OSH_TRY(osh_tok_map_pieces(cx, st, w, map_metaspace));
+    if (st->do_split) OSH_TRY(cut_pieces(cx, st, w, OSH_SPLIT_NEXT, false, match_pattern));
 done:
     return rc;
 }
@@ -492,7 +508,9 @@ static osh_status load_length(osh_ctx *cx, osh_tok_step *st, const cJSON *o, con
     int64_t n = 0;
 
     OSH_TRY(osh_json_int_or(cx, &n, o, "length", 5, what));
-    if (n < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"length\" is %lld, a number from 1 is wanted", what, (long long)n);
+    if (n < 1)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"length\" is %lld, a number from 1 is wanted", what,
+                 (long long)n);
     st->n_chars = (size_t)n;
 done:
     return rc;
@@ -525,7 +543,7 @@ static osh_status load_delimiter(osh_ctx *cx, osh_tok_step *st, const cJSON *o, 
     return set_literal(cx, st, o, "delimiter", what);
 }
 
-/* Older files have add_prefix_space instead of prepend_scheme. */
+/* Reads Metaspace. Older files have add_prefix_space instead of prepend_scheme. */
 static osh_status load_metaspace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -566,13 +584,15 @@ void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes)
         size_t at = osh_utf8_before(s, q);
         osh_utf8_decode(s + at, q - at, &x);
         osh_utf8_decode(s + q, p->len - q, &y);
-        if (bytes) x = osh_tok_byte_char((unsigned char)s[q - 1]), y = osh_tok_byte_char((unsigned char)s[q]);
+        if (bytes)
+            x = osh_tok_byte_char((unsigned char)s[q - 1]),
+            y = osh_tok_byte_char((unsigned char)s[q]);
         else x = x == ' ' ? content : x, y = y == ' ' ? content : y;
         if (osh_tok_model_parts(w->model, x, y)) break;
     }
     bool cuts = q > w->made_up;
     osh_tok_piece begin = {.id = -1, .cont = 255};
-    leave(w, cuts ? begin : *p, p->len - (cuts ? q : w->made_up));
+    work_leave(w, cuts ? begin : *p, p->len - (cuts ? q : w->made_up));
     p->len = (uint32_t)(cuts ? q : 0);
     w->cur->n_pieces -= !cuts;
 }
@@ -594,5 +614,6 @@ osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const c
         {"BertPreTokenizer", NULL, run_bert, OSH_CUT_NEVER},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
-    return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"pre_tokenizer", "pretokenizers", table}, what);
+    return osh_tok_steps_load(cx, steps, o,
+                              &(osh_tok_role){"pre_tokenizer", "pretokenizers", table}, what);
 }

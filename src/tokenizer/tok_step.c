@@ -1,5 +1,5 @@
-/* tok_step.c - lists of normalizers and pre-tokenizers: loading by type, flattening of sequences,
- * running. */
+/* tok_step.c - loads lists of normalizers and pre-tokenizers by type, flattens sequences, and runs
+ * the steps. */
 #include "tokenizer/tok_charsmap.h"
 #include <string.h>
 
@@ -26,11 +26,13 @@ done:
     return rc;
 }
 
-osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key, const char *what)
+osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
+                          const char *what)
 {
     const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
 
-    if (!cJSON_IsString(s)) return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
+    if (!cJSON_IsString(s))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
     return osh_tok_string(cx, out, n, s->valuestring);
 }
 
@@ -59,14 +61,15 @@ void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps)
     memset(steps, 0, sizeof *steps);
 }
 
-static osh_status load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const char *type,
-                           const osh_tok_role *role, const char *what)
+static osh_status steps_load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                                 const char *type, const osh_tok_role *role, const char *what)
 {
     const osh_tok_component *row = role->table;
 
     while (row->type && strcmp(row->type, type)) row++;
     if (!row->type)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s \"%s\" is not supported", what, role->name, type);
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s \"%s\" is not supported", what, role->name,
+                        type);
     if (steps->n == steps->cap) {
         size_t cap = steps->cap * 2 + 4;
         osh_tok_step *p = osh_realloc(cx, steps->items, cap * sizeof *p);
@@ -81,15 +84,15 @@ static osh_status load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, co
     return rc;
 }
 
-static osh_status load_nested(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_role *role,
-                              const char *what, int depth)
+static osh_status steps_load_nested(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                                    const osh_tok_role *role, const char *what, int depth)
 {
     osh_status rc = OSH_OK;
     const char *type = NULL;
 
     OSH_TRY(osh_tok_type(cx, &type, o, role->name, what));
     if (strcmp(type, "Sequence")) {
-        OSH_TRY(load_one(cx, steps, o, type, role, what));
+        OSH_TRY(steps_load_one(cx, steps, o, type, role, what));
         goto done;
     }
     if (depth > 8) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s sequences nest too deeply", what, role->name);
@@ -98,16 +101,16 @@ static osh_status load_nested(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a %s Sequence without a list \"%s\"", what, role->name,
                  role->list_key);
     cJSON_ArrayForEach(item, list)
-        OSH_TRY(load_nested(cx, steps, item, role, what, depth + 1));
+        OSH_TRY(steps_load_nested(cx, steps, item, role, what, depth + 1));
 done:
     return rc;
 }
 
-osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_role *role,
-                              const char *what)
+osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                              const osh_tok_role *role, const char *what)
 {
     if (!o || cJSON_IsNull(o)) return OSH_OK;
-    return load_nested(cx, steps, o, role, what, 0);
+    return steps_load_nested(cx, steps, o, role, what, 0);
 }
 
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
@@ -132,7 +135,7 @@ osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work 
         const char *s = in->s + p.at;
         if (p.id < 0) OSH_TRY(fn(cx, st, out, s, p.len, &p));
         p.at = (uint32_t)at, p.len = (uint32_t)(out->n - at);
-        if (p.id >= 0 || p.len) // what became empty is gone, as in PreTokenizedString::split
+        if (p.id >= 0 || p.len) // empty pieces are dropped, as in PreTokenizedString::split
             OSH_TRY(osh_tok_piece_add(cx, out, p));
     }
     w->cur = out;

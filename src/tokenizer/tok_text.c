@@ -1,12 +1,13 @@
-/* tok_text.c - the text between two stages of a tokenizer: growing bytes and pieces; hash of pairs;
- * ids. */
+/* tok_text.c - growing arrays of a tokenizer: the bytes and pieces of the text between two stages,
+ * a hash table of pairs, and ids. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more)
 {
     if (t->limit && (t->n > t->limit || n_more > t->limit - t->n))
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "the tokenizer's normalizers make more than %zu bytes of %zu", t->limit,
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "the tokenizer's normalizers make more than %zu bytes of %zu", t->limit,
                         t->made_of);
     if (n_more <= t->cap - t->n) return OSH_OK;
     if (n_more > OSH_TOK_MAX_BYTES - t->n)
@@ -65,7 +66,8 @@ osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected)
     return OSH_OK;
 }
 
-static struct osh_tok_pair *place(const osh_tok_pairs *p, uint64_t key)
+/* Returns the slot of the key, or the free slot where it belongs. */
+static struct osh_tok_pair *pairs_slot(const osh_tok_pairs *p, uint64_t key)
 {
     size_t i = (size_t)((key * 0x9E3779B97F4A7C15ull) >> 20) & p->mask;
 
@@ -73,14 +75,14 @@ static struct osh_tok_pair *place(const osh_tok_pairs *p, uint64_t key)
     return &p->slots[i];
 }
 
-static osh_status grow(osh_ctx *cx, osh_tok_pairs *p)
+static osh_status pairs_grow(osh_ctx *cx, osh_tok_pairs *p)
 {
     osh_tok_pairs wide = {0};
     osh_status rc = osh_tok_pairs_init(cx, &wide, p->mask + 1);
 
     if (rc) return rc;
     for (size_t i = 0; i <= p->mask; i++)
-        if (p->slots[i].key != UINT64_MAX) *place(&wide, p->slots[i].key) = p->slots[i];
+        if (p->slots[i].key != UINT64_MAX) *pairs_slot(&wide, p->slots[i].key) = p->slots[i];
     wide.n = p->n;
     osh_free(cx, p->slots);
     *p = wide;
@@ -90,10 +92,10 @@ static osh_status grow(osh_ctx *cx, osh_tok_pairs *p)
 osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b)
 {
     if (p->n * 2 > p->mask) {
-        osh_status rc = grow(cx, p);
+        osh_status rc = pairs_grow(cx, p);
         if (rc) return rc;
     }
-    struct osh_tok_pair *slot = place(p, key);
+    struct osh_tok_pair *slot = pairs_slot(p, key);
     p->n += slot->key != key;
     *slot = (struct osh_tok_pair){key, a, b};
     return OSH_OK;

@@ -1,5 +1,5 @@
-/* tok_trie.c - tokens sorted and laid out level by level: 9 bytes a node, and the children of a node, which a search
- * looks through, are neighbours. */
+/* tok_trie.c - builds a trie of sorted tokens level by level. A node takes 9 bytes, and the
+ * children of a node, which a search looks through, are neighbours. */
 #include "tokenizer/tok_trie.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ done:
     return rc;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int words_by_bytes(const void *a, const void *b)
 {
     const struct osh_tok_word *x = a, *y = b;
     int c = memcmp(x->s, y->s, x->n < y->n ? x->n : y->n);
@@ -44,8 +44,9 @@ static int by_bytes(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Nodes of the sorted words: the root, and of each the bytes that it does not share with the one before. */
-static size_t count_nodes(const osh_tok_words *w, const struct osh_tok_word **twice)
+/* Returns the number of nodes of the sorted words: the root, and for each word the bytes that it
+ * does not share with the word before. *twice is set to a word that occurs twice, or NULL. */
+static size_t trie_count_nodes(const osh_tok_words *w, const struct osh_tok_word **twice)
 {
     size_t n = 1;
 
@@ -61,11 +62,11 @@ static size_t count_nodes(const osh_tok_words *w, const struct osh_tok_word **tw
 }
 
 typedef struct span {
-    uint32_t lo, hi; // words that begin with what leads to a node
+    uint32_t lo, hi; // words that begin with the bytes of a node's path
 } span;
 
-/* Level by level: the nodes behind those of a level, in order. */
-static void lay_out(osh_tok_trie *t, span *spans, const osh_tok_words *w)
+/* Writes the nodes level by level: those of the next level follow in the order of their parents. */
+static void trie_lay_out(osh_tok_trie *t, span *spans, const osh_tok_words *w)
 {
     size_t n = 1;
 
@@ -88,20 +89,23 @@ static void lay_out(osh_tok_trie *t, span *spans, const osh_tok_words *w)
     t->child[n] = (uint32_t)n;
 }
 
-osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w, const struct osh_tok_word **twice)
+osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
+                              const struct osh_tok_word **twice)
 {
     osh_status rc = OSH_OK;
     span *spans = NULL; // own
 
-    for (size_t i = 0; i < w->n; i++) w->items[i].s = w->bytes.data ? w->bytes.data + w->items[i].at : "";
-    if (w->n) qsort(w->items, w->n, sizeof *w->items, by_bytes);
-    t->n = count_nodes(w, twice);
-    if (t->n >= UINT32_MAX) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "a vocabulary of %zu bytes is too large", w->bytes.len);
+    for (size_t i = 0; i < w->n; i++)
+        w->items[i].s = w->bytes.data ? w->bytes.data + w->items[i].at : "";
+    if (w->n) qsort(w->items, w->n, sizeof *w->items, words_by_bytes);
+    t->n = trie_count_nodes(w, twice);
+    if (t->n >= UINT32_MAX)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "a vocabulary of %zu bytes is too large", w->bytes.len);
     OSH_NEW(cx, t->child, t->n + 1);
     OSH_NEW(cx, t->id, t->n);
     OSH_NEW(cx, t->label, t->n);
     OSH_NEW(cx, spans, t->n);
-    lay_out(t, spans, w);
+    trie_lay_out(t, spans, w);
 done:
     osh_free(cx, spans);
     return rc;

@@ -1,13 +1,14 @@
-/* tok_trie.h - tokens as a trie of bytes, built once: children of a node stand side by side. */
+/* tok_trie.h - a trie of the bytes of tokens; it is built once, and the children of a node are
+ * neighbours. */
 #ifndef OSH_TOK_TRIE_H
 #define OSH_TOK_TRIE_H
 #include "base/buf.h"
 
-/* Tokens as they are read. */
+/* The tokens, in the order of reading until the trie is built. */
 typedef struct osh_tok_words {
-    osh_buf bytes;    // own: of all of them, side by side
+    osh_buf bytes;    // own; bytes of all tokens, without separators
     struct osh_tok_word {
-        const char *s; // view of bytes, once the trie is built
+        const char *s; // view of bytes, after the trie is built
         size_t at;
         uint32_t n;
         int32_t id;
@@ -22,20 +23,22 @@ osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_
 typedef struct osh_tok_trie {
     uint32_t *child; // own; [n + 1]
     int32_t *id;     // own; [n]; -1: no token ends here
-    uint8_t *label;  // own; [n]: byte that leads here
+    uint8_t *label;  // own; [n]; the byte that leads to the node
     size_t n;
 } osh_tok_trie;
-/* Sorts the words. Of two that are equal the one with the higher id stays; *twice shows one of such, if there are. */
-osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w, const struct osh_tok_word **twice);
+/* Sorts the words and builds the trie. If two words are equal, the one with the higher id stays,
+ * and *twice is set to one of them; else it is NULL. */
+osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w,
+                              const struct osh_tok_word **twice);
 void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);
-/* The id of a token, or -1. */
+/* Returns the id of a token, or -1. */
 int32_t osh_tok_trie_find(const osh_tok_trie *t, const char *s, size_t n);
-/* The node behind *node by byte c; false: there is none. */
+/* Moves *node to its child by byte c. Returns false if there is none. */
 static inline bool osh_tok_trie_step(const osh_tok_trie *t, uint32_t *node, unsigned char c)
 {
     uint32_t from = t->child[*node], to = t->child[*node + 1];
 
-    while (to - from > 8) { // halves of a range that is sorted
+    while (to - from > 8) { // binary search by label
         uint32_t mid = from + (to - from) / 2;
         if (t->label[mid] <= c) from = mid;
         else to = mid;

@@ -1,9 +1,11 @@
-/* tok_unigram.c - the path of highest score through a word (Viterbi), with unknown characters and byte fallback.
+/* tok_unigram.c - encodes a word as its path of highest score (Viterbi), with unknown characters
+ * and byte fallback.
  *
- * Agrees with tokenizers/src/models/unigram, which is SentencePiece's encode_optimized: from each character on every
- * token of the vocabulary is an edge; a character that is no token by itself is an unknown one, 10 below the lowest
- * score. Sums are those of doubles from the start of the word on, so that equal ones stay equal; of equal paths the
- * first found stays. Neighbours with the unknown id are one token. */
+ * Agrees with tokenizers/src/models/unigram, which is SentencePiece's encode_optimized: each token
+ * of the vocabulary is an edge from the character where it starts. A character that is no token by
+ * itself is unknown, and scores 10 less than the lowest score. Sums are taken in double from the
+ * start of the word, so that equal ones stay equal; among equal paths the first one found stays.
+ * Neighbours with the unknown id become one token. */
 #include "tokenizer/tok_model.h"
 #include "tokenizer/tok_trie.h"
 #include <math.h>
@@ -11,18 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHECK_EVERY = 1 << 18 }; // bytes, for an interrupt
+enum { CHECK_EVERY = 1 << 18 }; // bytes between checks for an interrupt
 #define UNKNOWN_PENALTY 10.0
 
-typedef struct place { // between two characters
-    double score;      // of the best path to here
-    uint32_t from, to; // the last token of that path starts at `from`; of the path chosen the next ends at `to`
-    int32_t id;        // of that token, -1: no path yet
+typedef struct place { // a position between two characters
+    double score;      // score of the best path to here
+    uint32_t from, to; // start of the path's last token; end of the next token on the chosen path
+    int32_t id;        // id of the last token, -1: no path yet
 } place;
 
 typedef struct unigram {
     osh_tok_trie trie; // own
-    double *scores;    // own; by id
+    double *scores;    // own; [id]
     size_t n, cap;
     double unknown_score;
     int32_t unk_id;    // -1: none
@@ -53,8 +55,12 @@ static bool unigram_find(const void *state, const char *token, size_t n, int32_t
 
 static size_t unigram_size(const void *state) { return ((const unigram *)state)->n; }
 
-static int32_t unigram_max_id(const void *state) { return (int32_t)((const unigram *)state)->n - 1; }
+static int32_t unigram_max_id(const void *state)
+{
+    return (int32_t)((const unigram *)state)->n - 1;
+}
 
+/* Takes the path that arrives at p with a token from `from` if it is the first or scores more. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -74,7 +80,8 @@ static osh_status places_reserve(osh_ctx *cx, unigram *u, size_t n)
     return OSH_OK;
 }
 
-static osh_status find_paths(osh_ctx *cx, unigram *u, const char *s, size_t n)
+/* Finds the best path to each position of the word. */
+static osh_status unigram_find_paths(osh_ctx *cx, unigram *u, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
     place *places = NULL;
@@ -91,7 +98,8 @@ static osh_status find_paths(osh_ctx *cx, unigram *u, const char *s, size_t n)
         len = osh_utf8_next(s + at, n - at, &cp);
         if (at - checked > CHECK_EVERY) {
             checked = at;
-            if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
+            if (osh_interrupted(cx))
+                OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         }
         for (size_t k = at; k < n && osh_tok_trie_step(&u->trie, &node, (unsigned char)s[k]); k++) {
             int32_t id = u->trie.id[node];
@@ -101,15 +109,17 @@ static osh_status find_paths(osh_ctx *cx, unigram *u, const char *s, size_t n)
         }
         if (single) continue;
         if (u->unk_id < 0)
-            OSH_FAIL(cx, OSH_E_FORMAT, "the tokenizer has no \"unk_id\" for U+%04X, which its vocabulary lacks", cp);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "the tokenizer has no \"unk_id\" for U+%04X, which its vocabulary lacks", cp);
         place_offer(&places[at + len], (uint32_t)at, u->unk_id, u->unknown_score + here);
     }
 done:
     return rc;
 }
 
-/* Characters that are unknown, or a token with the id of unknown ones among them. */
-static osh_status add_unknown(osh_ctx *cx, const unigram *u, osh_ids *ids, const char *s, size_t n)
+/* Appends the ids of a run of unknown characters, which may include a token with the unknown id. */
+static osh_status unigram_add_unknown(osh_ctx *cx, const unigram *u, osh_ids *ids, const char *s,
+                                      size_t n)
 {
     osh_status rc = OSH_OK;
     int32_t id = osh_tok_trie_find(&u->trie, s, n);
@@ -128,14 +138,15 @@ static osh_status unigram_encode(osh_ctx *cx, void *state, osh_ids *ids, const c
     osh_status rc = OSH_OK;
     unigram *u = state;
 
-    OSH_TRY(find_paths(cx, u, word, n));
+    OSH_TRY(unigram_find_paths(cx, u, word, n));
     const place *places = u->places;
-    for (size_t end = n; end > 0; end = places[end].from) u->places[places[end].from].to = (uint32_t)end;
+    for (size_t end = n; end > 0; end = places[end].from)
+        u->places[places[end].from].to = (uint32_t)end;
     for (size_t at = 0, end = 0; at < n; at = end) {
         int32_t id = places[end = places[at].to].id;
         if (u->unk_id >= 0 && id == u->unk_id) {
             while (end < n && places[places[end].to].id == u->unk_id) end = places[end].to;
-            OSH_TRY(add_unknown(cx, u, ids, word + at, end - at));
+            OSH_TRY(unigram_add_unknown(cx, u, ids, word + at, end - at));
             continue;
         }
         OSH_TRY(osh_ids_reserve(cx, ids, 1));
@@ -145,8 +156,9 @@ done:
     return rc;
 }
 
-/* A number as serde_json reads it, which is not always the nearest double: digits up to 64 bits, once rounded, times or
- * by a power of ten. Scores that a trainer wrote may differ in the last bit otherwise, and with them a close choice. */
+/* Reads a number as serde_json does, which is not always the nearest double: digits up to 64 bits,
+ * rounded once, then multiplied with or divided by a power of ten. Otherwise a score might differ
+ * in the last bit, and a close choice with it. */
 static double serde_number(const char *s)
 {
     bool minus = *s == '-', stop = false, point = false;
@@ -166,15 +178,16 @@ static double serde_number(const char *s)
     if (*s == 'e' || *s == 'E') exponent += strtol(s + 1, NULL, 10);
     double f = (double)digits;
     for (; exponent < -308 && f != 0; exponent += 308) f /= 1e308;
-    if (exponent < -308) exponent = 0; // of nought
+    if (exponent < -308) exponent = 0; // the value is 0
     char power[32];
     snprintf(power, sizeof power, "1e%ld", labs(exponent));
     f = exponent < 0 ? f / strtod(power, NULL) : digits ? f * strtod(power, NULL) : 0;
     return minus ? -f : f;
 }
 
-/* ["token", score] */
-static osh_status load_entry(osh_ctx *cx, unigram *u, osh_tok_words *words, osh_tok_items *it, const char *what)
+/* Reads one entry ["token", score]. */
+static osh_status unigram_load_entry(osh_ctx *cx, unigram *u, osh_tok_words *words,
+                                     osh_tok_items *it, const char *what)
 {
     osh_status rc = OSH_OK;
     char number[OSH_JSON_MAX_NUMBER + 1];
@@ -182,22 +195,26 @@ static osh_status load_entry(osh_ctx *cx, unigram *u, osh_tok_words *words, osh_
     OSH_TRY(osh_tok_items_pair(it, number));
     double score = it->n_strings == 1 ? serde_number(number) : NAN;
     if (!isfinite(score))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: entry %zu of the vocabulary is not a token and its score", what, u->n);
-    if (u->n >= INT32_MAX - 1) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the vocabulary is too large", what);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: entry %zu of the vocabulary is not a token and its score",
+                 what, u->n);
+    if (u->n >= INT32_MAX - 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the vocabulary is too large", what);
     if (u->n == u->cap) {
         size_t cap = u->cap * 2 + 64;
         double *p = osh_realloc(cx, u->scores, cap * sizeof *p);
         if (!p) return OSH_E_NOMEM;
         u->scores = p, u->cap = cap;
     }
-    OSH_TRY(osh_tok_words_add(cx, words, it->text.data ? it->text.data : "", it->text.len, (int32_t)u->n));
+    OSH_TRY(osh_tok_words_add(cx, words, it->text.data ? it->text.data : "", it->text.len,
+                              (int32_t)u->n));
     u->scores[u->n++] = score;
     if (score - UNKNOWN_PENALTY < u->unknown_score) u->unknown_score = score - UNKNOWN_PENALTY;
 done:
     return rc;
 }
 
-static osh_status load_scores(osh_ctx *cx, unigram *u, const osh_tok_list *list, const char *what)
+static osh_status unigram_load_scores(osh_ctx *cx, unigram *u, const osh_tok_list *list,
+                                      const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_words words; // own
@@ -207,14 +224,15 @@ static osh_status load_scores(osh_ctx *cx, unigram *u, const osh_tok_list *list,
 
     osh_tok_words_init(&words);
     osh_tok_items_init(&it, cx, list);
-    if (!list->text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a Unigram model without a \"vocab\" list", what);
+    if (!list->text)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a Unigram model without a \"vocab\" list", what);
     u->unknown_score = INFINITY;
     for (;;) {
         OSH_TRY(osh_tok_items_next(&it, &any));
         if (!any) break;
-        OSH_TRY(load_entry(cx, u, &words, &it, what));
+        OSH_TRY(unigram_load_entry(cx, u, &words, &it, what));
     }
-    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice)); // the last of two is taken
+    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice)); // the last of two equal tokens stays
 done:
     osh_tok_words_deinit(cx, &words);
     osh_tok_items_deinit(cx, &it);
@@ -231,9 +249,10 @@ static osh_status unigram_load(osh_ctx *cx, void **state, const osh_tok_file *f,
     OSH_NEW(cx, u, 1);
     OSH_TRY(osh_json_bool_or(cx, &u->byte_fallback, o, "byte_fallback", false, what));
     OSH_TRY(osh_json_int_or(cx, &unk, o, "unk_id", -1, what));
-    OSH_TRY(load_scores(cx, u, &f->scores, what));
+    OSH_TRY(unigram_load_scores(cx, u, &f->scores, what));
     if (unk < -1 || unk >= (int64_t)u->n)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"unk_id\" is %lld, of a vocabulary of %zu", what, (long long)unk, u->n);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"unk_id\" is %lld, of a vocabulary of %zu", what,
+                 (long long)unk, u->n);
     u->unk_id = (int32_t)unk;
     for (int b = 0; b < 256; b++) {
         char code[8];
@@ -247,5 +266,6 @@ done:
 }
 
 const osh_tok_model_type osh_tok_unigram = {
-    .name = "Unigram", .load = unigram_load, .free = unigram_free, .encode = unigram_encode, .find = unigram_find,
+    .name = "Unigram", .load = unigram_load, .free = unigram_free, .encode = unigram_encode,
+    .find = unigram_find,
     .size = unigram_size, .max_id = unigram_max_id};

@@ -1,16 +1,16 @@
-/* tok_utf8.c - UTF-8 decoding, replacement of invalid bytes, and the character classes that
- * tokenizers asks Rust for.
+/* tok_utf8.c - decodes UTF-8, replaces invalid bytes, and has the character classes that tokenizers
+ * takes from Rust.
  *
- * Replacement is Python's errors="replace" (Unicode 3.9, "maximal subpart"): the longest prefix of
- * a valid character, or one byte where there is none, becomes one U+FFFD. */
+ * The replacement is that of Python's errors="replace" (Unicode 3.9, "maximal subpart"): the
+ * longest prefix of a valid character, or one byte if there is none, becomes one U+FFFD. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 #include <utf8proc.h>
 
-/* Bytes of the character at s, or 0; then *bad is the length of the maximal subpart. Table 3-7 of
- * the Unicode standard. */
-static size_t scan(const unsigned char *s, size_t n, size_t *bad)
+/* Returns the size in bytes of the character at s, or 0; then *bad is the size of the maximal
+ * subpart. Table 3-7 of the Unicode standard. */
+static size_t utf8_scan(const unsigned char *s, size_t n, size_t *bad)
 {
     unsigned char lo = 0x80, hi = 0xBF; // range of the second byte
     size_t want = 0;
@@ -34,7 +34,7 @@ static size_t scan(const unsigned char *s, size_t n, size_t *bad)
 size_t osh_utf8_decode(const char *text, size_t n, uint32_t *cp)
 {
     const unsigned char *s = (const unsigned char *)text;
-    size_t bad, len = scan(s, n, &bad);
+    size_t bad, len = utf8_scan(s, n, &bad);
 
     switch (len) {
     case 1: *cp = s[0]; break;
@@ -52,7 +52,7 @@ size_t osh_utf8_next(const char *text, size_t n, uint32_t *cp)
 {
     size_t bad = 1, len = osh_utf8_decode(text, n, cp);
 
-    if (!len) scan((const unsigned char *)text, n, &bad);
+    if (!len) utf8_scan((const unsigned char *)text, n, &bad);
     return len ? len : bad;
 }
 
@@ -96,7 +96,7 @@ osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, siz
     size_t from = 0, at = 0, bad = 0;
 
     while (at < n) {
-        size_t len = scan((const unsigned char *)s + at, n - at, &bad);
+        size_t len = utf8_scan((const unsigned char *)s + at, n - at, &bad);
         if (len) {
             at += len;
             continue;
@@ -119,21 +119,21 @@ bool osh_cp_is_space(uint32_t cp)
            cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-static utf8proc_category_t category(uint32_t cp)
+static utf8proc_category_t cp_category(uint32_t cp)
 {
     return utf8proc_category((utf8proc_int32_t)cp);
 }
 
 bool osh_cp_is_mark(uint32_t cp)
 {
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = cp_category(cp);
 
     return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
 }
 
 bool osh_cp_is_numeric(uint32_t cp)
 {
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = cp_category(cp);
 
     return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO ||
            (cp >= osh_uni_numeric[0].lo && osh_uni_in(osh_uni_numeric, cp));
@@ -144,16 +144,16 @@ bool osh_cp_is_punct(uint32_t cp)
     if (cp < 0x80)
         return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
                (cp >= '{' && cp <= '~');
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = cp_category(cp);
     bool punct = c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
     return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
 }
 
-/* Alphabetic is L, Nl and Other_Alphabetic; what of the latter is not a mark are the circled
- * letters. */
+/* Alphabetic is L, Nl and Other_Alphabetic; the members of the latter that are not marks are the
+ * circled letters. */
 bool osh_cp_is_word(uint32_t cp)
 {
-    utf8proc_category_t c = category(cp);
+    utf8proc_category_t c = cp_category(cp);
 
     if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) return true;
     if (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC)

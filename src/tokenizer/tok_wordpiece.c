@@ -1,8 +1,9 @@
-/* tok_wordpiece.c - WordPiece: the longest token that a word begins with, and so on behind it, all or nothing; and
- * WordLevel: the word is a token or unknown.
+/* tok_wordpiece.c - WordPiece takes the longest token that the rest of a word begins with until the
+ * word ends; if there is none, the whole word is unknown. WordLevel: the word is a token or
+ * unknown.
  *
- * Agrees with tokenizers/src/models/wordpiece and wordlevel. What does not begin a word is sought with the prefix
- * ("##") before it. */
+ * Agrees with tokenizers/src/models/wordpiece and wordlevel. After the first token, WordPiece looks
+ * for tokens with the prefix ("##"). */
 #include "tokenizer/tok_model.h"
 #include "tokenizer/tok_trie.h"
 #include <string.h>
@@ -10,11 +11,11 @@
 typedef struct wordpiece {
     osh_tok_trie trie; // own
     char *unk;         // own; the unknown token, for messages
-    uint32_t behind;   // node behind the prefix; 0 where the prefix is empty
+    uint32_t behind;   // node after the prefix; 0 if the prefix is empty
     bool any_behind;   // some token begins with the prefix
-    int64_t max_chars; // of a word; more are unknown
+    int64_t max_chars; // longest known word, characters
     size_t size;
-    int32_t max_id, unk_id; // -1: not in the vocabulary
+    int32_t max_id, unk_id; // unk_id -1: not in the vocabulary
 } wordpiece;
 
 static void wordpiece_free(osh_ctx *cx, void *state)
@@ -39,18 +40,19 @@ static size_t wordpiece_size(const void *state) { return ((const wordpiece *)sta
 
 static int32_t wordpiece_max_id(const void *state) { return ((const wordpiece *)state)->max_id; }
 
-static osh_status add_unknown(osh_ctx *cx, const wordpiece *p, osh_ids *ids)
+static osh_status wordpiece_add_unknown(osh_ctx *cx, const wordpiece *p, osh_ids *ids)
 {
     osh_status rc = OSH_OK;
 
-    if (p->unk_id < 0) OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary", p->unk);
+    if (p->unk_id < 0)
+        OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary", p->unk);
     OSH_TRY(osh_ids_reserve(cx, ids, 1));
     ids->ids[ids->n++] = p->unk_id;
 done:
     return rc;
 }
 
-static int64_t count_chars(const char *s, size_t n)
+static int64_t utf8_count_chars(const char *s, size_t n)
 {
     int64_t k = 0;
 
@@ -58,12 +60,13 @@ static int64_t count_chars(const char *s, size_t n)
     return k;
 }
 
-static osh_status wordpiece_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word, size_t n)
+static osh_status wordpiece_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
+                                   size_t n)
 {
     osh_status rc = OSH_OK;
     const wordpiece *p = state;
     int64_t begin = ids->n;
-    bool known = count_chars(word, n) <= p->max_chars;
+    bool known = utf8_count_chars(word, n) <= p->max_chars;
 
     for (size_t at = 0, end = 0; known && at < n; at = end) {
         uint32_t node = at ? p->behind : 0;
@@ -79,25 +82,27 @@ static osh_status wordpiece_encode(osh_ctx *cx, void *state, osh_ids *ids, const
     }
     if (known) goto done;
     ids->n = begin;
-    OSH_TRY(add_unknown(cx, p, ids));
+    OSH_TRY(wordpiece_add_unknown(cx, p, ids));
 done:
     return rc;
 }
 
-static osh_status wordlevel_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word, size_t n)
+static osh_status wordlevel_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word,
+                                   size_t n)
 {
     osh_status rc = OSH_OK;
     const wordpiece *p = state;
     int32_t id = osh_tok_trie_find(&p->trie, word, n);
 
-    if (id < 0) return add_unknown(cx, p, ids);
+    if (id < 0) return wordpiece_add_unknown(cx, p, ids);
     OSH_TRY(osh_ids_reserve(cx, ids, 1));
     ids->ids[ids->n++] = id;
 done:
     return rc;
 }
 
-static osh_status load_vocab(osh_ctx *cx, wordpiece *p, const osh_tok_list *list, const char *what)
+static osh_status wordpiece_load_vocab(osh_ctx *cx, wordpiece *p, const osh_tok_list *list,
+                                       const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_words words; // own
@@ -120,14 +125,16 @@ static osh_status load_vocab(osh_ctx *cx, wordpiece *p, const osh_tok_list *list
     p->size = words.n;
     OSH_TRY(osh_tok_trie_build(cx, &p->trie, &words, &twice));
     if (twice)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%.*s' occurs twice in one object", what, (int)twice->n, twice->s);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%.*s' occurs twice in one object", what,
+                 (int)twice->n, twice->s);
 done:
     osh_tok_words_deinit(cx, &words);
     osh_tok_items_deinit(cx, &it);
     return rc;
 }
 
-static osh_status load(osh_ctx *cx, wordpiece **out, const osh_tok_file *f, const char *what)
+static osh_status wordpiece_load_base(osh_ctx *cx, wordpiece **out, const osh_tok_file *f,
+                                      const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(f->tree, "model");
@@ -136,7 +143,7 @@ static osh_status load(osh_ctx *cx, wordpiece **out, const osh_tok_file *f, cons
 
     OSH_NEW(cx, p, 1);
     OSH_TRY(osh_tok_member(cx, &p->unk, &n, o, "unk_token", what));
-    OSH_TRY(load_vocab(cx, p, &f->vocab, what));
+    OSH_TRY(wordpiece_load_vocab(cx, p, &f->vocab, what));
     p->unk_id = osh_tok_trie_find(&p->trie, p->unk, n);
     *out = p, p = NULL; // give
 done:
@@ -152,11 +159,12 @@ static osh_status wordpiece_load(osh_ctx *cx, void **state, const osh_tok_file *
     char *prefix = NULL;  // own
     size_t n = 0;
 
-    OSH_TRY(load(cx, &p, f, what));
+    OSH_TRY(wordpiece_load_base(cx, &p, f, what));
     OSH_TRY(osh_tok_member(cx, &prefix, &n, o, "continuing_subword_prefix", what));
     OSH_TRY(osh_json_int(cx, &p->max_chars, o, "max_input_chars_per_word", what));
     if (p->max_chars < 0)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"max_input_chars_per_word\" is %lld, a number from 0 is wanted", what,
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: \"max_input_chars_per_word\" is %lld, a number from 0 is wanted", what,
                  (long long)p->max_chars);
     p->any_behind = true;
     for (size_t i = 0; i < n && p->any_behind; i++)
@@ -171,7 +179,7 @@ done:
 static osh_status wordlevel_load(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what)
 {
     wordpiece *p = NULL;
-    osh_status rc = load(cx, &p, f, what);
+    osh_status rc = wordpiece_load_base(cx, &p, f, what);
 
     *state = p;
     return rc;

@@ -1,4 +1,5 @@
-/* test_dataset.c - files to samples: formats, selection, cuts, collators, windows, and what is refused. */
+/* test_dataset.c - tests the loading of samples: file formats, selection, cuts, collators, windows,
+ * and errors. */
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "unit/text_helpers.h"
@@ -27,7 +28,8 @@ static const char *file(osh_ctx *cx, const char *name, const char *text)
     return file_n(cx, name, text, strlen(text));
 }
 
-/* Letters a to e are ids 2 to 6, a space 7, \n 8, \r 9; <s> 0 and </s> 1 stand around a text. */
+/* The letters a to e are the ids 2 to 6, a space is 7, \n is 8, \r is 9; <s> 0 and </s> 1 surround
+ * a text. */
 static osh_tokenizer *letters(osh_ctx *cx)
 {
     osh_tokenizer *tok = NULL;
@@ -35,7 +37,7 @@ static osh_tokenizer *letters(osh_ctx *cx)
     return tok;
 }
 
-/* Samples as text: "1 2 3|4 5". */
+/* Returns the samples as text: "1 2 3|4 5". */
 static const char *show(const osh_dataset *d)
 {
     static char s[4096];
@@ -98,7 +100,7 @@ static void test_num_samples(void **state)
     opt.num_samples = 4;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the rest of the file is not read
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 512; // fewer rows than asked for: all of them
+    opt.num_samples = 512; // the file has fewer rows: all are taken
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
 }
 
@@ -129,10 +131,10 @@ static void test_collators(void **state)
     gives(cx, NULL, &opt, "1|4|3|8");
     opt.batch_size = 1;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
-    opt.pad_to_max_length = true; // ids are not padded there
+    opt.pad_to_max_length = true; // LLM Compressor does not pad ids
     opt.batch_size = 3;
     gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
-    opt.collator = "padding"; // does not cut ids, and adds nothing
+    opt.collator = "padding"; // neither cuts ids nor adds any
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
 }
 
@@ -144,7 +146,7 @@ static void test_concatenate(void **state)
     file(cx, "x.jsonl", ROWS); // 13 tokens
     opt.concatenate = true;
     gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
-    opt.num_samples = 1; // blocks are what is counted
+    opt.num_samples = 1; // counts blocks
     gives(cx, NULL, &opt, "1 2 3 4 5");
     opt.num_samples = 512;
     opt.max_seq_length = 13;
@@ -165,18 +167,18 @@ static void test_text(void **state)
     file(cx, "x.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"\"}\n{\"text\": \"a\\nb\"}\n");
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> survives the cut
     opt.max_seq_length = 1;
-    gives(cx, tok, &opt, "0|0|0|0"); // no room for both
+    gives(cx, tok, &opt, "0|0|0|0"); // no room for </s>
     opt.max_seq_length = 50;
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
     opt.max_seq_length = 5;
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // text is cut where it is tokenized
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // text is cut when it is tokenized
     opt.collator = "truncation";
     opt.batch_size = 4;
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
-    opt.pad_to_max_length = true; // padded to one length nothing is the shortest
+    opt.pad_to_max_length = true; // padded samples have equal lengths
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1");
-    opt.concatenate = true; // rows are cut first, as they are there
+    opt.concatenate = true; // rows are cut first, as in LLM Compressor
     opt.max_seq_length = 3;
     gives(cx, tok, &opt, "0 2 1|0 2 1|0 1 0");
     osh_tokenizer_close(cx, tok);
@@ -247,7 +249,7 @@ static void test_bad_rows(void **state)
         refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
     }
     file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
-    opt.n_vocab = 0; // not known
+    opt.n_vocab = 0; // unknown
     gives(cx, NULL, &opt, "2147483647");
 }
 
@@ -268,7 +270,7 @@ static void test_empty(void **state)
     file(cx, "x.jsonl", "{\"input_ids\": []}\n");
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "no row holds a token, of 1 read");
     file(cx, "x.jsonl", "{\"input_ids\": []}\n{\"input_ids\": [5]}\n{\"input_ids\": []}\n");
-    gives(cx, NULL, &opt, "5"); // skipped with a warning
+    gives(cx, NULL, &opt, "5"); // the empty row is skipped with a warning
     unlink(place("x.jsonl"));
     refuses(cx, NULL, &opt, OSH_E_IO, "x.jsonl");
 }
@@ -340,7 +342,7 @@ static void test_csv(void **state)
         {"\xef\xbb\xbftext,n\r\na,1\r\n\r\nb,2", NULL, "0 2 1|0 3 1"},
         {"n,\"a \"\"b\"\"\"\n1,c\n\"2,\n3\",\"d\"\n", "a \"b\"", "0 4 1|0 5 1"},
         {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // \n is 8
-        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9, and in quotes it stays
+        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9; it stays in quotes
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
     static const struct { const char *text, *holds; } bad[] = {
@@ -382,7 +384,7 @@ static void test_gzip(void **state)
     size_t m = gzip(packed + n, 200, "_ids\": [3]}\n"); // a second member
     file_n(cx, "x.jsonl.gz", packed, n + m);
     gives(cx, NULL, &opt, "1 2|3");
-    opt.shuffle = true; // three readings
+    opt.shuffle = true; // reads the file three times
     gives(cx, NULL, &opt, "3|1 2");
     opt.shuffle = false;
     for (size_t cut = 0; cut < n + m; cut += 7) {
@@ -397,7 +399,8 @@ static void test_gzip(void **state)
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "not valid gzip: incorrect header check");
 }
 
-/* The same as a few lines of Python with the counter RNG: order[i], order[k] swapped from the back. */
+/* The shuffle is a Fisher-Yates from the back with the counter RNG: it swaps order[i] and
+ * order[k]. */
 static void test_shuffle(void **state)
 {
     osh_ctx *cx = *state;
@@ -422,7 +425,7 @@ static void test_shuffle(void **state)
     file(cx, "x.jsonl", text);
     opt.n_vocab = 20, opt.shuffle = true, opt.seed = 7;
     gives(cx, NULL, &opt, wanted);
-    gives(cx, NULL, &opt, wanted); // twice the same
+    gives(cx, NULL, &opt, wanted); // a second load gives equal samples
     opt.num_samples = 5;
     gives(cx, NULL, &opt, first);
     opt.seed = 8;
@@ -437,7 +440,7 @@ static void test_shuffle(void **state)
     osh_dataset_deinit(cx, &d);
 }
 
-/* Only the chosen rows are looked into, and an error in one of them names its line. */
+/* Only the chosen rows are parsed, and an error in one of them names its line. */
 static void test_shuffle_reads_what_it_chose(void **state)
 {
     osh_ctx *cx = *state;
@@ -488,7 +491,7 @@ static void test_zst(void **state)
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     packed(cx, "x.txt.zst", "ab\nc\n", 5, 1);
     gives(cx, tok, &opt, "0 2 3 1|0 4 1");
-    /* lines longer than any buffer, and a text of many buffers */
+    /* lines that are longer than any buffer, and a text of many buffers */
     memset(large, 'a', n), large[n] = 0;
     large[700000] = large[700001] = large[1000000] = '\n';
     packed(cx, "x.txt.zst", large, n, 2);
@@ -509,7 +512,7 @@ static void test_zst(void **state)
     osh_tokenizer_close(cx, tok);
 }
 
-/* A few kilobytes of zstd that unfold to one endless line. */
+/* A few kilobytes of zstd can decompress to one endless line. */
 static void test_line_cap(void **state)
 {
     osh_ctx *cx = *state;
@@ -540,14 +543,14 @@ static void test_eval_text(void **state)
     osh_dataset_options opt = options();
     osh_dataset d;
 
-    file(cx, "x.txt", "ab\n\ncd eabcd"); // 2 3 8 8 4 5 7 6 2 3 4 5, and no special tokens
+    file(cx, "x.txt", "ab\n\ncd eabcd"); // 2 3 8 8 4 5 7 6 2 3 4 5, without special tokens
     opt.max_seq_length = 4;
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // of no effect
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // ignored
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8|4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 0, "4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 1, "4 5 7 6");
     windows(cx, tok, &opt, 4, 2, 5, "2 3 4 5");
-    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the one at 9 is partial
+    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the window at 9 is partial
     windows(cx, tok, &opt, 3, 1, 1, "8 4 5 7");
     windows(cx, tok, &opt, 7, 0, 0, "2 3 8 8|6 2 3 4");
     opt.max_seq_length = 5;
@@ -581,7 +584,7 @@ static void test_eval_rows(void **state)
     osh_dataset d;
 
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // of no effect
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // ignored
     windows(cx, NULL, &opt, 0, 0, 0, "1 2 3|4 5 6 7 8|3 3|8");
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
     windows(cx, NULL, &opt, 0, 3, 0, "8");
@@ -628,7 +631,7 @@ static void test_split(void **state)
     static const struct { const char *split, *wanted; } good[] = {
         {"train", "1|2|3|4|5|6|7"},       {"train[:]", "1|2|3|4|5|6|7"}, {"train[:3]", "1|2|3"},
         {"my.set_1[2:4]", "3|4"},         {"train[5:]", "6|7"},          {"train[-2:]", "6|7"},
-        {"train[:-5]", "1|2"},            {"train[3:100]", "4|5|6|7"},   {"train[:50%]", "1|2|3|4"}, // 3.5: to even
+        {"train[:-5]", "1|2"},            {"train[3:100]", "4|5|6|7"},   {"train[:50%]", "1|2|3|4"}, // 3.5 to even
         {"train[50%:]", "5|6|7"},         {"train[10%:36]", "2|3"},      {"train[-30%:]", "6|7"},
         {"train[:1_0]", "1|2|3|4|5|6|7"}, {"train[-100:1]", "1"},
         {"train[:2]+train[5:]", "1|2|6|7"}, {"a[-1:] + a[:1] + a[4:2]", "7|1"}, {"a[:2]+a[1:50%]", "1|2|1|2|3|4"},
@@ -653,7 +656,7 @@ static void test_split(void **state)
     refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]' has no row");
     opt.split = "train[4:2]+train[3:3]";
     refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]+train[3:3]' has no row");
-    opt.split = "train[9:]"; // known when the file ends
+    opt.split = "train[9:]"; // the error comes when the file ends
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "the dataset is empty");
     opt.split = "train[2:5]", opt.num_samples = 2;
     gives(cx, NULL, &opt, "3|4");
@@ -689,7 +692,7 @@ static void test_torture(void **state)
     opt.concatenate = true;
     torture(cx, load, &opt);
     file(cx, "x.txt", "abcd\nabcd\n");
-    assert_ok(cx, load_eval(cx, tok)); // the tokenizer remembers the words
+    assert_ok(cx, load_eval(cx, tok)); // fills the tokenizer's cache of words
     torture(cx, load_eval, tok);
     file(cx, "x.csv", "n,text\n1,\"ab\"\n2,cd\n");
     assert_ok(cx, load_text(cx, tok));

@@ -1,4 +1,5 @@
-/* test_folder.c - a directory of data files is read as one file, in the order of their names. */
+/* test_folder.c - tests a directory of data files, which is read as one file, in the order of the
+ * names. */
 #include "dir_fixture.h"
 #include "data/dataset.h"
 #include "data/folder.h"
@@ -79,7 +80,7 @@ static void test_json(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "3.json");
 }
 
-/* What is wrong in one of several files is told with its name, and its own lines or rows. */
+/* An error in one of several files names that file, and its own line or row. */
 static void test_errors_name_the_file_and_its_line(void **state)
 {
     fixture *f = *state;
@@ -97,7 +98,7 @@ static void test_errors_name_the_file_and_its_line(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.json row 2");
 }
 
-/* Text is UTF-8, with or without a byte order mark, in every format, packed or not. */
+/* Text must be UTF-8, with or without a byte order mark, in every format, compressed or not. */
 static void test_bytes_that_are_no_utf8(void **state)
 {
     fixture *f = *state;

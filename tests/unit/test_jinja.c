@@ -1,5 +1,5 @@
-/* test_jinja.c - templates: what is refused, and where; bounds; the date; rows of a data set; failing allocations. What
- * is rendered is compared with transformers in tests/golden/chat. */
+/* test_jinja.c - tests templates: errors and their lines; limits; the date; rows of a data set;
+ * failing allocations. tests/golden/chat compares the output with transformers. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,8 +57,8 @@ static void test_messages_name_construct_and_line(void **state)
     refuses(cx, OSH_E_FORMAT, "x\n{#", "line 2: a comment '{#' without '#}'");
 }
 
-/* Each expression goes through 1 MB or 20000 items and is rendered 100000 times: without steps for the bytes most of
- * them take minutes. */
+/* Each expression reads 1 MB or 20000 items and is rendered 100000 times: most of them would take
+ * minutes if bytes did not count as steps. */
 static void test_steps_count_bytes(void **state)
 {
     osh_ctx *cx = *state;
@@ -184,7 +184,7 @@ static void test_last_place_of_a_part(void **state)
           "['a', ''] 3 -1", (osh_jinja_vars){0});
 }
 
-/* An index in the path of an attribute ends where the path does, whatever stands behind it in memory. */
+/* An index in the path of an attribute ends with the path, whatever bytes follow it in memory. */
 static void test_index_in_a_path_ends_with_it(void **state)
 {
     osh_ctx *cx = *state;
@@ -275,7 +275,7 @@ static void test_where_the_template_is(void **state)
     place p = place_new();
     static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}";
 
-    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // nothing there: LLM Compressor's, without a token
+    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // LLM Compressor's template, without a token
     put(&p, "tokenizer_config.json", "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
     put(&p, "special_tokens_map.json", "{\"unk_token\": {\"content\": \"<unk>\"}, \"eos_token\": \"other\"}");
     chat_gives(cx, &p, row, NULL, "</s><unk>");
@@ -339,7 +339,7 @@ static void load(osh_ctx *cx, osh_dataset *d, const place *p, const char *file, 
     osh_tokenizer_close(cx, tok);
 }
 
-/* Sample i is this text, as the tokenizer cuts it without special tokens. */
+/* Checks that sample i is this text, as the tokenizer splits it without special tokens. */
 static void check_sample(osh_ctx *cx, const osh_dataset *d, int64_t i, const char *text)
 {
     osh_tokenizer *tok = NULL;
@@ -367,7 +367,7 @@ static void test_rows_of_conversations(void **state)
     osh_dataset_deinit(cx, &d);
     load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.model_dir = MODEL, .shuffle = true, .max_seq_length = 4,
                                                          .text_column = "messages"});
-    assert_int_equal(d.offsets[2], 8); // cut
+    assert_int_equal(d.offsets[2], 8); // the row is cut
     osh_dataset_deinit(cx, &d);
     place_drop(&p);
 }

@@ -1,5 +1,5 @@
-/* test_tokenizer.c - tokenizer.json to ids: goldens of the tokenizers library, bad files,
- * allocation failures. */
+/* test_tokenizer.c - tests ids against goldens of the tokenizers library, bad files, and failing
+ * allocations. */
 #include "text_helpers.h"
 #include "tokenizer/tok_impl.h"
 
@@ -17,7 +17,8 @@ static cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* A tokenizer.json from a case: the model it names and its parts. malloc'ed. */
+/* Returns the tokenizer.json of a case: its model and its parts. The caller frees it with
+ * free(). */
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();
@@ -75,7 +76,7 @@ static void components_give_the_library_ids(void **state)
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
             check(cx, t, name, s, n, true, ids);
             check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
-            check(cx, t, name, s, n, true, ids); // now from the cache
+            check(cx, t, name, s, n, true, ids); // the second time from the cache
             osh_free(cx, s);
             n_rows++;
         }
@@ -89,7 +90,8 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Characters of some ranges, each before some text, as gen.py has them. malloc'ed. */
+/* Returns the characters of some ranges, each followed by a text, as in gen.py. The caller frees it
+ * with free(). */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {{1, 0xD800}, {0xE000, 0x20000}, {0x2A6D0, 0x2A710}, {0x2B730, 0x2B930},
@@ -109,7 +111,7 @@ static char *sweep_text(size_t *n, const char *behind)
     return s;
 }
 
-/* Classes of characters: the ids of a text of all of them, by number and checksum. */
+/* Compares the ids of a text of all characters by number and checksum. */
 static void every_character_is_treated_as_the_library_does(void **state)
 {
     osh_ctx *cx = *state;
@@ -140,7 +142,7 @@ static void every_character_is_treated_as_the_library_does(void **state)
     cJSON_Delete(root);
 }
 
-/* Line after line of name.txt against name.ids. */
+/* Compares each line of name.txt with name.ids. */
 static void check_lines(osh_ctx *cx, osh_tokenizer *t, const char *text_path, const char *ids_path)
 {
     char *text = NULL, *ids = NULL;
@@ -174,7 +176,7 @@ static void a_real_tokenizer_gives_the_library_ids(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* The definition: the leftmost pair of lowest rank merges, again and again. */
+/* Merges by the definition: the leftmost pair of lowest rank merges, until no pair can. */
 static void naive(const cJSON *model, const char *s, size_t n, int32_t *ids, size_t *n_ids)
 {
     const cJSON *vocab = member(model, "vocab"), *merges = member(model, "merges"), *m = NULL;
@@ -207,7 +209,7 @@ static void naive(const cJSON *model, const char *s, size_t n, int32_t *ids, siz
     free(parts);
 }
 
-/* Random words of every length around the switch from scan to heap. */
+/* Encodes random words of every length around the change from scan to heap. */
 static void merging_follows_its_definition(void **state)
 {
     osh_ctx *cx = *state;
@@ -242,7 +244,8 @@ static void merging_follows_its_definition(void **state)
     cJSON_Delete(root);
 }
 
-/* A megabyte without a cut: seconds if the merging were quadratic, minutes if a regex scan were. */
+/* A megabyte without a cut would take seconds with quadratic merging, and minutes with a quadratic
+ * regex scan. */
 static void long_words_are_not_quadratic(void **state)
 {
     osh_ctx *cx = *state;
@@ -259,7 +262,7 @@ static void long_words_are_not_quadratic(void **state)
     memset(s, 'a', n);
     s[n - 1] = 'b';
     assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "long"));
-    clock_t start = clock(); // of processors: other work on the machine does not count
+    clock_t start = clock(); // processor time: other work on the machine does not count
     assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, s, n, true));
     assert_true(clock() - start < 20 * CLOCKS_PER_SEC);
     assert_int_equal(ids.n, 250001);
@@ -342,7 +345,7 @@ static void bad_files_are_named(void **state)
         {"{" BPE CHARSMAP("AAA"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP("AA?A"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP(""), "0 bytes", OSH_E_FORMAT},
-        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // a trie of 8
+        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // trie of 8
         {"{" BPE CHARSMAP("BAAAAAEAAAD/"), "not UTF-8", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
@@ -396,8 +399,8 @@ static void bad_files_are_named(void **state)
                  osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
 }
 
-/* A tokenizer.json that cuts a text inside a character, or a step behind no character at all, ended in a write past
- * the block of symbols, or never. */
+/* A tokenizer.json that cuts a text inside a character, or moves by less than a character, once
+ * caused a write past the block of symbols, or an endless loop. */
 static void what_cuts_characters_is_refused(void **state)
 {
     static const bad_file rows[] = {
@@ -430,7 +433,7 @@ static void what_cuts_characters_is_refused(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* The longest prefix and suffix, both around one character of four bytes. */
+/* The longest prefix and suffix surround one character of four bytes. */
 static void affixes_of_100_bytes_have_room(void **state)
 {
     osh_ctx *cx = *state;
@@ -452,7 +455,7 @@ static void affixes_of_100_bytes_have_room(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Every loop over a text goes on by this length. */
+/* Decoding always returns a length from 1 to n: every loop over a text advances by it. */
 static void decoding_goes_on_and_stays_inside(void **state)
 {
     static const unsigned char nasty[] = {0x00, 0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0,
@@ -501,8 +504,8 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
     }
 }
 
-/* Both numbers have the same nearest double; the library reads the one of fewer digits a bit higher, and so chooses
- * a, b (tokenizers 0.23.3: [1, 2]). */
+/* Both numbers have the same nearest double. The library reads the number with fewer digits as one
+ * bit larger, and so chooses a, b (tokenizers 0.23.3: [1, 2]). */
 static void scores_are_read_as_the_library_reads_them(void **state)
 {
     static const char spec[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":["

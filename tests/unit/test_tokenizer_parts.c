@@ -1,4 +1,5 @@
-/* test_tokenizer_parts.c - a text in parts: the same ids, whatever the parts; what is held; what normalizers make. */
+/* test_tokenizer_parts.c - tests the encoding of a text in parts: the ids do not depend on the
+ * parts, and the memory and the output of normalizers are limited. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
@@ -16,7 +17,8 @@ static const cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Whole and in parts of several sizes; the ids that each feed gives are final. */
+/* Encodes a text whole and in parts of several sizes, and compares the ids; the ids of each feed
+ * are final. */
 static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     static const size_t sizes[] = {1, 2, 3, 7, 16, 50};
@@ -52,7 +54,7 @@ static osh_tokenizer *parse(osh_ctx *cx, const char *spec)
     return t;
 }
 
-/* Each of the small tokenizers, with all texts of the goldens as one. */
+/* Runs each of the small tokenizers on all texts of the goldens, joined to one. */
 static void components_in_parts(void **state)
 {
     osh_ctx *cx = *state;
@@ -104,7 +106,8 @@ static void components_in_parts(void **state)
 #define SPACES "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
 #define REPLACE(s) "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" s "\"},\"content\":\"c\"}"
 
-/* Patterns that look back, ahead or at lines; added tokens that swallow white space or want none; what prepends. */
+/* Patterns that look back, ahead or at lines; added tokens that remove white space or refuse it;
+ * steps that prepend. */
 static void hard_cases_in_parts(void **state)
 {
     osh_ctx *cx = *state;
@@ -188,7 +191,8 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* What is held does not grow with the text: with a pre-tokenizer, with merges alone, with digits before the regex. */
+/* The memory does not grow with the text: with a pre-tokenizer, with merges alone, with digits
+ * before the regex. */
 static void a_part_is_held(void **state)
 {
     osh_ctx *cx = *state;
@@ -253,10 +257,11 @@ static size_t form_of(char *to, const char *s, size_t n, bool compat)
     return (size_t)len;
 }
 
-/* Each character that begins a form decomposes into one first that is no mark and that no composition ends with. */
+/* The decomposition of each character that begins a form begins with a character that is not a mark
+ * and does not end any composition. */
 static void starters_join_nothing_before_them(void **state)
 {
-    bool *second = calloc(0x110000, sizeof *second); // the last character of some composition
+    bool *second = calloc(0x110000, sizeof *second); // [c]: last character of a composition
     char s[8], made[100];
     uint32_t cp = 0;
     int n = 0;
@@ -278,7 +283,7 @@ static void starters_join_nothing_before_them(void **state)
                 fail_msg("U+%04X begins with U+%04X in form %d", c, cp, compat);
             n++;
         }
-    assert_true(n > 200000); // letters, ideographs, syllables: a text has places enough
+    assert_true(n > 200000); // letters, ideographs, syllables: a text has enough of them
     free(second);
 }
 
