@@ -281,7 +281,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     OSH_TRY(l->format->unpack(cx, codes, &params, &weight, (const osh_tensor *const *)raw));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &l->scheme->weights));
 done:
-    if (rc) osh_note(cx, "taking up %s", l->name);
+    if (rc) osh_note(cx, "reading %s from the output", l->name);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
     osh_qparams_deinit(cx, &params);
     osh_free(cx, codes);

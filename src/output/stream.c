@@ -472,7 +472,7 @@ static int stream_most_workers(const stream *s)
     return osh_stream_workers(p->memory.n_stream, n_bytes);
 }
 
-static osh_status stream_run(osh_ctx *cx, stream *s, const osh_band_room *r,
+static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room *r,
                              const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -575,7 +575,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     if (job->copies) s.n = stream_add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, stream_by_name, (void *)p);
     s.ids = ids;
-    OSH_TRY(stream_run(cx, &s, &r, job));
+    OSH_TRY(stream_run_workers(cx, &s, &r, job));
 done:
     osh_free(cx, ids);
     return rc;
@@ -589,7 +589,7 @@ osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
     osh_band_room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);
     s.n = stream_add_copies(e, which, ids, 0, &r), s.ids = ids;
-    OSH_TRY(stream_run(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
+    OSH_TRY(stream_run_workers(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
 done:
     osh_free(cx, ids);
     return rc;

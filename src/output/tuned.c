@@ -232,7 +232,7 @@ osh_status osh_tuned_apply(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_journal_sync(cx, e->journal));
     e->applied = true;
 done:
-    if (rc) osh_note(cx, "putting what was learned into its place");
+    if (rc) osh_note(cx, "writing the tuned tensors into the output");
     osh_file_close(cx, f);
     osh_buf_deinit(cx, &b);
     osh_free(cx, path);

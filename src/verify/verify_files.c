@@ -252,7 +252,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     for (size_t i = 0; i < n; i++)
         if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) &&
             !files_is_shard(names[i]))
-            OSH_TRY(osh_verify_add(cx, v, names[i], "files that it was made with",
+            OSH_TRY(osh_verify_add(cx, v, names[i], "files of the output",
                                    v->plan ? "is neither in the plan nor in the manifest"
                                            : "is not in the manifest"));
 done:

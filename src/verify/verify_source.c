@@ -185,14 +185,14 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
         OSH_TRY(osh_map_put(cx, planned, e->name, strlen(e->name), i));
         if (!t) {
-            OSH_TRY(osh_verify_add(cx, v, e->name, "it in the output", "is not there"));
+            OSH_TRY(osh_verify_add(cx, v, e->name, "the tensor that the plan has", "is not there"));
             continue;
         }
         bool shape = t->e->ndim == e->ndim &&
                      !memcmp(t->e->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
         if (!shape)
-            OSH_TRY(
-                osh_verify_add(cx, v, e->name, "that of source and recipe", "has another shape"));
+            OSH_TRY(osh_verify_add(cx, v, e->name, "the shape that source and recipe give",
+                                   "has another shape"));
         if (t->e->dtype != e->dtype)
             OSH_TRY(osh_verify_add(cx, v, e->name, osh_dtype_name(e->dtype), "is %s",
                                    osh_dtype_name(t->e->dtype)));

@@ -308,7 +308,7 @@ static osh_status errors_check_direction(osh_ctx *cx, osh_verify *v, const osh_l
     if (!(e->norm > 0) || sparsity >= 1) goto done;
     if (!(e->dot > 0)) {
         OSH_TRY(osh_verify_add(cx, v, l->name,
-                               "a weight that points to the same side as the source's",
+                               "a weight with the direction of the source's",
                                "its product with the source's weight is %.3g", e->dot));
         goto done;
     }
