@@ -1,6 +1,10 @@
-/* claim.c - the places that a run writes to are its own, and stay so. What somebody else put there is refused with its
- * path and the reason, and nothing of it is touched. Meanwhile another process, or a person, may move, remove or
- * replace what the run has open: a rename would then give the output's name to what somebody else made. */
+/* claim.c - checks that the directories of the output belong to the run, before and while it
+ * writes.
+ *
+ * A file that this program did not make is refused with its path and the reason, and stays
+ * untouched. During the run another process or a person may move, remove or replace the open files.
+ * The checks before the final rename make sure that it does not give the output's name to somebody
+ * else's files. */
 #include <string.h>
 
 #include "base/inode.h"
@@ -15,12 +19,13 @@ osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char
     osh_status rc = OSH_OK;
     *final = *partial = NULL;
     OSH_TRY(osh_path_resolve(cx, final, output));
-    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
 done:
     return rc;
 }
 
-typedef struct places { // of an output: all that this run makes, replaces or deletes lies in them
+typedef struct places { // directories of an output; a run makes, replaces and deletes only there
     char *final, *partial, *replaced; // own
 } places;
 
@@ -40,7 +45,7 @@ done:
     return rc;
 }
 
-/* path, given as `what`, lies in none of them. */
+/* Fails if path, the value of `what`, is inside one of the directories. */
 static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
 {
     const char *const dirs[] = {p->final, p->partial, p->replaced};
@@ -48,16 +53,17 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        if (rc) osh_error_clear(cx); // who opens it says why it cannot be
+        if (rc) osh_error_clear(cx); // opening the file reports the reason later
         if (inside)
-            return osh_fail(cx, OSH_E_USAGE, "%s %s lies in %s, which this run would %s: want another --output", what,
-                            path, dirs[i], i ? "delete" : "replace");
+            return osh_fail(cx, OSH_E_USAGE,
+                            "%s %s lies in %s, which this run would %s: want another --output",
+                            what, path, dirs[i], i ? "delete" : "replace");
     }
     return OSH_OK;
 }
 
-/* Files of the model that lie elsewhere: links, such as those of a cache. */
-static osh_status claim_links(osh_ctx *cx, const places *p, const char *model)
+/* Checks files of the model that are links, such as the files of a cache. */
+static osh_status claim_model_links(osh_ctx *cx, const places *p, const char *model)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *path = NULL; // own
@@ -66,8 +72,10 @@ static osh_status claim_links(osh_ctx *cx, const places *p, const char *model)
     OSH_TRY(osh_dir_list(cx, &names, &n, model));
     for (size_t i = 0; i < n; i++) {
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, model, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        if (osh_inode_at(path).kind == OSH_INODE_LINK) OSH_TRY(claim_input(cx, p, "the model's file", path));
+        if (!(path = osh_path_join(cx, model, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (osh_inode_at(path).kind == OSH_INODE_LINK)
+            OSH_TRY(claim_input(cx, p, "the model's file", path));
     }
 done:
     osh_strings_free(cx, names, n);
@@ -88,7 +96,7 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o)
     OSH_TRY(places_init(cx, &p, o->output));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         OSH_TRY(claim_input(cx, &p, inputs[i].what, inputs[i].path));
-    OSH_TRY(claim_links(cx, &p, o->model));
+    OSH_TRY(claim_model_links(cx, &p, o->model));
 done:
     places_deinit(cx, &p);
     return rc;
@@ -101,8 +109,9 @@ osh_status osh_claim_journal(osh_ctx *cx, const char *path)
     osh_inode at = osh_inode_at(path);
     if (at.kind == OSH_INODE_FILE && at.n_names == 1) OSH_TRY(osh_journal_is_one(cx, path, &ours));
     if (!ours)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s that oneshot did not make: want it moved away, or another --output", path,
-                 osh_inode_text(&at));
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is %s that oneshot did not make: want it moved away, or another --output",
+                 path, osh_inode_text(&at));
 done:
     return rc;
 }
@@ -116,17 +125,21 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
     osh_inode at = osh_inode_at(e->partial);
     if (at.kind == OSH_INODE_NONE) goto done;
     if (at.kind != OSH_INODE_DIR)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s, where the output would be made: want it moved away, or another --output",
-                 e->partial, osh_inode_text(&at));
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s is %s, where the output would be made: want it moved away, or another --output",
+            e->partial, osh_inode_text(&at));
     OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
     if (!n) goto done;
-    if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_inode_at(path).kind == OSH_INODE_NONE)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s was not made by oneshot, which would make the output there: it holds %s and no %s; want it moved "
-                 "away, or another --output", e->partial, names[0], OSH_JOURNAL_NAME);
+                 "%s was not made by oneshot, which would make the output there: it holds %s and "
+                 "no %s; want it moved away, or another --output",
+                 e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    if (n == 1 && begun) goto done; // ended before it wrote anything else
+    if (n == 1 && begun) goto done; // the run ended before it wrote anything else
     OSH_TRY(osh_claim_journal(cx, path));
 done:
     osh_strings_free(cx, names, n);
@@ -194,21 +207,22 @@ osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code
     OSH_TRY(osh_is_replaced(cx, &is, e));
     if (!is)
         OSH_FAIL(cx, code,
-                 "%s is %s, where an output that is replaced waits until it is deleted: want it moved away, or another "
-                 "--output", e->replaced, osh_inode_text(&at));
+                 "%s is %s, where an output that is replaced waits until it is deleted: want it "
+                 "moved away, or another --output",
+                 e->replaced, osh_inode_text(&at));
 done:
     return rc;
 }
 
-/* ---- while it is at work ---- */
+/* ---- while the run writes ---- */
 
-static osh_status fail_gone(osh_ctx *cx, const osh_emitter *e, const char *path)
+static osh_status claim_fail_gone(osh_ctx *cx, const osh_emitter *e, const char *path)
 {
     osh_inode now = osh_inode_at(path);
     bool gone = now.kind == OSH_INODE_NONE;
     return osh_fail(cx, OSH_E_IO,
-                    "%s was %s while this run wrote it%s%s: what it wrote does not get the name %s, and nothing there "
-                    "was touched",
+                    "%s was %s while this run wrote it%s%s: what it wrote does not get the name "
+                    "%s, and nothing there was touched",
                     path, gone ? "removed or moved" : "replaced", gone ? "" : ", by ",
                     gone ? "" : osh_inode_text(&now), e->final);
 }
@@ -217,12 +231,13 @@ osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
-    if (!osh_file_is_at(e->dir, e->partial)) OSH_TRY(fail_gone(cx, e, e->partial));
-    if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_journal_is_at(e->journal, path)) OSH_TRY(fail_gone(cx, e, path));
+    if (!osh_file_is_at(e->dir, e->partial)) OSH_TRY(claim_fail_gone(cx, e, e->partial));
+    if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_journal_is_at(e->journal, path)) OSH_TRY(claim_fail_gone(cx, e, path));
     for (int s = 0; s < e->plan->n_shards; s++)
         if (!osh_file_is_at(e->shards[s], osh_file_path(e->shards[s])))
-            OSH_TRY(fail_gone(cx, e, osh_file_path(e->shards[s])));
+            OSH_TRY(claim_fail_gone(cx, e, osh_file_path(e->shards[s])));
 done:
     osh_free(cx, path);
     return rc;
@@ -231,16 +246,18 @@ done:
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
 {
     if (!e->old || osh_file_is_at(e->old, e->final)) return OSH_OK;
-    return fail_gone(cx, e, e->final);
+    return claim_fail_gone(cx, e, e->final);
 }
 
-/* Between the last look and the rename somebody may have put another directory there: it goes back. */
+/* Somebody may have put another directory at e->partial between the last check and the rename. Such
+ * a directory is renamed back. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     if (osh_file_is_at(e->dir, e->final)) goto done;
-    if (osh_inode_at(e->partial).kind == OSH_INODE_NONE) OSH_TRY(osh_rename(cx, e->final, e->partial));
-    OSH_TRY(fail_gone(cx, e, e->partial));
+    if (osh_inode_at(e->partial).kind == OSH_INODE_NONE)
+        OSH_TRY(osh_rename(cx, e->final, e->partial));
+    OSH_TRY(claim_fail_gone(cx, e, e->partial));
 done:
     return rc;
 }

@@ -1,11 +1,13 @@
-/* early.c - large output tensors are read again and compared beside the run, so that the seal finds them done.
+/* early.c - reads large output tensors again and compares them during the run, so that the seal has
+ * less to read.
  *
- *   the emitter's thread   writes a tensor | starts its way to the disk | records it | osh_early_add
- *   this one               LAG bytes later: drops its pages | reads it past the page cache | compares
- *   the seal               reads what is left: small tensors, and the last LAG bytes
+ *   emitter's thread   writes a tensor | starts its writeback | records it | osh_early_add
+ *   this thread        LAG bytes later: drops its pages | reads it past the page cache | compares
+ *   seal               reads the rest: small tensors, and the last LAG bytes
  *
- * A tensor that could not be read, or differs, is left to the seal, which says so. A barrier's promise stays what it
- * is: the seal syncs every shard before it trusts what was read. */
+ * A tensor that cannot be read, or that differs, is left to the seal, which reports it. This check
+ * does not replace barriers: the seal syncs every shard before it trusts the bytes that were
+ * read. */
 #include "output/early.h"
 
 #include <assert.h>
@@ -15,7 +17,7 @@
 #include "output/emit_impl.h"
 #include "plan/bands.h"
 
-enum { LAG = 32 << 20 }; // what the disk has not got yet would be waited for
+enum { LAG = 32 << 20 }; // bytes; reading sooner would wait for the writeback
 
 struct osh_early {
     const osh_emitter *e; // view
@@ -24,23 +26,24 @@ struct osh_early {
     pthread_mutex_t lock;
     pthread_cond_t more;
     int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    int64_t n, next, most; // of queue: there, read; its room
-    int64_t behind;       // bytes of those that are not read
-    bool *agrees;         // own [n_out]: the disk holds what was written
+    int64_t n, next, most; // tensors queued, tensors read, capacity
+    int64_t behind;       // bytes that are queued and not read
+    bool *agrees;         // own [n_out]: the disk holds the bytes that were written
     bool made, running, stop;
 };
 
-static int64_t bytes_of(const osh_early *y, int64_t out)
+static int64_t early_bytes(const osh_early *y, int64_t out)
 {
     return y->e->plan->out[out].end - y->e->plan->out[out].begin;
 }
 
-static bool early_agrees(osh_early *y, int64_t out)
+static bool early_compare(osh_early *y, int64_t out)
 {
     const osh_emitter *e = y->e;
     uint64_t sum;
     osh_scope scope = osh_profile_time(y->cx, "check", NULL);
-    osh_file_forget_part(e->shards[e->plan->out_info[out].shard], e->plan->out[out].begin, (size_t)bytes_of(y, out));
+    osh_file_forget_part(e->shards[e->plan->out_info[out].shard], e->plan->out[out].begin,
+                         (size_t)early_bytes(y, out));
     bool agrees = !osh_emit_sum(y->cx, &sum, e, out) && sum == e->sums[out];
     osh_profile_end(y->cx, scope);
     return agrees;
@@ -52,13 +55,13 @@ static void *early_work(void *user)
     pthread_mutex_lock(&y->lock);
     while (!y->stop) {
         int64_t out = y->next < y->n ? y->queue[y->next] : -1;
-        if (out < 0 || y->behind - bytes_of(y, out) < LAG) {
+        if (out < 0 || y->behind - early_bytes(y, out) < LAG) {
             pthread_cond_wait(&y->more, &y->lock);
             continue;
         }
-        y->next++, y->behind -= bytes_of(y, out);
+        y->next++, y->behind -= early_bytes(y, out);
         pthread_mutex_unlock(&y->lock);
-        bool agrees = early_agrees(y, out);
+        bool agrees = early_compare(y, out);
         pthread_mutex_lock(&y->lock);
         y->agrees[out] = agrees, y->stop |= !agrees;
     }
@@ -96,8 +99,8 @@ void osh_early_add(osh_early *y, int64_t out)
 {
     if (!y || !osh_early_takes(y->e->plan, out)) return;
     pthread_mutex_lock(&y->lock);
-    assert(y->n < y->most); // each once
-    y->queue[y->n++] = out, y->behind += bytes_of(y, out);
+    assert(y->n < y->most); // each tensor comes once
+    y->queue[y->n++] = out, y->behind += early_bytes(y, out);
     pthread_cond_signal(&y->more);
     pthread_mutex_unlock(&y->lock);
 }

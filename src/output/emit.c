@@ -1,5 +1,6 @@
-/* emit.c - output tensors. A tensor is written with pwrite at the offset that the plan gave it; its XXH3 checksum goes
- * to the journal and is compared with what the disk holds before the directory gets its name. */
+/* emit.c - writes and records output tensors. A tensor is written with pwrite at its planned
+ * offset. Its XXH3 checksum goes to the journal, and is compared with the bytes on the disk before
+ * the directory gets its final name. */
 #include "output/emit.h"
 
 #include <string.h>
@@ -10,17 +11,19 @@
 #include "plan/cache.h"
 #include "plan/folds.h"
 
-enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // at most this much is checked again after a crash
+enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // limits the work to check after a crash
 
-static osh_status check_target(osh_ctx *cx, osh_emitter *e)
+/* Fails unless the output directory is absent or empty, or may be replaced. */
+static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *mark = NULL, *manifest = NULL; // own
     size_t n = 0;
     if (!osh_dir_exists(e->final)) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
-    if (!n) goto done; // the finished directory takes its place
-    mark = osh_path_join(cx, e->final, OSH_MARK_NAME), manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME);
+    if (!n) goto done; // the rename replaces an empty directory
+    mark = osh_path_join(cx, e->final, OSH_MARK_NAME),
+    manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME);
     if (!mark || !manifest) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(mark) || !osh_file_exists(manifest))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
@@ -38,9 +41,10 @@ done:
     return rc;
 }
 
-static osh_status do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
+static osh_status emit_do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
-osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished)
+osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
+                           bool *finished)
 {
     osh_status rc = OSH_OK;
     osh_emitter *e = NULL; // own
@@ -52,8 +56,8 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_dir_is_mount(e->final))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s is a mount point, which the finished directory cannot replace: want a directory in it, such as "
-                 "--output %s/model",
+                 "%s is a mount point, which the finished directory cannot replace: want a "
+                 "directory in it, such as --output %s/model",
                  e->final, e->final);
     if (osh_file_exists(e->final))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
@@ -61,7 +65,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_origin_open(cx, e));
     OSH_TRY(osh_emit_is_finished(cx, e, finished));
     if (*finished) goto done;
-    OSH_TRY(check_target(cx, e));
+    OSH_TRY(emit_check_target(cx, e));
     OSH_NEW(cx, e->sums, p->n_out);
     OSH_NEW(cx, e->written, p->n_out);
     OSH_NEW(cx, e->shards, p->n_shards);
@@ -72,18 +76,19 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
     OSH_TRY(osh_early_new(cx, &e->early, e));
-    OSH_TRY(osh_emit_queue_start(cx, e, do_job));
+    OSH_TRY(osh_emit_queue_start(cx, e, emit_do_job));
     *out = e, e = NULL; // give
 done:
     osh_emitter_free(cx, e);
     return rc;
 }
 
-static void remove_partial(osh_ctx *cx, const osh_emitter *e)
+static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, e->plan, e->journal);
-    if (!rc && e->journal) osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0); // a kill may come in between
+    if (!rc && e->journal) // a kill may interrupt the removal
+        osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
     osh_known_deinit(cx, &k);
 }
@@ -97,7 +102,8 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_globals_free(cx, e->globals);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
     bool still = e->dir && osh_file_is_at(e->dir, e->partial);
-    if (e->ours && still && !e->sealed && (e->discard || !osh_emitter_holds_work(e))) remove_partial(cx, e);
+    if (e->ours && still && !e->sealed && (e->discard || !osh_emitter_holds_work(e)))
+        emit_remove_partial(cx, e);
     osh_file_close(cx, e->dir);
     osh_file_close(cx, e->old);
     osh_journal_close(cx, e->journal);
@@ -139,14 +145,15 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
     return e->boundary;
 }
 
-static osh_status tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
+/* Makes a barrier if enough bytes were written or enough time has passed since the last one. */
+static osh_status emit_tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
 {
     e->unsynced += n_bytes;
     if (e->unsynced < BARRIER_BYTES && osh_now() - e->synced_at < BARRIER_SECONDS) return OSH_OK;
     return osh_emit_barrier(cx, e);
 }
 
-static osh_status write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const void *data)
+static osh_status emit_write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const void *data)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *t = &e->plan->out[i];
@@ -161,7 +168,7 @@ done:
     return rc;
 }
 
-static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
@@ -183,25 +190,27 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->result.losses.n));
-    for (int k = 0; k < j->result.losses.n; k++) OSH_TRY(osh_put_f64(cx, &b, j->result.losses.of[k]));
+    for (int k = 0; k < j->result.losses.n; k++)
+        OSH_TRY(osh_put_f64(cx, &b, j->result.losses.of[k]));
     OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     e->told[l->tensor] = true;
-    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) e->written[i] = true, osh_early_add(e->early, i);
+    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++)
+        e->written[i] = true, osh_early_add(e->early, i);
     e->looked |= !l->n_out;
-    OSH_TRY(tick(cx, e, n_bytes));
+    OSH_TRY(emit_tick(cx, e, n_bytes));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    if (!l->n_out) return record_linear(cx, e, j); // of a survey
+    if (!l->n_out) return emit_record_linear(cx, e, j); // a survey writes no tensors
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
     int n = osh_cache_leaves(c, e->plan, l), last = l->n_out - (l->bias >= 0);
@@ -211,14 +220,15 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
         const osh_st_entry *t = &e->plan->out[l->first_out + last];
         memcpy(j->packed[last], j->result.bias, (size_t)(t->end - t->begin));
     }
-    for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
-    OSH_TRY(record_linear(cx, e, j));
+    for (int k = 0; k < l->n_out; k++)
+        OSH_TRY(emit_write_tensor(cx, e, l->first_out + k, j->packed[k]));
+    OSH_TRY(emit_record_linear(cx, e, j));
 done:
     return rc;
 }
 
-osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
-                           osh_tensor **in_zero)
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
+                           osh_tensor **in_scale, osh_tensor **in_zero)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[linear];
@@ -231,16 +241,21 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     }
     for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
-    job->codes = job->cache = job->bias = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
+    job->codes = job->cache = job->bias = NULL, job->params = (osh_qparams){0},
+    *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
     osh_mem_move(cx, j.result.cache, OSH_MEM_HOST);
     osh_mem_move(cx, j.result.bias, OSH_MEM_HOST);
-    osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale, j.in_zero};
+    osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale,
+                                   j.in_zero};
     for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
-        if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
-    if (j.result.packed) j.packed[0] = j.result.codes, j.result.codes = NULL; // written as it came
+        if (waiting[k])
+            osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
+                osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
+    if (j.result.packed)
+        j.packed[0] = j.result.codes, j.result.codes = NULL; // the modifier has packed it
     rc = osh_emit_push(cx, e, &j);
-    memset(j.packed, 0, sizeof j.packed); // give: also where it failed
+    memset(j.packed, 0, sizeof j.packed); // give: also after a failure
 done:
     osh_mem_use(cx, old);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j.packed[k]);
@@ -261,19 +276,21 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
         goto done;
     }
-    if (!(codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    if (!(codes = osh_alloc(cx, (size_t)(l->O * l->I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(l->format->unpack(cx, codes, &params, &weight, (const osh_tensor *const *)raw));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &l->scheme->weights));
 done:
-    if (rc) osh_note(cx, "taking up %s", l->name);
+    if (rc) osh_note(cx, "reading %s from the output", l->name);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
     osh_qparams_deinit(cx, &params);
     osh_free(cx, codes);
     return rc;
 }
 
-/* Weights that are read and whose own record comes later, or never: what was computed so far depends on them. */
-static osh_status record_sources(osh_ctx *cx, osh_emitter *e)
+/* Records the checksums of tensors that were read and are in no record yet, because the results so
+ * far depend on them. */
+static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
@@ -291,17 +308,17 @@ done:
     return rc;
 }
 
-static osh_status do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+static osh_status emit_do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)j->generation));
-    OSH_TRY(record_sources(cx, e));
+    OSH_TRY(emit_record_sources(cx, e));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SUBGRAPH, b.data, b.len));
     if (j->generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
-    else OSH_TRY(tick(cx, e, 0));
+    else OSH_TRY(emit_tick(cx, e, 0));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -314,7 +331,7 @@ osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t 
     return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
 }
 
-static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
+static osh_status emit_record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
@@ -324,13 +341,13 @@ static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
     e->written[i] = e->told[e->plan->out_info[i].source] = true;
     osh_early_add(e->early, i);
-    OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+    OSH_TRY(emit_tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
+static osh_status emit_record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
 {
     osh_status rc = OSH_OK;
     int64_t from = e->plan->out_info[i].source;
@@ -338,20 +355,21 @@ static osh_status record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
     osh_buf b;
     osh_buf_init(&b, 0);
     if (!osh_checkpoint_seen(e->plan->ck, from, &source))
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a tensor that was not read", e->plan->out[i].name);
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a tensor that was not read",
+                 e->plan->out[i].name);
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_CHANGED, b.data, b.len));
     e->written[i] = e->told[from] = true;
     osh_early_add(e->early, i);
-    OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+    OSH_TRY(emit_tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+static osh_status emit_do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -376,32 +394,33 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n
     return osh_emit_push(cx, e, &j);
 }
 
-static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
-    osh_status rc = write_tensor(cx, e, j->out, j->view);
-    return rc ? rc : record_copy(cx, e, j->out);
+    osh_status rc = emit_write_tensor(cx, e, j->out, j->view);
+    return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* The bytes are there; the shard is called dirty when it is recorded, so that a barrier in between leaves it so. */
-static osh_status do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+/* Records tensors that are written. Marks their shards dirty only now, so that a barrier between
+ * write and record does not clear the mark. */
+static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->linears[j->index] : NULL;
     for (int k = 0; k < (l ? l->n_out : 1); k++)
         e->dirty[e->plan->out_info[l ? l->first_out + k : j->out].shard] = true;
-    if (l) return record_linear(cx, e, j);
+    if (l) return emit_record_linear(cx, e, j);
     bool changed = osh_checkpoint_is_changed(e->plan->ck, e->plan->out_info[j->out].source);
-    return changed ? record_changed(cx, e, j->out) : record_copy(cx, e, j->out);
+    return changed ? emit_record_changed(cx, e, j->out) : emit_record_copy(cx, e, j->out);
 }
 
-/* Packs, writes, records; on the emitter's thread. */
-static osh_status do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+/* Packs, writes and records one job, on the emitter's thread. */
+static osh_status emit_do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     switch (j->kind) {
-    case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
-    case OSH_EMIT_VIEW: return do_view(cx, e, j);
-    case OSH_EMIT_WRITTEN: return do_written(cx, e, j);
-    case OSH_EMIT_FOLDS: return do_folds(cx, e, j);
-    case OSH_EMIT_SUBGRAPH: return do_subgraph(cx, e, j);
+    case OSH_EMIT_LINEAR: return emit_do_linear(cx, e, j);
+    case OSH_EMIT_VIEW: return emit_do_view(cx, e, j);
+    case OSH_EMIT_WRITTEN: return emit_do_written(cx, e, j);
+    case OSH_EMIT_FOLDS: return emit_do_folds(cx, e, j);
+    case OSH_EMIT_SUBGRAPH: return emit_do_subgraph(cx, e, j);
     }
     return OSH_OK;
 }
@@ -414,19 +433,23 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
     return osh_emit_push(cx, e, &j);
 }
 
-osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at)
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
+                          int64_t at)
 {
-    osh_status rc = osh_edges_write(cx, e->edges, e->shards[e->plan->out_info[out].shard], from, n, at);
+    osh_status rc =
+        osh_edges_write(cx, e->edges, e->shards[e->plan->out_info[out].shard], from, n, at);
     if (rc) osh_note(cx, "writing %s", e->plan->out[out].name);
     return rc;
 }
 
-osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums)
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
+                                   const uint64_t *sums)
 {
     const osh_linear *l = &e->plan->linears[linear];
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear,
                       .result = {.nmse = nmse, .objective = -1, .nearest = -1}};
-    for (int k = 0; k < l->n_out; k++) e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
+    for (int k = 0; k < l->n_out; k++)
+        e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
     return osh_emit_push(cx, e, &j);
 }
 

@@ -1,5 +1,5 @@
-/* emit_impl.h - the inside of the emitter, for emit.c (tensors), stream.c (tensors in bands), records.c and resume.c
- * (the journal) and seal.c (the end). */
+/* emit_impl.h - the emitter's internals, for emit.c (tensors), stream.c (tensors in bands),
+ * records.c and resume.c (the journal) and seal.c (the end). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <pthread.h>
@@ -13,34 +13,37 @@
 #include "plan/identity.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
-#define OSH_MARK_NAME "oneshot-report.json" // a directory that holds it was made here
+#define OSH_MARK_NAME "oneshot-report.json" // marks a directory that this program made
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
-enum { // records; docs/resume.md draws them. Where one changes OSH_IDENTITY_JOURNAL does
+/* Record types of the journal; docs/resume.md draws them. If a record changes, OSH_IDENTITY_JOURNAL
+ * must change, too. */
+enum {
     OSH_REC_IDENTITY = 1, // JSON object
-    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n], u64 sum of
-                          // the weight, text fallback ("": none), u32 m, f64 losses[m], f64 loss of all
+    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n],
+                          // u64 sum of the weight, text fallback ("": none), u32 m, f64 losses[m],
+                          // f64 loss of all
     OSH_REC_COPY,         // u64 output tensor, u64 sum
-    OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
+    OSH_REC_VOID,         // u64 output tensor: the disk holds other bytes than were written
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
     OSH_REC_BARRIER,      // everything recorded before it is on the disk
-    OSH_REC_SEALED,       // the directory is complete and lacks its name only
-    OSH_REC_RUN,          // u64 drawn by chance: what this run leaves elsewhere is known by it
-    OSH_REC_SOURCES,      // u64 tensor of the source, u64 its sum; and so on: read, and of no record above
-    OSH_REC_STAMPS,       // JSON object: of the shards of the source, from here on
-    OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is called OUT.oneshot-replaced now
-    OSH_REC_DISCARDED,    // what stands before it counts for nothing; the files that it speaks of are being removed
-    OSH_REC_FOLDS,        // u32 fold, u32 n, u32 bits of its factors[n]; and so on: all of one visit
-    OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a copy with factors folded in
-    OSH_REC_TUNED,        // what was learned, and OSH_REC_APPLIED: the output has it; tuned.c draws them
-    OSH_REC_APPLIED
+    OSH_REC_SEALED,       // the directory is complete and needs only its final name
+    OSH_REC_RUN,          // u64 random number that identifies files of this run elsewhere
+    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 sum)*: read, and not in a record above
+    OSH_REC_STAMPS,       // JSON object: stamps of the source's shards, valid from here on
+    OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is now OUT.oneshot-replaced
+    OSH_REC_DISCARDED,    // records before it no longer count; their files are being removed
+    OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
+    OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a changed copy
+    OSH_REC_TUNED,        // result of tuning; drawn in tuned.c
+    OSH_REC_APPLIED       // the tuned tensors are in the output; drawn in tuned.c
 };
 
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    OSH_EMIT_WRITTEN, // a Linear, or where index is -1 a copy: only the record is missing
+    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1: only its record is missing
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH
 } osh_emit_kind;
@@ -48,111 +51,154 @@ typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
     int index;                     // Linear or subgraph
-    int n;                         // subgraphs, of folds
-    osh_linear_job result;         // own: codes and params, of a Linear
+    int n;                         // FOLDS: number of subgraphs
+    osh_linear_job result;         // own: codes and params of a Linear
     osh_tensor *in_scale, *in_zero; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: room for its tensors; whoever waits for memory waits before, not here
-    int64_t out;                   // of a copy
-    const void *view;              // the caller's: all bytes of a tensor
-    int64_t generation;            // of a subgraph
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for its tensors, allocated by the caller
+    int64_t out;                   // output tensor of a copy
+    const void *view;              // view: all bytes of a tensor
+    int64_t generation;            // SUBGRAPH: osh_emit_subgraph
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
-typedef struct osh_emit_queue { // what the emitter's thread has before it
+typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
     osh_ctx *cx; // own: of the thread
     osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more, less;   // something came; something is done
+    pthread_cond_t more, less;   // a job came; a job is done
     osh_emit_job *first, *last;  // own
-    int n, n_views;              // not done yet, the one at work included
+    int n, n_views;              // jobs that are not done, with the present one; views among them
     int64_t n_done;
     bool made, running, stop;
-    osh_status rc;               // of the first that failed; those behind it are dropped
+    osh_status rc;               // status of the first failed job; later jobs are dropped
 } osh_emit_queue;
 
 struct osh_emitter {
     osh_emit_queue queue;
-    osh_early *early;            // own; NULL: all is read again at the seal
-    bool *taken;                 // own: by output tensor: written, or handed over
+    osh_early *early;            // own; NULL: all tensors are read again at the seal
+    bool *taken;                 // own [n_out]: written or handed over
     const osh_plan *plan;  // view
-    char *final, *partial; // own: directories
-    char *replaced;        // own: the name of the one that is replaced, from before the rename until it is removed
+    char *final, *partial; // own: paths of directories
+    char *replaced;        // own: path of the replaced output, from the rename until it is removed
     osh_identity *id;      // own
-    uint64_t run;          // of OSH_REC_RUN; 0: none yet
+    uint64_t run;          // OSH_REC_RUN; 0: none yet
     osh_globals *globals;  // own; NULL: none
     osh_journal *journal;  // own
     osh_file **shards;     // own
-    osh_file *dir;         // own: the partial directory; held
-    osh_file *old;         // own: the directory that is replaced; held, NULL: there is none
-    osh_edges *edges;      // own: of shards that are written in pieces
-    uint64_t *sums;        // own: by output tensor
-    bool *written;         // own
-    bool *dirty;           // own: by shard: written since the last barrier
-    osh_stamp *stamps;     // own: of the source's shards, when they held what was read
-    bool *told;            // own: by tensor of the source: the journal has its sum
-    int64_t n_looked;      // tensors of the source that were looked at for told, in the order in which they were read
+    osh_file *dir;         // own: the open partial directory
+    osh_file *old;         // own: the open directory that is replaced; NULL: none
+    osh_edges *edges;      // own: blocks that several pieces of a shard share
+    uint64_t *sums;        // own [n_out]: checksums
+    bool *written;         // own [n_out]: written and recorded
+    bool *dirty;           // own [n_shards]: written since the last barrier
+    osh_stamp *stamps;     // own [shards of the source]: valid for the bytes that were read
+    bool *told;            // own [tensors of the source]: the journal has the checksum
+    int64_t n_looked;      // tensors of the source, in the order of reading, checked for `told`
     char **fallbacks;      // own: texts of results from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes since the last barrier
-    double synced_at;      // osh_now
-    int boundary;          // -1: none
+    double synced_at;      // osh_now of the last barrier
+    int boundary;          // osh_emit_boundary; -1: none
     int64_t generation;
-    bool ours;             // the partial directory is this run's, and nothing is known to be done in it
-    bool looked;           // of a survey: a Linear is recorded
-    bool discard;          // whatever is done in it
-    osh_tuned tuned;       // of OSH_REC_TUNED
+    bool ours;             // the partial directory belongs to this run, which may remove it
+    bool looked;           // a Linear without output tensors is recorded (survey)
+    bool discard;          // osh_emitter_discard was called
+    osh_tuned tuned;       // OSH_REC_TUNED
     bool applied;          // OSH_REC_APPLIED
-    int64_t tuned_bytes;   // of the file, and its sum
-    uint64_t tuned_sum;
-    uint64_t replaced_sum; // of OSH_REC_REPLACED; 0: none
-    bool sealed, replaces, resumed, complete; // complete: only the name is missing
+    int64_t tuned_bytes;   // bytes of the file OSH_TUNED_NAME
+    uint64_t tuned_sum;    // checksum of that file
+    uint64_t replaced_sum; // OSH_REC_REPLACED; 0: none
+    bool sealed, replaces, resumed, complete; // complete: only the final name is missing
 };
 
 /* records.c */
-osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
+/* Computes the checksum of an output tensor from the bytes on the disk. */
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out);
+/* Syncs the shards, then records that everything recorded so far is on the disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
-osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out); // its record no longer counts
+/* Records that earlier records of an output tensor no longer count. */
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
+
 /* emit.c */
-/* From any thread: n bytes to offset at of the file of an output tensor, as osh_edges_write wants them; and when all
- * tensors of a Linear, or one that is copied, are there, their sums. */
-osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
-osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
+
+/* Writes n bytes at offset at of the file of an output tensor (osh_edges_write). Any thread may
+ * call it. */
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
+                          int64_t at);
+/* Record a Linear whose tensors are written, and a copy that is written. sums [n_out of the
+ * Linear]. */
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
+                                   const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
-/* claim.c: none of them changes anything */
-osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e); // absent, empty, or with a journal
-osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code); // all in it are known
-osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code); // what is to be replaced was made here
-/* Nothing lies at that name, but what the journal says. */
+
+/* claim.c. These functions change nothing on the disk. */
+
+/* Fails unless the partial directory is absent, is empty, or has a journal. */
+osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
+/* Fails with `code` if the partial directory holds a file that this program did not make. */
+osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
+/* Fails with `code` if the output to replace holds a file that this program did not make. */
+osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
+/* Fails with `code` if something other than the replaced output of the journal is at
+ * e->replaced. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
-osh_status osh_claim_journal(osh_ctx *cx, const char *path); // a file of its own that begins as one
-/* At that name lies what the journal says, or what is left of it. */
+/* Fails unless the path is a journal: a file with one name that begins like a journal. */
+osh_status osh_claim_journal(osh_ctx *cx, const char *path);
+/* Sets *is if e->replaced is the replaced output of the journal, or the rest of it. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
-osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir); // 0: it has none
-osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e); // the files at its paths are those that it has open
-osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e); // so is the directory that it replaces
-osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e); // it is this run's directory that has the final name
-/* check.c */
-osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // [n_out], of what the disk holds
+/* Computes the checksum of the manifest in dir; 0: there is none. */
+osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);
+/* Fails if another file is at a path of the output than the file that is open. */
+osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e);
+/* Does the same check for the directory that is replaced. */
+osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e);
+/* Fails if the final name belongs to another directory than the one that this run wrote. */
+osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e);
+
+/* check.c: computes checksums [n_out] from the bytes on the disk. Takes the checksums of tensors
+ * that early.h has checked. */
+osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums);
+
 /* emit_queue.c */
-osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work); // which its thread does of each job
-void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over
-/* j, own also where this fails, to the end of the queue: when what is in use is within the plan, or nothing waits. */
+
+/* Starts the thread. It calls `work` for each job. */
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work);
+/* Stops the thread after the jobs that wait. */
+void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e);
+/* Appends a copy of j to the queue. Takes the members of j, also if it fails. Waits while the queue
+ * is not empty and host memory in use is above the plan. */
 osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
+
 /* seal.c */
+
+/* Deletes the replaced output. */
 osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
+/* Renames the partial directory to the final name. */
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
+
 /* origin.c */
-osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e); // from here on sums of what is read are taken
-osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e); // when the journal's sums were taken up
-osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e); // config.json and what is carried along
-/* *diff, own: in what the source is not the one that the manifest of e->final names, whose stamps are read_from; NULL:
- * in nothing. */
+
+/* Starts to take checksums of the tensors that are read from the source. */
+osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e);
+/* Fails if the source is not the one that the journal names. Call it after the checksums of the
+ * journal were taken up. */
+osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e);
+/* Fails if config.json or another side file of the source changed. */
+osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e);
+/* Sets *diff (own) to the difference between the source and the source that the manifest of
+ * e->final names; NULL: none. read_from: stamps in that manifest. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *read_from);
-/* tuned.c: a record of its two types is taken up. */
-osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in, osh_result *results);
+
+/* tuned.c: takes up a record OSH_REC_TUNED or OSH_REC_APPLIED. */
+osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in,
+                          osh_result *results);
+
 /* resume.c */
+
+/* Takes up the partial directory, or begins a new one. */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
+/* Sets *finished if e->final is the output of this run. Ends a rename that was interrupted. */
 osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);
 #endif

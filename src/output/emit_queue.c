@@ -1,16 +1,18 @@
-/* emit_queue.c - the emitter's thread: packs, writes and records one job after the other while the run goes on.
+/* emit_queue.c - the emitter's thread. It packs, writes and records one job after the other while
+ * the run goes on.
  *
- * Its memory is what the plan's peak leaves free at the moment: an allocation elsewhere that would go above waits
- * until a job is done (osh_mem_give), and so does who brings a job when use is above, as it is where results are many
- * and small. A job that fails is the run's failure; those behind it are dropped, as if the run
- * had been killed. A run that ends for another reason waits for the queue: nothing that was solved is lost. */
+ * Jobs use the memory that the plan's peak leaves free. An allocation that would go above the peak
+ * waits until a job is done (osh_mem_give). A caller with a new job waits, too, while memory in use
+ * is above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run had
+ * been killed. A run that ends for another reason waits for the queue, so no solved result is
+ * lost. */
 
 #include "base/profile.h"
 #include "base/thread.h"
 #include "output/emit_impl.h"
 #include "plan/memory.h"
 
-static void free_parts(osh_ctx *cx, osh_emit_job *j)
+static void emit_job_deinit(osh_ctx *cx, osh_emit_job *j)
 {
     osh_linear_job_deinit(cx, &j->result);
     osh_tensor_free(cx, j->in_scale);
@@ -18,15 +20,15 @@ static void free_parts(osh_ctx *cx, osh_emit_job *j)
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j->packed[k]);
 }
 
-/* With the lock: a job is no longer there. */
-static void count_done(osh_emit_queue *q, const osh_emit_job *j)
+/* Counts a job that is done. The caller holds the lock. */
+static void queue_count_done(osh_emit_queue *q, const osh_emit_job *j)
 {
     q->n--, q->n_done++;
     q->n_views -= j->kind == OSH_EMIT_VIEW;
     pthread_cond_broadcast(&q->less);
 }
 
-static void *writer(void *user)
+static void *queue_writer(void *user)
 {
     osh_emitter *e = user;
     osh_emit_queue *q = &e->queue;
@@ -43,22 +45,24 @@ static void *writer(void *user)
             rc = q->work(q->cx, e, j);
             osh_profile_end(q->cx, scope);
         }
-        free_parts(q->cx, j);
+        emit_job_deinit(q->cx, j);
         pthread_mutex_lock(&q->lock);
         q->rc = rc;
-        count_done(q, j);
+        queue_count_done(q, j);
         osh_free(q->cx, j);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
 }
 
-static bool give(void *user)
+/* Waits until a job is done. Returns false if there was none. A callback of osh_mem_give. */
+static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;
     pthread_mutex_lock(&q->lock);
     bool any = q->n > 0;
-    for (int64_t before = q->n_done; q->n && q->n_done == before;) pthread_cond_wait(&q->less, &q->lock);
+    for (int64_t before = q->n_done; q->n && q->n_done == before;)
+        pthread_cond_wait(&q->less, &q->lock);
     pthread_mutex_unlock(&q->lock);
     return any;
 }
@@ -74,9 +78,9 @@ osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work
     OSH_TRY(osh_ctx_fork(&q->cx, cx));
     osh_ctx_alone(q->cx);
     osh_mem_use(q->cx, OSH_MEM_HOST);
-    q->running = osh_thread_start(&q->thread, writer, e);
+    q->running = osh_thread_start(&q->thread, queue_writer, e);
     if (!q->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to write");
-    osh_mem_give(cx, osh_memory_counted(e->plan), give, q);
+    osh_mem_give(cx, osh_memory_counted(e->plan), queue_give, q);
 done:
     return rc;
 }
@@ -100,8 +104,8 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
     *q = (osh_emit_queue){0};
 }
 
-/* With the lock. */
-static osh_status failure(osh_ctx *cx, const osh_emit_queue *q)
+/* Fails with the error of the thread, if it had one. The caller holds the lock. */
+static osh_status queue_failure(osh_ctx *cx, const osh_emit_queue *q)
 {
     return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;
 }
@@ -116,7 +120,7 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     pthread_mutex_lock(&q->lock);
     while (q->n && !q->rc && osh_mem_used(cx, OSH_MEM_HOST) > osh_memory_counted(e->plan))
         pthread_cond_wait(&q->less, &q->lock);
-    if (!(rc = failure(cx, q))) {
+    if (!(rc = queue_failure(cx, q))) {
         if (q->last) q->last->next = own;
         else q->first = own;
         q->last = own, own = NULL; // give
@@ -125,7 +129,7 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     }
     pthread_mutex_unlock(&q->lock);
 done:
-    if (rc) free_parts(cx, &job);
+    if (rc) emit_job_deinit(cx, &job);
     osh_free(cx, own);
     return rc;
 }
@@ -135,7 +139,7 @@ osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e)
     osh_emit_queue *q = &e->queue;
     pthread_mutex_lock(&q->lock);
     while (q->n) pthread_cond_wait(&q->less, &q->lock);
-    osh_status rc = failure(cx, q);
+    osh_status rc = queue_failure(cx, q);
     pthread_mutex_unlock(&q->lock);
     return rc;
 }

@@ -1,19 +1,20 @@
-/* held.c - see held.h. */
+/* held.c - counts the bands of each group of Linears that are still to be looked at, and keeps
+ * slots of memory for bands that wait for their rounding. */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "plan/bands.h"
 
-typedef struct looked { // of a Linear
-    int64_t left; // of the first of those that share a scale: bands that nobody has looked at yet
-    float amax;   // so far
-    int rest;     // its own bands that nobody has looked at yet
+typedef struct looked { // state of a Linear
+    int64_t left; // in the first Linear of a group: bands of the group that are not looked at
+    float amax;   // largest magnitude so far
+    int rest;     // bands of this Linear that are not looked at
 } looked;
 
 typedef struct held_slot {
-    int linear;    // of the band; -1: free
-    int64_t first; // its row; -1: it is being read
-    uint8_t *from; // view
+    int linear;    // Linear of the band; -1: free
+    int64_t first; // first row of the band; -1: it is being read
+    uint8_t *from; // view: its rows
 } held_slot;
 
 _Static_assert(sizeof(held_slot) <= OSH_HELD_SLOT, "the plan counts a slot with OSH_HELD_SLOT");
@@ -22,20 +23,23 @@ struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
     looked *of;        // own [linears]
-    int *which;        // own [n]: Linears in the order of the looks; ~i: i is not rounded in this stream
+    int *which; // own [n]: Linears in the order of the looks; ~i: this stream does not round i
     int n, next;
-    int64_t n_here;    // bands of those that are
-    int64_t taken;     // rows of the next one
+    int64_t n_here;    // bands of Linears that this stream rounds
+    int64_t taken;     // rows of the next Linear that are taken
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // slots; whose bands are being rounded: they will be free
-    void *blocks;      // own
-    size_t room;       // of a slot
+    int n_slots, n_free, n_rounding; // slots: all; free; with a band that is being rounded
+    void *blocks;      // own: memory of all slots
+    size_t room;       // bytes of a slot
 };
 
-static int at(const osh_held *h, int k) { return h->which[k] < 0 ? ~h->which[k] : h->which[k]; }
+static int held_linear(const osh_held *h, int k)
+{
+    return h->which[k] < 0 ? ~h->which[k] : h->which[k];
+}
 
-/* Those that share with it and were not looked at. */
-static void add_group(osh_held *h, const bool *here, int linear)
+/* Adds the Linears that share a scale with `linear` and that are not looked at yet. */
+static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;
     int first = p->linears[linear].joint;
@@ -48,7 +52,7 @@ static void add_group(osh_held *h, const bool *here, int linear)
     }
 }
 
-static osh_status new_slots(osh_ctx *cx, osh_held *h)
+static osh_status held_new_slots(osh_ctx *cx, osh_held *h)
 {
     osh_status rc = OSH_OK;
     h->n_slots = h->n_free = h->n_here < h->p->memory.n_held ? (int)h->n_here : h->p->memory.n_held;
@@ -62,11 +66,12 @@ done:
     return rc;
 }
 
-osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g, const int64_t *ids, int64_t n)
+osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
+                        const int64_t *ids, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_held *h = NULL; // own
-    bool *here = NULL;  // own [linears]: is rounded in this stream
+    bool *here = NULL;  // own [linears]: this stream rounds it
     *out = NULL;
     if (!g) goto done;
     OSH_NEW(cx, h, 1);
@@ -78,10 +83,11 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
         if (p->out_info[ids[k]].source < 0) here[p->out_info[ids[k]].linear] = true;
     for (int64_t k = 0; k < n; k++) {
         int linear = p->out_info[ids[k]].linear;
-        if (p->out_info[ids[k]].source < 0 && osh_stream_looks(p, linear)) add_group(h, here, linear);
+        if (p->out_info[ids[k]].source < 0 && osh_stream_looks(p, linear))
+            held_add_group(h, here, linear);
     }
     if (!h->n) goto done;
-    OSH_TRY(new_slots(cx, h));
+    OSH_TRY(held_new_slots(cx, h));
     *out = h, h = NULL; // give
 done:
     osh_held_free(cx, h);
@@ -104,7 +110,7 @@ bool osh_held_knows(const osh_held *h, int linear)
     return !h || h->p->linears[linear].joint < 0 || !h->of[h->p->linears[linear].joint].left;
 }
 
-static int free_slot(osh_held *h)
+static int held_take_slot(osh_held *h)
 {
     int k = 0;
     if (!h->n_free) return -1;
@@ -116,12 +122,14 @@ static int free_slot(osh_held *h)
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted)
 {
     if (!h || h->next == h->n) return false;
-    int linear = at(h, h->next);
+    int linear = held_linear(h, h->next);
     const osh_linear *l = &h->p->linears[linear];
-    bool waited = wanted >= 0 && h->p->linears[wanted].joint == l->joint, here = h->which[h->next] >= 0;
+    bool waited = wanted >= 0 && h->p->linears[wanted].joint == l->joint,
+         here = h->which[h->next] >= 0;
     if (here && !h->n_free && (!waited || h->n_rounding)) return false;
     int64_t rows = osh_band_of_linear(l), left = l->O - h->taken;
-    *b = (osh_held_band){linear, h->taken, left < rows ? left : rows, here ? free_slot(h) : -1};
+    *b = (osh_held_band){
+        linear, h->taken, left < rows ? left : rows, here ? held_take_slot(h) : -1};
     if (b->slot >= 0) h->slots[b->slot] = (held_slot){linear, -1, NULL};
     if ((h->taken += b->n) == l->O) h->taken = 0, h->next++;
     return true;

@@ -1,9 +1,12 @@
-/* held.h - the first look of a stream (stream.h) at Linears with a global scale: the largest magnitude of all that
- * share one has to be known before the first of their bands is rounded. A band that was looked at is held for its
- * rounding where there is room; else it is read again. Looks run ahead of the rounding as far as there is room.
+/* held.h - the first look of a stream (stream.h) at Linears with a global scale.
  *
- * Which bands are held decides no byte of the output. All calls but those of a worker's own slot are made with the
- * stream's lock. */
+ * Some Linears share a global scale. The largest magnitude of all of them must be known before the
+ * first of their bands is rounded, so each band is looked at before. If there is room, the band is
+ * held in memory until it is rounded; else it is read again. Looks precede the rounding as far as
+ * there is room.
+ *
+ * The output does not depend on the bands that are held. The caller holds the stream's lock in all
+ * calls, except for osh_held_room. */
 #ifndef OSH_HELD_H
 #define OSH_HELD_H
 #include "plan/globals.h"
@@ -12,22 +15,28 @@ typedef struct osh_held osh_held;
 typedef struct osh_held_band {
     int linear;
     int64_t first, n; // rows
-    int slot;         // where it is to be held; -1: nowhere
+    int slot;         // slot to hold it in; -1: none
 } osh_held_band;
 
-/* ids [n]: output tensors in the order in which they will be rounded; others than Linears' are passed over. *out NULL:
- * there is nothing to look at. g is a view, and is told what is found. */
-osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g, const int64_t *ids, int64_t n);
+/* ids [n]: output tensors in the order of their rounding; tensors that belong to no Linear are
+ * ignored. Sets *out to NULL if there is nothing to look at. Puts the largest magnitudes into g,
+ * which must outlive *out. */
+osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
+                        const int64_t *ids, int64_t n);
 void osh_held_free(osh_ctx *cx, osh_held *h);
 
-bool osh_held_knows(const osh_held *h, int linear); // it may be rounded; h NULL: all may
-/* The next band to look at: one for which there is room, or whichever comes next where wanted waits for it. false: none
- */
+/* True if the Linear may be rounded. h NULL: every Linear may. */
+bool osh_held_knows(const osh_held *h, int linear);
+/* Takes the next band to look at. A band that this stream rounds needs a free slot, unless the
+ * rounding of Linear `wanted` waits for its group (-1: none waits). Returns false if there is no
+ * band now. */
 bool osh_held_take(osh_held *h, osh_held_band *b, int wanted);
-uint8_t *osh_held_room(const osh_held *h, int slot); // whole blocks, of a band of any of them; needs no lock
-/* The band was looked at; from: where its first row begins in its slot. */
+/* Returns the memory of a slot, whole blocks, large enough for any band. Needs no lock. */
+uint8_t *osh_held_room(const osh_held *h, int slot);
+/* Records that a band was looked at. from: its first row, in the memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
-/* Where the band that begins with row first is held; NULL: nowhere. *slot: is given back behind its rounding. */
+/* Returns the rows of the band that begins with row first; NULL: not held. The caller gives *slot
+ * back after the rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
 void osh_held_give_back(osh_held *h, int slot);
 #endif

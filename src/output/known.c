@@ -1,4 +1,5 @@
-/* known.c - see known.h. */
+/* known.c - lists the names of files that this program makes, and checks and removes files by the
+ * list. */
 #include "output/known.h"
 
 #include <string.h>
@@ -17,38 +18,43 @@ void osh_known_deinit(osh_ctx *cx, osh_known *k)
     *k = (osh_known){0};
 }
 
-enum { LASTING, TEMPORARY }; // values of names; what is both, as a file of the source, lasts
+enum {
+    LASTING,
+    TEMPORARY
+}; // values of names; a side file of the source is LASTING
 
-static osh_status known_add(osh_ctx *cx, osh_known *k, const char *name, int kind)
+static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kind)
 {
     return osh_map_put(cx, k->names, name, strlen(name), kind);
 }
 
-/* Files that are written under another name first: a killed run leaves that one. */
-static osh_status add_written(osh_ctx *cx, osh_known *k, bool temporary)
+/* Adds files that are written under a temporary name first. A killed run may leave the temporary
+ * file. */
+static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
-    static const char *const names[] = {"config.json",     "recipe.yaml", "model.safetensors.index.json",
-                                        OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
+    static const char *const names[] = {
+        "config.json",     "recipe.yaml", "model.safetensors.index.json",
+        OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
     static const char *const passing[] = {OSH_TUNED_NAME, OSH_TUNED_NAME ".tmp"};
     osh_status rc = OSH_OK;
     char *temp = NULL; // own
-    OSH_TRY(known_add(cx, k, OSH_LOG_NAME, LASTING));
+    OSH_TRY(known_put(cx, k, OSH_LOG_NAME, LASTING));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        OSH_TRY(known_add(cx, k, names[i], LASTING));
+        OSH_TRY(known_put(cx, k, names[i], LASTING));
         if (!temporary) continue;
         osh_free(cx, temp);
         if (!(temp = osh_sprintf(cx, "%s.tmp", names[i]))) OSH_TRY(OSH_E_NOMEM);
-        OSH_TRY(known_add(cx, k, temp, TEMPORARY));
+        OSH_TRY(known_put(cx, k, temp, TEMPORARY));
     }
     for (size_t i = 0; temporary && i < sizeof passing / sizeof *passing; i++)
-        OSH_TRY(known_add(cx, k, passing[i], TEMPORARY));
+        OSH_TRY(known_put(cx, k, passing[i], TEMPORARY));
 done:
     osh_free(cx, temp);
     return rc;
 }
 
-/* Side files of the source that an earlier run had: its identity names them. */
-static osh_status add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
+/* Adds the side files of the source of an earlier run, which its identity names. */
+static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
     cJSON *id = NULL; // own
@@ -56,7 +62,8 @@ static osh_status add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was
     if (!r || r->type != OSH_REC_IDENTITY) goto done;
     OSH_TRY(osh_json_parse(cx, &id, (const char *)r->data, r->n, OSH_JOURNAL_NAME, 0));
     for (const cJSON *f = id->child; f; f = f->next)
-        if (f->string && !strncmp(f->string, "source ", 7)) OSH_TRY(known_add(cx, k, f->string + 7, LASTING));
+        if (f->string && !strncmp(f->string, "source ", 7))
+            OSH_TRY(known_put(cx, k, f->string + 7, LASTING));
 done:
     cJSON_Delete(id);
     return rc;
@@ -67,9 +74,9 @@ osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k)
     osh_status rc = OSH_OK;
     *k = (osh_known){.in_place = true};
     OSH_TRY(osh_map_new(cx, &k->names, 64));
-    OSH_TRY(add_written(cx, k, true));
-    OSH_TRY(known_add(cx, k, OSH_JOURNAL_NAME, LASTING));
-    OSH_TRY(known_add(cx, k, OSH_SCRATCH_NAME, LASTING));
+    OSH_TRY(known_add_written(cx, k, true));
+    OSH_TRY(known_put(cx, k, OSH_JOURNAL_NAME, LASTING));
+    OSH_TRY(known_put(cx, k, OSH_SCRATCH_NAME, LASTING));
 done:
     return rc;
 }
@@ -81,28 +88,29 @@ osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const 
     size_t n = 0;
     OSH_TRY(osh_known_of_survey(cx, k));
     k->any_shard = was != NULL;
-    for (int s = 0; s < p->n_shards; s++) OSH_TRY(known_add(cx, k, p->shards[s].name, LASTING));
+    for (int s = 0; s < p->n_shards; s++) OSH_TRY(known_put(cx, k, p->shards[s].name, LASTING));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
-    for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, k, names[i], LASTING));
-    if (was) OSH_TRY(add_identity(cx, k, was));
+    for (size_t i = 0; i < n; i++) OSH_TRY(known_put(cx, k, names[i], LASTING));
+    if (was) OSH_TRY(known_add_identity(cx, k, was));
     if (!osh_experts_file(p)) goto done;
     if (!(temp = osh_sprintf(cx, "%s.tmp", osh_experts_file(p)))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(known_add(cx, k, osh_experts_file(p), LASTING));
-    OSH_TRY(known_add(cx, k, temp, TEMPORARY));
+    OSH_TRY(known_put(cx, k, osh_experts_file(p), LASTING));
+    OSH_TRY(known_put(cx, k, temp, TEMPORARY));
 done:
     osh_free(cx, temp);
     osh_strings_free(cx, names, n);
     return rc;
 }
 
-static osh_status add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
+static osh_status known_add_text(osh_ctx *cx, osh_known *k, const cJSON *name)
 {
-    return cJSON_IsString(name) ? known_add(cx, k, name->valuestring, LASTING) : OSH_OK;
+    return cJSON_IsString(name) ? known_put(cx, k, name->valuestring, LASTING) : OSH_OK;
 }
 
-static osh_status add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
+/* osh_json_taken.item: adds the file of a tensor in the manifest. */
+static osh_status known_add_shard(osh_ctx *cx, void *known, const cJSON *tensor)
 {
-    return add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
+    return known_add_text(cx, known, cJSON_GetObjectItemCaseSensitive(tensor, "file"));
 }
 
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir)
@@ -111,18 +119,18 @@ osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir)
     cJSON *root = NULL; // own
     *k = (osh_known){0};
     OSH_TRY(osh_map_new(cx, &k->names, 64));
-    OSH_TRY(add_written(cx, k, false));
-    OSH_TRY(osh_manifest_read(cx, &root, dir, &(osh_json_taken){"tensors", add_shard}, k));
+    OSH_TRY(known_add_written(cx, k, false));
+    OSH_TRY(osh_manifest_read(cx, &root, dir, &(osh_json_taken){"tensors", known_add_shard}, k));
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(root, "files");
     for (const cJSON *f = cJSON_IsArray(files) ? files->child : NULL; f; f = f->next)
-        OSH_TRY(add_text(cx, k, cJSON_GetObjectItemCaseSensitive(f, "name")));
+        OSH_TRY(known_add_text(cx, k, cJSON_GetObjectItemCaseSensitive(f, "name")));
 done:
     cJSON_Delete(root);
     return rc;
 }
 
-/* "model.safetensors", "model-00001-of-00003.safetensors" */
-static bool is_shard(const char *name)
+/* True for "model.safetensors" and "model-00001-of-00003.safetensors". */
+static bool known_is_shard(const char *name)
 {
     static const char like[] = "model-#####-of-#####.safetensors";
     if (!strcmp(name, "model.safetensors")) return true;
@@ -131,21 +139,24 @@ static bool is_shard(const char *name)
     return true;
 }
 
-static bool is_known(const osh_known *k, const char *name)
+static bool known_has(const osh_known *k, const char *name)
 {
-    return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) || (k->any_shard && is_shard(name));
+    return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) ||
+           (k->any_shard && known_is_shard(name));
 }
 
-static osh_status check_one(osh_ctx *cx, const osh_known *k, const char *path, const char *name, osh_status code)
+static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *path,
+                                   const char *name, osh_status code)
 {
     osh_inode at = osh_inode_at(path);
-    if (at.kind == OSH_INODE_NONE) return OSH_OK; // gone meanwhile
-    if (is_known(k, name)) {
+    if (at.kind == OSH_INODE_NONE) return OSH_OK; // removed in the meantime
+    if (known_has(k, name)) {
         if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) return osh_scratch_check(cx, path);
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
     }
-    return osh_fail(cx, code, "%s is %s that oneshot did not make, where an output is %s: want it moved away", path,
-                    osh_inode_text(&at), k->in_place ? "being made" : "to be replaced");
+    return osh_fail(cx, code,
+                    "%s is %s that oneshot did not make, where an output is %s: want it moved away",
+                    path, osh_inode_text(&at), k->in_place ? "being made" : "to be replaced");
 }
 
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code)
@@ -156,8 +167,9 @@ osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh
     OSH_TRY(osh_dir_list(cx, &names, &n, dir));
     for (size_t i = 0; i < n; i++) {
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, dir, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(check_one(cx, k, path, names[i], code));
+        if (!(path = osh_path_join(cx, dir, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(known_check_file(cx, k, path, names[i], code));
     }
 done:
     osh_strings_free(cx, names, n);
@@ -165,7 +177,8 @@ done:
     return rc;
 }
 
-static osh_status remove_one(osh_ctx *cx, const osh_known *k, const char *dir, const char *name)
+static osh_status known_remove_file(osh_ctx *cx, const osh_known *k, const char *dir,
+                                    const char *name)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
@@ -177,18 +190,20 @@ done:
     return rc;
 }
 
-osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last, bool keep_last)
+osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
+                            bool keep_last)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
     OSH_TRY(osh_dir_list(cx, &names, &n, dir));
     for (size_t i = 0; i < n; i++)
-        if (is_known(k, names[i]) && strcmp(names[i], last)) OSH_TRY(remove_one(cx, k, dir, names[i]));
+        if (known_has(k, names[i]) && strcmp(names[i], last))
+            OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     if (keep_last) goto done;
-    OSH_TRY(osh_dir_sync(cx, dir)); // a loss of power leaves no file without the one that it is known by
-    OSH_TRY(remove_one(cx, k, dir, last));
-    rmdir(dir); // what somebody put there meanwhile stays
+    OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files: it must go after them
+    OSH_TRY(known_remove_file(cx, k, dir, last));
+    rmdir(dir); // fails if somebody has put a file there
 done:
     osh_strings_free(cx, names, n);
     return rc;
@@ -203,7 +218,7 @@ osh_status osh_known_remove_temporary(osh_ctx *cx, const osh_known *k, const cha
     for (size_t i = 0; i < n; i++) {
         int64_t kind = LASTING;
         if (osh_map_get(k->names, names[i], strlen(names[i]), &kind) && kind == TEMPORARY)
-            OSH_TRY(remove_one(cx, k, dir, names[i]));
+            OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     }
 done:
     osh_strings_free(cx, names, n);

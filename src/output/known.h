@@ -1,5 +1,5 @@
-/* known.h - which files of a directory are this program's own. One that is not among them is named, stops the run and
- * is never deleted. */
+/* known.h - knows the files of a directory that this program made. Another file stops the run with
+ * an error that names it, and is never deleted. */
 #ifndef OSH_KNOWN_H
 #define OSH_KNOWN_H
 #include "base/map.h"
@@ -8,18 +8,24 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard;  // also of a plan that cuts the output elsewhere
-    bool in_place;   // files are written into: a second name of one would show that
+    bool any_shard;  // every name of a shard is known: another plan may have other shards
+    bool in_place;   // the run writes into the files, so a file must not have a second name
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
-/* What a run of this plan puts into its partial directory, its temporary files included. was: the journal of an earlier
- * run of another plan that began it; NULL: it was this plan. */
+/* Lists the files that a run of this plan puts into its partial directory, with temporary files.
+ * was: journal of an earlier run with another plan that began the directory; NULL: this plan began
+ * it. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was);
-osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k); // a run that writes no output
-osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir); // a finished one, by its manifest
-/* Fails with `code` and the path of the first one that is not known. */
+/* Lists the files of a run that writes no output. */
+osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
+/* Lists the files of the finished output in dir, from its manifest. */
+osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir);
+/* Fails with `code` and the path of the first file that is not known. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);
-/* Removes what is known, `last` last, or with keep_last not at all; then the directory, if nothing is left in it. */
-osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last, bool keep_last);
+/* Removes all known files; file `last` goes last, and then the directory if it is empty. keep_last:
+ * `last` and the directory stay. */
+osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last,
+                            bool keep_last);
+/* Removes the temporary files. */
 osh_status osh_known_remove_temporary(osh_ctx *cx, const osh_known *k, const char *dir);
 #endif

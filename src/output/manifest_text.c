@@ -1,4 +1,5 @@
-/* manifest_text.c - see manifest_text.h. */
+/* manifest_text.c - writes the manifest from the plan and the checksums of the emitter, and reads
+ * it. */
 #include "output/manifest_text.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 
 typedef unsigned long long ull;
 
-static int64_t source_of(const osh_plan *p, int64_t i)
+/* Returns the tensor of the source that output tensor i is made of. */
+static int64_t manifest_source(const osh_plan *p, int64_t i)
 {
     const osh_out_tensor *o = &p->out_info[i];
     if (o->source >= 0) return o->source;
@@ -20,21 +22,24 @@ static int64_t source_of(const osh_plan *p, int64_t i)
     return l->bias >= 0 && o->leaf == l->n_out - 1 ? l->bias : l->tensor;
 }
 
-static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
+/* Returns the fate of output tensor i, and the name of its source. */
+static const char *manifest_rule(const osh_plan *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->out_info[i];
-    int64_t s = source_of(p, i);
+    int64_t s = manifest_source(p, i);
     *source = p->ck->tensors[s].e->name;
     if (o->source < 0 && s == p->linears[o->linear].bias) return "changed";
     bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
-    if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
-    if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
+    if (o->source < 0 && !kept && p->linears[o->linear].kept)
+        return "quantized"; // a scale of a cache
+    if (o->source < 0 && !kept)
+        return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(p, s) || osh_is_tuned(p, s) || osh_is_cut_router(p, s)) return "changed";
     if (strcmp(*source, p->out[i].name)) return "untied";
     return p->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }
 
-static osh_status put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)
+static osh_status manifest_put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\": ", b->data[b->len - 1] == '{' ? "" : ", ", key));
@@ -43,22 +48,24 @@ done:
     return rc;
 }
 
-static osh_status put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t i, const uint64_t *sums)
+static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t i,
+                                      const uint64_t *sums)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *t = &p->out[i];
-    const char *source, *rule = rule_of(p, i, &source);
+    const char *source, *rule = manifest_rule(p, i, &source);
     OSH_TRY(osh_buf_printf(cx, b, "{"));
-    OSH_TRY(put_text(cx, b, "name", t->name));
-    OSH_TRY(put_text(cx, b, "file", p->shards[p->out_info[i].shard].name));
-    OSH_TRY(put_text(cx, b, "dtype", osh_dtype_name(t->dtype)));
+    OSH_TRY(manifest_put_text(cx, b, "name", t->name));
+    OSH_TRY(manifest_put_text(cx, b, "file", p->shards[p->out_info[i].shard].name));
+    OSH_TRY(manifest_put_text(cx, b, "dtype", osh_dtype_name(t->dtype)));
     OSH_TRY(osh_buf_printf(cx, b, ", \"shape\": ["));
-    for (int d = 0; d < t->ndim; d++) OSH_TRY(osh_buf_printf(cx, b, "%s%lld", d ? ", " : "", (long long)t->shape[d]));
+    for (int d = 0; d < t->ndim; d++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s%lld", d ? ", " : "", (long long)t->shape[d]));
     OSH_TRY(osh_buf_printf(cx, b, "]"));
-    OSH_TRY(put_text(cx, b, "rule", rule));
-    OSH_TRY(put_text(cx, b, "source", source));
+    OSH_TRY(manifest_put_text(cx, b, "rule", rule));
+    OSH_TRY(manifest_put_text(cx, b, "source", source));
     if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
-    int64_t from = source_of(p, i);
+    int64_t from = manifest_source(p, i);
     uint64_t read;
     if (sums && osh_checkpoint_seen(p->ck, from, &read))
         OSH_TRY(osh_buf_printf(cx, b, ", \"source_xxh3\": \"%016llx\"", (ull)read));
@@ -67,70 +74,75 @@ done:
     return rc;
 }
 
-static osh_status put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i, const osh_result *r)
+static osh_status manifest_put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i,
+                                      const osh_result *r)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &p->linears[i];
     OSH_TRY(osh_buf_printf(cx, b, "{"));
-    OSH_TRY(put_text(cx, b, "name", l->name));
-    OSH_TRY(put_text(cx, b, "group", l->scheme->group_name));
-    OSH_TRY(put_text(cx, b, "format", l->format->name));
-    OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[l->modifier].type->name));
-    if (l->pruner >= 0) OSH_TRY(put_text(cx, b, "pruned_by", p->recipe->modifiers[l->pruner].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "name", l->name));
+    OSH_TRY(manifest_put_text(cx, b, "group", l->scheme->group_name));
+    OSH_TRY(manifest_put_text(cx, b, "format", l->format->name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->recipe->modifiers[l->modifier].type->name));
+    if (l->pruner >= 0)
+        OSH_TRY(manifest_put_text(cx, b, "pruned_by", p->recipe->modifiers[l->pruner].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
-    if (r->fallback) OSH_TRY(put_text(cx, b, "fallback", r->fallback));
+    if (r->fallback) OSH_TRY(manifest_put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
 done:
     return rc;
 }
 
-/* The bits of the factors, eight hexadecimal digits each. */
-static osh_status put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_fold *f)
+/* Writes the bits of the factors, eight hexadecimal digits each. */
+static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_fold *f)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "{"));
-    OSH_TRY(put_text(cx, b, "layer", p->graph->modules[f->module].name));
-    OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[f->modifier].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "layer", p->graph->modules[f->module].name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->recipe->modifiers[f->modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"factors\": \""));
-    for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_buf_printf(cx, b, "%08x", osh_bits_of_f32(f->s[c])));
+    for (int64_t c = 0; c < f->n; c++)
+        OSH_TRY(osh_buf_printf(cx, b, "%08x", osh_bits_of_f32(f->s[c])));
     OSH_TRY(osh_buf_printf(cx, b, "\"}"));
 done:
     return rc;
 }
 
-static osh_status put_folds(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+static osh_status manifest_put_folds(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     if (!p->n_folds) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "  \"folds\": ["));
     for (int i = 0; i < p->n_folds; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(put_fold(cx, b, p, &p->folds[i]));
+        OSH_TRY(manifest_put_fold(cx, b, p, &p->folds[i]));
     }
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
     return rc;
 }
 
-static osh_status put_file(osh_ctx *cx, osh_buf *b, const char *dir, const char *name, bool *first)
+static osh_status manifest_put_file(osh_ctx *cx, osh_buf *b, const char *dir, const char *name,
+                                    bool *first)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
     uint64_t sum = 0;
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(path)) goto done; // an index where there is one shard
+    if (!osh_file_exists(path)) goto done; // an output of one shard has no index
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
     OSH_TRY(osh_buf_printf(cx, b, "%s\n    {", *first ? "" : ","));
     *first = false;
-    OSH_TRY(put_text(cx, b, "name", name));
-    OSH_TRY(osh_buf_printf(cx, b, ", \"bytes\": %lld, \"xxh3\": \"%016llx\"}", (long long)n, (ull)sum));
+    OSH_TRY(manifest_put_text(cx, b, "name", name));
+    OSH_TRY(
+        osh_buf_printf(cx, b, ", \"bytes\": %lld, \"xxh3\": \"%016llx\"}", (long long)n, (ull)sum));
 done:
     osh_free(cx, path);
     return rc;
 }
 
-static osh_status put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *dir)
+static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *dir)
 {
     osh_status rc = OSH_OK;
     static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml"};
@@ -138,28 +150,29 @@ static osh_status put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const ch
     size_t n = 0;
     bool first = true;
     OSH_TRY(osh_buf_printf(cx, b, "  \"files\": ["));
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) OSH_TRY(put_file(cx, b, dir, own[i], &first));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        OSH_TRY(manifest_put_file(cx, b, dir, own[i], &first));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
-    for (size_t i = 0; i < n; i++) OSH_TRY(put_file(cx, b, dir, names[i], &first));
-    if (osh_experts_file(p)) OSH_TRY(put_file(cx, b, dir, osh_experts_file(p), &first));
+    for (size_t i = 0; i < n; i++) OSH_TRY(manifest_put_file(cx, b, dir, names[i], &first));
+    if (osh_experts_file(p)) OSH_TRY(manifest_put_file(cx, b, dir, osh_experts_file(p), &first));
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
     osh_strings_free(cx, names, n);
     return rc;
 }
 
-/* ---- the file: in pieces, since the text of 20,000 modules takes 10 MB ---- */
+/* ---- the file, written in pieces, because the text of 20,000 modules takes 10 MB ---- */
 
 enum { PIECE = 1 << 16 };
 typedef struct writing {
     const osh_emitter *e;
     const osh_result *results;
     osh_file *f; // view
-    int64_t at;  // bytes that it has
-    osh_buf b;   // own: behind these
+    int64_t at;  // bytes of the file so far
+    osh_buf b;   // own: the bytes after them
 } writing;
 
-static osh_status flush(osh_ctx *cx, writing *w)
+static osh_status manifest_flush(osh_ctx *cx, writing *w)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_pwrite(cx, w->f, w->b.data, w->b.len, w->at));
@@ -169,68 +182,71 @@ done:
     return rc;
 }
 
-static osh_status begin_item(osh_ctx *cx, writing *w, bool first)
+static osh_status manifest_begin_item(osh_ctx *cx, writing *w, bool first)
 {
     osh_status rc = OSH_OK;
-    if (w->b.len >= PIECE) OSH_TRY(flush(cx, w));
+    if (w->b.len >= PIECE) OSH_TRY(manifest_flush(cx, w));
     OSH_TRY(osh_buf_printf(cx, &w->b, "%s\n    ", first ? "" : ","));
 done:
     return rc;
 }
 
-static osh_status put_head(osh_ctx *cx, osh_buf *b, const osh_emitter *e)
+static osh_status manifest_put_head(osh_ctx *cx, osh_buf *b, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     char *made_of = NULL, *stamps = NULL; // own
     OSH_TRY(osh_identity_json(cx, &made_of, e->id, OSH_IDENTITY_FIELDS));
     OSH_TRY(osh_identity_json(cx, &stamps, e->id, OSH_IDENTITY_STAMPS));
-    OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n", made_of, stamps));
+    OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n",
+                           made_of, stamps));
     OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": ["));
     for (int i = 0; p->experts && i < p->experts->n_dropped; i++)
         OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->experts->dropped[i]));
     OSH_TRY(osh_buf_printf(cx, b, "],\n"));
-    OSH_TRY(put_files(cx, b, p, e->partial));
-    OSH_TRY(put_folds(cx, b, p));
+    OSH_TRY(manifest_put_files(cx, b, p, e->partial));
+    OSH_TRY(manifest_put_folds(cx, b, p));
 done:
     osh_free(cx, made_of);
     osh_free(cx, stamps);
     return rc;
 }
 
-static osh_status fill(osh_ctx *cx, void *user, osh_file *f)
+static osh_status manifest_fill(osh_ctx *cx, void *user, osh_file *f)
 {
     osh_status rc = OSH_OK;
     writing *w = user;
     const osh_plan *p = w->e->plan;
     w->f = f;
-    OSH_TRY(put_head(cx, &w->b, w->e));
+    OSH_TRY(manifest_put_head(cx, &w->b, w->e));
     OSH_TRY(osh_buf_printf(cx, &w->b, "  \"modules\": ["));
     for (int i = 0; i < p->n_linears; i++) {
-        OSH_TRY(begin_item(cx, w, !i));
-        OSH_TRY(put_module(cx, &w->b, p, i, &w->results[i]));
+        OSH_TRY(manifest_begin_item(cx, w, !i));
+        OSH_TRY(manifest_put_module(cx, &w->b, p, i, &w->results[i]));
     }
     OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ],\n  \"tensors\": ["));
     for (int64_t i = 0; i < p->n_out; i++) {
-        OSH_TRY(begin_item(cx, w, !i));
-        OSH_TRY(put_tensor(cx, &w->b, p, i, w->e->sums));
+        OSH_TRY(manifest_begin_item(cx, w, !i));
+        OSH_TRY(manifest_put_tensor(cx, &w->b, p, i, w->e->sums));
     }
     OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ]\n}\n"));
-    OSH_TRY(flush(cx, w));
+    OSH_TRY(manifest_flush(cx, w));
 done:
     return rc;
 }
 
-osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e, const osh_result *results)
+osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,
+                              const osh_result *results)
 {
     writing w = {.e = e, .results = results}; // own
     osh_buf_init(&w.b, 0);
-    osh_status rc = osh_file_write_by(cx, path, fill, &w);
+    osh_status rc = osh_file_write_by(cx, path, manifest_fill, &w);
     osh_buf_deinit(cx, &w.b);
     return rc;
 }
 
-osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list, void *user)
+osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
+                             void *user)
 {
     osh_status rc = OSH_OK;
     osh_json_taken lists[] = {{"modules", NULL}, {"tensors", NULL}, {"folds", NULL}, {NULL, NULL}};
@@ -251,8 +267,9 @@ osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p)
     osh_buf_init(&b, 0);
     for (int64_t i = 0; i < p->n_out; i++) {
         osh_buf_clear(&b);
-        OSH_TRY(put_tensor(cx, &b, p, i, NULL));
-        if (!cJSON_AddItemToArray(list, cJSON_Parse(b.data))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+        OSH_TRY(manifest_put_tensor(cx, &b, p, i, NULL));
+        if (!cJSON_AddItemToArray(list, cJSON_Parse(b.data)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
     }
 done:
     osh_buf_deinit(cx, &b);

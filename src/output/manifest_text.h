@@ -1,4 +1,5 @@
-/* manifest_text.h - oneshot-manifest.json: what the output is made of and what became of every tensor. */
+/* manifest_text.h - writes and reads oneshot-manifest.json, which lists the sources of the output
+ * and the fate of every tensor. */
 #ifndef OSH_MANIFEST_TEXT_H
 #define OSH_MANIFEST_TEXT_H
 #include "base/buf.h"
@@ -6,11 +7,14 @@
 #include "plan/identity.h"
 #include "plan/manifest.h"
 
-/* To path, with checksums of e's files, which are finished. A line per tensor. */
-osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e, const osh_result *results);
-/* Reads the one of dir. *rest, own, or NULL for nobody: all but its long lists "modules", "tensors" and "folds"; the
- * items of `list`, one of these, are handed over. list NULL: nobody's. */
-osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list, void *user);
-/* "tensors" of the plan's JSON. */
+/* Writes the manifest to path, with checksums of e's finished files. Each tensor has one line. */
+osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,
+                              const osh_result *results);
+/* Reads the manifest in dir. *rest (own) gets all but the long lists "modules", "tensors" and
+ * "folds"; rest may be NULL. list: names one of these lists and a callback for its items; NULL:
+ * none. */
+osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
+                             void *user);
+/* Appends an item for each output tensor: the list "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
 #endif

@@ -1,8 +1,9 @@
-/* origin.c - whether the source is still what was read of it.
+/* origin.c - checks that the source still has the bytes that were read.
  *
- * Each tensor's checksum is taken as it is read (ckpt_sums.c) and stands in the journal and in the manifest. A shard
- * whose stamp - size, inode, times - is the one that was written down is believed. Where the stamp is another, the
- * tensors that were read are read again: the same bytes under another time are the same source, others end the run. */
+ * The checksum of each tensor is taken while it is read (io/ckpt_sums.c), and is in the journal and
+ * in the manifest. A shard with an unchanged stamp (size, inode, times) is trusted. If the stamp
+ * changed, the tensors that were read are read again. The same bytes with another time are the same
+ * source; other bytes end the run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,9 @@ done:
     return rc;
 }
 
-/* Reads the shard again. *diff, own: what is not as it was; else its stamp is the one to compare with from here on. */
-static osh_status reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
+/* Reads the shard again. Sets *diff (own) to the difference. Without one, keeps the present stamp
+ * for later checks. */
+static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
     osh_stamp stamp;
@@ -40,11 +42,13 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
     const osh_checkpoint *ck = e->plan->ck;
     char *diff = NULL; // own
     for (int s = 0; s < ck->n_shards; s++) {
-        osh_stamp now;
+        osh_stamp now; // stamp on the disk
         OSH_TRY(osh_path_stamp(cx, &now, osh_st_path(ck->shards[s])));
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
-        if (last) OSH_TRY(osh_path_settle(cx, osh_st_path(ck->shards[s]))); // the manifest gets a stamp to believe
-        OSH_TRY(reread_shard(cx, &diff, e, s));
+        if (last)
+            OSH_TRY(
+                osh_path_settle(cx, osh_st_path(ck->shards[s]))); // for a stamp that can be trusted
+        OSH_TRY(origin_reread_shard(cx, &diff, e, s));
         if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
     }
 done:
@@ -66,18 +70,20 @@ done:
     return rc;
 }
 
-/* Whether the object has the stamp that the shard has now. */
-static bool is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
+/* True if the JSON object has the present stamp of the shard, and the stamp can be trusted. */
+static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
-    return !e->stamps[s].fresh && osh_identity_has_stamp(e->id, e->plan->ck->shard_names[s], stamps);
+    return !e->stamps[s].fresh &&
+           osh_identity_has_stamp(e->id, e->plan->ck->shard_names[s], stamps);
 }
 
-/* What the journal says last of the shards' stamps. */
-static osh_status read_stamps(osh_ctx *cx, cJSON **out, const osh_emitter *e)
+/* Reads the last stamps of the shards in the journal. */
+static osh_status origin_read_stamps(osh_ctx *cx, cJSON **out, const osh_emitter *e)
 {
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
     for (int64_t i = 1; i < osh_journal_count(e->journal); i++)
-        if (osh_journal_at(e->journal, i)->type == OSH_REC_STAMPS) rec = osh_journal_at(e->journal, i);
+        if (osh_journal_at(e->journal, i)->type == OSH_REC_STAMPS)
+            rec = osh_journal_at(e->journal, i);
     return osh_json_parse(cx, out, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0);
 }
 
@@ -87,15 +93,15 @@ osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e)
     cJSON *was = NULL;               // own
     char *diff = NULL, *text = NULL; // own
     bool any = false;
-    OSH_TRY(read_stamps(cx, &was, e));
+    OSH_TRY(origin_read_stamps(cx, &was, e));
     for (int s = 0; s < e->plan->ck->n_shards; s++) {
-        if (is_stamped(e, s, was)) continue;
+        if (origin_is_stamped(e, s, was)) continue;
         any = true;
-        OSH_TRY(reread_shard(cx, &diff, e, s));
+        OSH_TRY(origin_reread_shard(cx, &diff, e, s));
         if (diff)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s was begun with another source: %s; want the same, another --output, or --restart, which "
-                     "discards it",
+                     "%s was begun with another source: %s; want the same, another --output, or "
+                     "--restart, which discards it",
                      e->partial, diff);
     }
     if (!any) goto done;
@@ -108,13 +114,15 @@ done:
     return rc;
 }
 
-/* The checksum of a source's tensor that a manifest lists, as if it had just been read. */
-static osh_status take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
+/* osh_json_taken.item: takes the checksum of a source tensor from the manifest, as if the tensor
+ * had just been read. */
+static osh_status origin_take_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const osh_checkpoint *ck = user;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(tensor, "source");
     const cJSON *sum = cJSON_GetObjectItemCaseSensitive(tensor, "source_xxh3");
-    const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
+    const osh_ckpt_tensor *t =
+        cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
     if (!t || !cJSON_IsString(sum)) return OSH_OK;
     return osh_checkpoint_saw(cx, ck, t - ck->tensors, strtoull(sum->valuestring, NULL, 16));
 }
@@ -123,10 +131,11 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
 {
     osh_status rc = OSH_OK;
     *diff = NULL;
-    OSH_TRY(osh_manifest_read(cx, NULL, e->final, &(osh_json_taken){"tensors", take_sum}, e->plan->ck));
+    OSH_TRY(osh_manifest_read(cx, NULL, e->final, &(osh_json_taken){"tensors", origin_take_sum},
+                              e->plan->ck));
     for (int s = 0; s < e->plan->ck->n_shards && !*diff; s++)
-        if (!is_stamped(e, s, read_from)) OSH_TRY(reread_shard(cx, diff, e, s));
-    OSH_TRY(osh_checkpoint_watch(cx, e->plan->ck)); // nothing was read yet
+        if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->ck)); // clears the checksums: nothing was read
 done:
     return rc;
 }

@@ -1,15 +1,17 @@
-/* records.c - what the journal vouches for: a barrier says that everything recorded before it is on the disk, a void
- * record that an output tensor does not count, and the sum of what the disk holds tells which. */
+/* records.c - barriers and void records of the journal. A barrier says that everything recorded
+ * before it is on the disk. A void record says that the earlier records of an output tensor do not
+ * count. */
 #include <string.h>
 
 #include "base/profile.h"
 #include "output/emit_impl.h"
 
-/* Shards first, then the record that says so. A shard that cannot be synced may have lost any page since the last
- * barrier, and a second try would not tell: the records go back to there. */
+/* Syncs the shards first, and then writes the record. If a sync fails, the shard may have lost any
+ * page since the last barrier, and a second sync would not report it. So the journal goes back to
+ * the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
-    osh_status rc = osh_emit_still_held(cx, e); // else the work is lost, and better now than at the end
+    osh_status rc = osh_emit_still_held(cx, e); // if not, the work is lost: better to fail now
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
@@ -42,7 +44,7 @@ done:
     return rc;
 }
 
-static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+static void records_update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
 
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
 {
@@ -51,8 +53,8 @@ osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_
     XXH3_state_t *state = XXH3_createState(); // own
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
-    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin), t->begin, update,
-                          state));
+    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin),
+                          t->begin, records_update, state));
     *sum = XXH3_64bits_digest(state);
 done:
     XXH3_freeState(state);

@@ -1,7 +1,7 @@
-/* resume.c - takes a partial directory up where its journal ends, or begins one.
+/* resume.c - takes up a partial directory at the end of its journal, or begins a new one.
  *
- * Records before the last barrier stand for bytes that are on the disk. What was recorded after it is read again: a
- * machine that lost its power may have kept the record and lost the bytes. */
+ * The bytes of records before the last barrier are on the disk. The bytes of later records are read
+ * again, because a machine that loses its power may keep a record and lose the bytes. */
 #include <string.h>
 #include <sys/random.h>
 
@@ -14,9 +14,10 @@
 #include "plan/tuning.h"
 #include "store/scratch.h"
 
-enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
+enum { DIRECT_SHARDS = 256 }; // each takes a second descriptor, and a process may have 1024
 
-static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
+/* Removes all known files of the partial directory and its scratch directory. */
+static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *scratch = NULL; // own
@@ -24,20 +25,21 @@ static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
     OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->opt->scratch_dir, e->partial));
     OSH_TRY(osh_scratch_remove(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->journal));
-    if (osh_journal_count(e->journal)) { // none of them counts that speaks of a file that goes
+    if (osh_journal_count(e->journal)) { // first the records that name the files become invalid
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
     }
-    OSH_TRY(osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // that one holds the lock
+    OSH_TRY(
+        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal holds the lock
     OSH_TRY(osh_dir_sync(cx, e->partial));
-    OSH_TRY(osh_journal_clear(cx, e->journal)); // nor the one that names them, when they are gone
+    OSH_TRY(osh_journal_clear(cx, e->journal)); // only after the files, which its identity names
 done:
     osh_known_deinit(cx, &k);
     osh_free(cx, scratch);
     return rc;
 }
 
-static osh_status check_room(osh_ctx *cx, const osh_emitter *e)
+static osh_status resume_check_room(osh_ctx *cx, const osh_emitter *e)
 {
     int64_t need = 0, room = osh_disk_free(e->partial);
     for (int s = 0; s < e->plan->n_shards; s++) need += e->plan->shards[s].n_bytes;
@@ -47,7 +49,7 @@ static osh_status check_room(osh_ctx *cx, const osh_emitter *e)
     return OSH_OK;
 }
 
-static osh_status make_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
+static osh_status resume_make_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
 {
     osh_status rc = OSH_OK;
     const osh_shard *sh = &e->plan->shards[s];
@@ -59,25 +61,28 @@ done:
     return rc;
 }
 
-static osh_status open_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
+static osh_status resume_open_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
 {
     osh_status rc = OSH_OK;
     const osh_shard *sh = &e->plan->shards[s];
     char *header = NULL; // own
     OSH_TRY(osh_file_open_rw(cx, &e->shards[s], path));
     if (osh_file_bytes(e->shards[s]) != sh->n_bytes)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %lld bytes, the run that began it made %lld: want --restart", path,
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s has %lld bytes, the run that began it made %lld: want --restart", path,
                  (long long)osh_file_bytes(e->shards[s]), (long long)sh->n_bytes);
-    if (!(header = osh_alloc(cx, sh->header_bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the header of %s", path);
+    if (!(header = osh_alloc(cx, sh->header_bytes)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the header of %s", path);
     OSH_TRY(osh_file_pread(cx, e->shards[s], header, sh->header_bytes, 0));
     if (memcmp(header, sh->header, sh->header_bytes))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has another header than the run that began it wrote: want --restart", path);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s has another header than the run that began it wrote: want --restart", path);
 done:
     osh_free(cx, header);
     return rc;
 }
 
-static osh_status open_shards(osh_ctx *cx, osh_emitter *e)
+static osh_status resume_open_shards(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
@@ -85,8 +90,9 @@ static osh_status open_shards(osh_ctx *cx, osh_emitter *e)
         osh_free(cx, path);
         if (!(path = osh_path_join(cx, e->partial, e->plan->shards[s].name)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(e->resumed ? open_shard(cx, e, s, path) : make_shard(cx, e, s, path));
-        if (e->plan->memory.direct && e->plan->n_shards <= DIRECT_SHARDS) osh_file_use_direct(e->shards[s]);
+        OSH_TRY(e->resumed ? resume_open_shard(cx, e, s, path) : resume_make_shard(cx, e, s, path));
+        if (e->plan->memory.direct && e->plan->n_shards <= DIRECT_SHARDS)
+            osh_file_use_direct(e->shards[s]);
     }
 done:
     osh_free(cx, path);
@@ -96,13 +102,13 @@ done:
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    bool verify;   // behind the last barrier
-    int64_t n_bad; // tensors whose bytes were lost
-    bool *lost;    // own: by output tensor: the record does not count
+    bool verify;   // the record is after the last barrier
+    int64_t n_bad; // records whose bytes were lost
+    bool *lost;    // own [n_out]: the record does not count
 } replay;
 
-/* Whether the tensors [first, first + n) hold what was recorded. */
-static osh_status still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
+/* Sets *ok if the output tensors [first, first + n) have the recorded checksums. */
+static osh_status replay_still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
 {
     osh_status rc = OSH_OK;
     *ok = true;
@@ -115,26 +121,26 @@ done:
     return rc;
 }
 
-/* What was read of a tensor of the source. */
-static osh_status take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
+/* Takes up the checksum of a source tensor that an earlier run read. */
+static osh_status replay_take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
 {
     e->told[tensor] = true;
     return osh_checkpoint_saw(cx, e->plan->ck, tensor, sum);
 }
 
-static osh_status take_sources(osh_ctx *cx, replay *r, osh_reader *in)
+static osh_status replay_take_sources(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
     while (in->left && !in->bad) {
         uint64_t tensor = osh_read_u64(in), sum = osh_read_u64(in);
         if (tensor >= (uint64_t)r->e->plan->ck->n_tensors) in->bad = true;
-        if (!in->bad) OSH_TRY(take_sum(cx, r->e, (int64_t)tensor, sum));
+        if (!in->bad) OSH_TRY(replay_take_sum(cx, r->e, (int64_t)tensor, sum));
     }
 done:
     return rc;
 }
 
-static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
+static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
     osh_emitter *e = r->e;
@@ -152,11 +158,12 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     const char *text = osh_read_text(in, &n_text);
     uint32_t n_losses = osh_read_u32(in);
     if (n_losses > OSH_LOSSES) in->bad = true;
-    for (uint32_t k = 0; k < n_losses && !in->bad; k++) res.losses.of[res.losses.n++] = osh_read_f64(in);
+    for (uint32_t k = 0; k < n_losses && !in->bad; k++)
+        res.losses.of[res.losses.n++] = osh_read_f64(in);
     res.losses.all = osh_read_f64(in);
     if (in->bad) goto done;
-    OSH_TRY(take_sum(cx, e, l->tensor, source));
-    OSH_TRY(still_there(cx, &res.done, r, l->first_out, l->n_out));
+    OSH_TRY(replay_take_sum(cx, e, l->tensor, source));
+    OSH_TRY(replay_still_there(cx, &res.done, r, l->first_out, l->n_out));
     if (res.done && n_text) {
         char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
         if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
@@ -177,7 +184,7 @@ done:
     return rc;
 }
 
-static osh_status take_copy(osh_ctx *cx, replay *r, osh_reader *in)
+static osh_status replay_take_copy(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
     osh_emitter *e = r->e;
@@ -186,15 +193,15 @@ static osh_status take_copy(osh_ctx *cx, replay *r, osh_reader *in)
     if (i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0) in->bad = true;
     if (in->bad) goto done;
     e->sums[i] = sum;
-    OSH_TRY(take_sum(cx, e, e->plan->out_info[i].source, sum));
-    OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
+    OSH_TRY(replay_take_sum(cx, e, e->plan->out_info[i].source, sum));
+    OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
 done:
     return rc;
 }
 
-static osh_status take_changed(osh_ctx *cx, replay *r, osh_reader *in)
+static osh_status replay_take_changed(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
     osh_emitter *e = r->e;
@@ -206,46 +213,48 @@ static osh_status take_changed(osh_ctx *cx, replay *r, osh_reader *in)
         goto done;
     }
     e->sums[i] = sum;
-    OSH_TRY(take_sum(cx, e, e->plan->out_info[i].source, source));
-    OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
+    OSH_TRY(replay_take_sum(cx, e, e->plan->out_info[i].source, source));
+    OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
 done:
     return rc;
 }
 
-static osh_status take_folds(osh_ctx *cx, replay *r, osh_reader *in)
+static osh_status replay_take_folds(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->e->plan;
     while (in->left && !in->bad) {
         uint32_t i = osh_read_u32(in), n = osh_read_u32(in);
         if (i >= (uint32_t)p->n_folds || n != p->folds[i].n) in->bad = true;
-        for (uint32_t c = 0; c < n && !in->bad; c++) p->folds[i].s[c] = osh_f32_of_bits(osh_read_u32(in));
+        for (uint32_t c = 0; c < n && !in->bad; c++)
+            p->folds[i].s[c] = osh_f32_of_bits(osh_read_u32(in));
         if (!in->bad) OSH_TRY(osh_fold_known(cx, p, (int)i));
     }
 done:
     return rc;
 }
 
-static void take_void(replay *r, osh_reader *in)
+static void replay_take_void(replay *r, osh_reader *in)
 {
     osh_emitter *e = r->e;
     uint64_t i = osh_read_u64(in);
     if (i >= (uint64_t)e->plan->n_out) in->bad = true;
     if (in->bad) return;
     int linear = e->plan->out_info[i].linear;
-    bool tuned = e->tuned.kept && (linear >= 0 || osh_is_tuned(e->plan, e->plan->out_info[i].source));
-    if (tuned) e->applied = false; // the file has it
+    bool tuned =
+        e->tuned.kept && (linear >= 0 || osh_is_tuned(e->plan, e->plan->out_info[i].source));
+    if (tuned) e->applied = false; // the file of tuned tensors has it
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->linears[linear];
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = false;
     r->results[linear] = (osh_result){0};
-    e->boundary = -1, e->generation = -1; // what follows it starts at the front
+    e->boundary = -1, e->generation = -1; // later subgraphs start from the tokens
 }
 
-static void take_subgraph(replay *r, osh_reader *in)
+static void replay_take_subgraph(replay *r, osh_reader *in)
 {
     uint32_t s = osh_read_u32(in);
     int64_t generation = (int64_t)osh_read_u64(in);
@@ -254,57 +263,60 @@ static void take_subgraph(replay *r, osh_reader *in)
     r->e->boundary = (int)s, r->e->generation = generation;
 }
 
-static void take_run(replay *r, osh_reader *in)
+static void replay_take_run(replay *r, osh_reader *in)
 {
     uint64_t run = osh_read_u64(in);
     if (!in->bad) r->e->run = run;
 }
 
-/* The last one of its kind; NULL: none. */
-static const osh_journal_record *find_record(const osh_journal *j, uint32_t type)
+/* Returns the last record of a type; NULL: none. */
+static const osh_journal_record *journal_find_record(const osh_journal *j, uint32_t type)
 {
     for (int64_t i = osh_journal_count(j) - 1; i >= 0; i--)
         if (osh_journal_at(j, i)->type == type) return osh_journal_at(j, i);
     return NULL;
 }
 
-static uint64_t find_replaced(const osh_journal *j)
+/* Returns the last OSH_REC_REPLACED; 0: none. */
+static uint64_t journal_find_replaced(const osh_journal *j)
 {
-    const osh_journal_record *rec = find_record(j, OSH_REC_REPLACED);
+    const osh_journal_record *rec = journal_find_record(j, OSH_REC_REPLACED);
     osh_reader in = {rec ? rec->data : NULL, rec ? rec->n : 0, false};
     return rec ? osh_read_u64(&in) : 0;
 }
 
-static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *rec)
+static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_record *rec)
 {
     osh_status rc = OSH_OK;
     osh_reader in = {rec->data, rec->n, false};
     switch (rec->type) {
-    case OSH_REC_LINEAR: OSH_TRY(take_linear(cx, r, &in)); break;
-    case OSH_REC_COPY: OSH_TRY(take_copy(cx, r, &in)); break;
-    case OSH_REC_CHANGED: OSH_TRY(take_changed(cx, r, &in)); break;
-    case OSH_REC_FOLDS: OSH_TRY(take_folds(cx, r, &in)); break;
+    case OSH_REC_LINEAR: OSH_TRY(replay_take_linear(cx, r, &in)); break;
+    case OSH_REC_COPY: OSH_TRY(replay_take_copy(cx, r, &in)); break;
+    case OSH_REC_CHANGED: OSH_TRY(replay_take_changed(cx, r, &in)); break;
+    case OSH_REC_FOLDS: OSH_TRY(replay_take_folds(cx, r, &in)); break;
     case OSH_REC_TUNED:
     case OSH_REC_APPLIED: OSH_TRY(osh_tuned_take(cx, r->e, rec->type, &in, r->results)); break;
-    case OSH_REC_VOID: take_void(r, &in); break;
-    case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
-    case OSH_REC_SOURCES: OSH_TRY(take_sources(cx, r, &in)); break;
-    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume looks for the last one
+    case OSH_REC_VOID: replay_take_void(r, &in); break;
+    case OSH_REC_SUBGRAPH: replay_take_subgraph(r, &in); break;
+    case OSH_REC_SOURCES: OSH_TRY(replay_take_sources(cx, r, &in)); break;
+    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume reads the last one
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
-    case OSH_REC_RUN: take_run(r, &in); break;
-    case OSH_REC_REPLACED: osh_read_u64(&in); break; // find_replaced has read it
+    case OSH_REC_RUN: replay_take_run(r, &in); break;
+    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has read it
     default: in.bad = true;
     }
     if (in.bad || in.left)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s/%s holds a record of type %u that does not fit this run: want --restart",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s/%s holds a record of type %u that does not fit this run: want --restart",
                  r->e->partial, OSH_JOURNAL_NAME, rec->type);
 done:
     return rc;
 }
 
-/* The barrier that comes next would vouch for the records of what was lost. */
-static osh_status record_lost(osh_ctx *cx, const replay *r)
+/* Writes void records for lost tensors. Without them the next barrier would confirm the lost
+ * bytes. */
+static osh_status replay_record_lost(osh_ctx *cx, const replay *r)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; i < r->e->plan->n_out; i++)
@@ -323,37 +335,41 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
         if (osh_journal_at(e->journal, i)->type == OSH_REC_BARRIER) barrier = i;
     for (int64_t i = 1; i < n; i++) {
         r.verify = i > barrier;
-        OSH_TRY(take_record(cx, &r, osh_journal_at(e->journal, i)));
+        OSH_TRY(replay_take_record(cx, &r, osh_journal_at(e->journal, i)));
     }
     if (osh_journal_damaged(e->journal))
-        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes behind its last good record are dropped", e->partial,
-                OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
+        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes behind its last good record are dropped",
+                e->partial, OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
     if (r.n_bad)
-        osh_log(cx, OSH_LOG_WARN, "%s: %lld tensors were recorded and are not on the disk: they are made again",
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: %lld tensors were recorded and are not on the disk: they are made again",
                 e->partial, (long long)r.n_bad);
     OSH_TRY(osh_origin_resume(cx, e));
     osh_journal_drop(cx, e->journal);
-    OSH_TRY(record_lost(cx, &r));
+    OSH_TRY(replay_record_lost(cx, &r));
 done:
     osh_free(cx, r.lost);
     return rc;
 }
 
-/* The first record must name this run's identity. *found false: there is no usable one. */
-static osh_status check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
+/* Fails if the journal has the identity of another run. Sets *found if it has the identity of this
+ * run. */
+static osh_status resume_check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
 {
     osh_status rc = OSH_OK;
     cJSON *was = NULL; // own
     char *diff = NULL; // own
     *found = false;
-    if (!osh_journal_count(e->journal) || find_record(e->journal, OSH_REC_DISCARDED)) goto done;
+    if (!osh_journal_count(e->journal) || journal_find_record(e->journal, OSH_REC_DISCARDED))
+        goto done;
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
     if (rec->type != OSH_REC_IDENTITY) goto done;
     OSH_TRY(osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0));
     OSH_TRY(osh_identity_differs(cx, &diff, e->id, was));
     if (diff)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s was begun by another run: %s; want the same, another --output, or --restart, which discards it",
+                 "%s was begun by another run: %s; want the same, another --output, or --restart, "
+                 "which discards it",
                  e->partial, diff);
     *found = true;
 done:
@@ -362,7 +378,8 @@ done:
     return rc;
 }
 
-static osh_status draw_run(osh_ctx *cx, osh_emitter *e)
+/* Draws the random number of the run and records it. */
+static osh_status resume_draw_run(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
@@ -377,27 +394,28 @@ done:
     return rc;
 }
 
-/* Names are on the disk before a record speaks of the files. */
-static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
+/* Begins a new partial directory. The names of the files are on the disk before a record mentions
+ * them. */
+static osh_status resume_begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *id = NULL; // own
-    OSH_TRY(wipe(cx, e));
-    OSH_TRY(check_room(cx, e));
-    OSH_TRY(open_shards(cx, e));
+    OSH_TRY(resume_wipe(cx, e));
+    OSH_TRY(resume_check_room(cx, e));
+    OSH_TRY(resume_open_shards(cx, e));
     OSH_TRY(osh_dir_sync(cx, e->partial));
     OSH_TRY(osh_dir_sync_above(cx, e->partial));
     OSH_TRY(osh_identity_json(cx, &id, e->id, OSH_IDENTITY_ALL));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_IDENTITY, id, strlen(id)));
-    OSH_TRY(draw_run(cx, e));
+    OSH_TRY(resume_draw_run(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
 done:
     osh_free(cx, id);
     return rc;
 }
 
-/* Opens and locks the partial directory. *fresh: it was made here. */
-static osh_status enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
+/* Opens and locks the partial directory. Sets *fresh if this call made it. */
+static osh_status resume_enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME); // own
@@ -408,7 +426,7 @@ static osh_status enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
     OSH_TRY(osh_file_hold(cx, &e->dir, e->partial));
     OSH_TRY(osh_journal_open(cx, &e->journal, path, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->partial);
-    e->replaced_sum = find_replaced(e->journal);
+    e->replaced_sum = journal_find_replaced(e->journal);
     *fresh = made;
 done:
     osh_free(cx, path);
@@ -419,28 +437,28 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
     osh_status rc = OSH_OK;
     bool found = false;
-    OSH_TRY(enter(cx, e, &e->ours));
-    if (!e->plan->opt->restart) OSH_TRY(check_identity(cx, e, &found));
+    OSH_TRY(resume_enter(cx, e, &e->ours));
+    if (!e->plan->opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    if (!found) e->replaced_sum = 0; // of a run that is discarded, and the only copy of what it replaced
+    if (!found) e->replaced_sum = 0; // so osh_claim_replaced refuses the only copy of an old output
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
         e->ours = true;
-        OSH_TRY(begin_new(cx, e));
+        OSH_TRY(resume_begin_new(cx, e));
         goto done;
     }
-    OSH_TRY(open_shards(cx, e));
+    OSH_TRY(resume_open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
     e->ours = true;
-    if (!e->run) OSH_TRY(draw_run(cx, e)); // its record was lost
+    if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record was lost
     for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
     return rc;
 }
 
-static osh_status check_shard_sizes(osh_ctx *cx, const osh_emitter *e)
+static osh_status resume_check_shard_sizes(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
@@ -451,16 +469,20 @@ static osh_status check_shard_sizes(osh_ctx *cx, const osh_emitter *e)
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &size, &mtime, path));
         if (size != e->plan->shards[s].n_bytes)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s is finished, but %s has %lld bytes where %lld were written: want --overwrite",
-                     e->final, e->plan->shards[s].name, (long long)size, (long long)e->plan->shards[s].n_bytes);
+            OSH_FAIL(
+                cx, OSH_E_USAGE,
+                "%s is finished, but %s has %lld bytes where %lld were written: want --overwrite",
+                e->final, e->plan->shards[s].name, (long long)size,
+                (long long)e->plan->shards[s].n_bytes);
     }
 done:
     osh_free(cx, path);
     return rc;
 }
 
-/* A journal in the final directory: the process ended between the rename and its removal. */
-static osh_status finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
+/* Ends a rename that was interrupted: if the final directory has a journal, the process ended after
+ * the rename and before the removal of the journal. */
+static osh_status resume_finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
 {
     osh_status rc = OSH_OK;
     osh_journal *j = NULL; // own
@@ -468,12 +490,12 @@ static osh_status finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal
     OSH_TRY(osh_claim_journal(cx, journal));
     OSH_TRY(osh_journal_open(cx, &j, journal, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->final);
-    e->replaced_sum = find_replaced(j);
+    e->replaced_sum = journal_find_replaced(j);
     OSH_TRY(osh_emit_remove_replaced(cx, e));
     OSH_TRY(osh_file_remove(cx, journal));
     OSH_TRY(osh_dir_sync(cx, e->final));
 done:
-    e->replaced_sum = 0; // done with
+    e->replaced_sum = 0;
     osh_journal_close(cx, j);
     return rc;
 }
@@ -490,16 +512,20 @@ osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
     if (!manifest || !journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(manifest)) goto done;
     just_now = osh_file_exists(journal);
-    if (just_now) OSH_TRY(finish_rename(cx, e, journal));
+    if (just_now) OSH_TRY(resume_finish_rename(cx, e, journal));
     if (e->plan->opt->overwrite && !just_now) goto done;
     OSH_TRY(osh_manifest_read(cx, &root, e->final, NULL, NULL));
-    OSH_TRY(osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of")));
-    if (!diff) OSH_TRY(osh_origin_of_output(cx, &diff, e, cJSON_GetObjectItemCaseSensitive(root, "read_from")));
+    OSH_TRY(
+        osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of")));
+    if (!diff)
+        OSH_TRY(osh_origin_of_output(cx, &diff, e,
+                                     cJSON_GetObjectItemCaseSensitive(root, "read_from")));
     if (diff && !e->plan->opt->overwrite)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s", e->final,
-                 diff);
-    if (!diff) OSH_TRY(check_shard_sizes(cx, e));
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s",
+            e->final, diff);
+    if (!diff) OSH_TRY(resume_check_shard_sizes(cx, e));
     *finished = !diff;
 done:
     osh_free(cx, manifest);

@@ -1,5 +1,5 @@
-/* seal.c - the end of a run: what was written is read again and compared, side files, config.json, index, manifest and
- * report are added, and the directory gets its final name. Each step may be done twice. */
+/* seal.c - ends a run: reads the output again and compares it, adds side files, config.json, index,
+ * manifest and reports, and gives the directory its final name. Each step may be repeated. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "plan/memory.h"
 #include "store/scratch.h"
 
-static osh_status check_all(osh_ctx *cx, osh_emitter *e)
+static osh_status seal_check_all(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     uint64_t *sums = NULL; // own
@@ -24,15 +24,16 @@ static osh_status check_all(osh_ctx *cx, osh_emitter *e)
     for (int64_t i = 0; i < e->plan->n_out; i++) {
         if (sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", e->plan->out[i].name,
-                 osh_file_path(e->shards[e->plan->out_info[i].shard]));
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written",
+                 e->plan->out[i].name, osh_file_path(e->shards[e->plan->out_info[i].shard]));
     }
 done:
     osh_free(cx, sums);
     return rc;
 }
 
-static osh_status write_text(osh_ctx *cx, const osh_emitter *e, const char *name, const char *text, size_t n)
+static osh_status seal_write_text(osh_ctx *cx, const osh_emitter *e, const char *name,
+                                  const char *text, size_t n)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, e->partial, name); // own
@@ -43,7 +44,7 @@ done:
     return rc;
 }
 
-static osh_status write_index(osh_ctx *cx, const osh_emitter *e)
+static osh_status seal_write_index(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -61,14 +62,14 @@ static osh_status write_index(osh_ctx *cx, const osh_emitter *e)
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
     }
     OSH_TRY(osh_json_print(cx, &text, root, 0));
-    OSH_TRY(write_text(cx, e, "model.safetensors.index.json", text, strlen(text)));
+    OSH_TRY(seal_write_text(cx, e, "model.safetensors.index.json", text, strlen(text)));
 done:
     cJSON_Delete(root);
     osh_free(cx, text);
     return rc;
 }
 
-static osh_status copy_side_files(osh_ctx *cx, const osh_emitter *e)
+static osh_status seal_copy_side_files(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
@@ -89,7 +90,7 @@ done:
     return rc;
 }
 
-static osh_status write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_result *results)
+static osh_status seal_write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_result *results)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, e->partial, OSH_MANIFEST_NAME); // own
@@ -100,8 +101,8 @@ done:
     return rc;
 }
 
-/* The experts that are left, if the recipe asks for them. */
-static osh_status write_experts(osh_ctx *cx, const osh_emitter *e)
+/* Writes the map of the experts that are left, if the recipe asks for it. */
+static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     const char *name = osh_experts_file(e->plan);
@@ -109,15 +110,15 @@ static osh_status write_experts(osh_ctx *cx, const osh_emitter *e)
     if (!name) goto done;
     OSH_TRY(osh_experts_print(cx, &map, e->plan->experts));
     if (!(text = osh_sprintf(cx, "%s\n", map))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(write_text(cx, e, name, text, strlen(text)));
+    OSH_TRY(seal_write_text(cx, e, name, text, strlen(text)));
 done:
     osh_free(cx, map);
     osh_free(cx, text);
     return rc;
 }
 
-/* Of runs that were killed: files that they wrote under another name, activations that nobody took up. */
-static osh_status remove_leftovers(osh_ctx *cx, const osh_emitter *e)
+/* Removes leftovers of killed runs: temporary files, and activations that no run took up. */
+static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *scratch = NULL; // own
@@ -148,17 +149,19 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     if (n) OSH_TRY(osh_known_of_output(cx, &k, e->replaced));
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
-    OSH_TRY(osh_dir_sync_above(cx, e->replaced)); // it is gone before the journal, which says whose it was
+    OSH_TRY(
+        osh_dir_sync_above(cx, e->replaced)); // before the journal, which identifies it, is removed
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
-        osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make", e->replaced);
+        osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make",
+                e->replaced);
 done:
     osh_known_deinit(cx, &k);
     osh_strings_free(cx, names, n);
     return rc;
 }
 
-/* The output that has the name gives it up. The journal says so first, for a run that goes on. */
-static osh_status put_aside(osh_ctx *cx, osh_emitter *e)
+/* Renames the old output. The journal records it first, for a run that goes on. */
+static osh_status seal_put_aside(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
@@ -174,7 +177,8 @@ done:
     return rc;
 }
 
-/* The journal goes last: where it still lies in the final directory, the steps before it may be missing. */
+/* The journal is removed last: while it is in the final directory, an earlier step may be
+ * missing. */
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -183,7 +187,7 @@ osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_old_still_held(cx, e));
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_IO));
-    if (e->replaces) OSH_TRY(put_aside(cx, e));
+    if (e->replaces) OSH_TRY(seal_put_aside(cx, e));
     OSH_TRY(osh_rename(cx, e->partial, e->final));
     OSH_TRY(osh_emit_got_name(cx, e));
     e->sealed = true;
@@ -198,47 +202,48 @@ done:
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    if (e->complete) goto done; // checked before it was recorded so
+    if (e->complete) goto done; // an earlier run has checked it
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
     OSH_TRY(osh_emit_check_source(cx, e, true));
     osh_early_stop(e->early);
-    OSH_TRY(check_all(cx, e));
+    OSH_TRY(seal_check_all(cx, e));
 done:
     return rc;
 }
 
-static osh_status write_report(osh_ctx *cx, const osh_emitter *e, const osh_seal_report *r)
+static osh_status seal_write_report(osh_ctx *cx, const osh_emitter *e, const osh_seal_report *r)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, e->partial, OSH_MARK_NAME); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    OSH_TRY(write_text(cx, e, "oneshot-report.html", r->html, strlen(r->html)));
+    OSH_TRY(seal_write_text(cx, e, "oneshot-report.html", r->html, strlen(r->html)));
     OSH_TRY(osh_file_write_by(cx, path, r->json, r->user));
 done:
     osh_free(cx, path);
     return rc;
 }
 
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const osh_seal_report *report)
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
+                         const osh_seal_report *report)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     if (!e->complete) {
         OSH_TRY(osh_emit_still_held(cx, e));
-        OSH_TRY(copy_side_files(cx, e));
+        OSH_TRY(seal_copy_side_files(cx, e));
         OSH_TRY(osh_origin_check_files(cx, e));
-        OSH_TRY(write_index(cx, e));
-        OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
-        OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
-        OSH_TRY(write_experts(cx, e));
-        OSH_TRY(write_manifest(cx, e, results));
-        OSH_TRY(write_report(cx, e, report));
-        OSH_TRY(remove_leftovers(cx, e));
+        OSH_TRY(seal_write_index(cx, e));
+        OSH_TRY(seal_write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
+        OSH_TRY(seal_write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
+        OSH_TRY(seal_write_experts(cx, e));
+        OSH_TRY(seal_write_manifest(cx, e, results));
+        OSH_TRY(seal_write_report(cx, e, report));
+        OSH_TRY(seal_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
-        OSH_TRY(osh_emit_still_held(cx, e)); // what was written last is in it, too
-        OSH_TRY(osh_emit_check_source(cx, e, false)); // it may have changed since
+        OSH_TRY(osh_emit_still_held(cx, e)); // also after the last writes
+        OSH_TRY(osh_emit_check_source(cx, e, false)); // it may have changed again
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

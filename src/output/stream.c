@@ -1,10 +1,11 @@
-/* stream.c - see stream.h.
+/* stream.c - the worker threads of a stream.
  *
- *   worker:  take a band | read | compute (as many at a time as the program has threads) | its turn | write
+ *   worker:  take a band | read | compute (limited by the program's threads) | its turn | write
  *       or:  take a band to look at (held.h) | read | look
  *
- * In its turn, which comes in the order of the bands, a band is added to its tensor's checksum and gives the bytes
- * behind its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
+ * Turns come in the order of the bands. In its turn a band is added to its tensor's checksum. It
+ * gives the bytes after its last whole block to the next band, so all of a tensor except its ends
+ * is written in whole blocks. */
 #include "output/stream.h"
 
 #include <stdlib.h>
@@ -23,34 +24,36 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: a shard, open
-    int64_t shard;      // which one
-    uint8_t *in, *out;  // view: of the stream's blocks
+    osh_file *source;   // own: open shard of the source
+    int64_t shard;      // its number
+    uint8_t *in, *out;  // view: parts of stream.blocks
     void *codes;        // own
     double *sums;       // own
 } worker;
 
 struct stream {
     osh_emitter *e;     // view
-    osh_mem_class class; // of its memory
-    const int64_t *ids; // view [n]: output tensors; of Linears the first one
-    int64_t n, next;    // next: of ids
+    osh_mem_class class; // class of its memory
+    const int64_t *ids; // view [n]: output tensors; for a Linear its first one
+    int64_t n, next;    // next: index into ids
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now;             // own until its last band is taken: whose bands are being taken
-    osh_item *first, *last;    // own: done
+    osh_item *now; // own until its last band is taken: tensor whose bands are being taken
+    osh_item *first, *last;    // own: finished tensors
     osh_held *held;        // own: Linears that are looked at first; NULL: none
-    pthread_cond_t may_take; // a band: another one was looked at, or left its room
-    int64_t stays, stays_most; // bytes that Linears on their way keep
-    int64_t largest;    // of them: the largest one's
-    osh_turns turns;       // of bands
-    bool last_one;         // of the run
+    pthread_cond_t may_take; // a band was looked at, or a slot or other memory became free
+    int64_t stays, stays_most; // bytes that unfinished Linears keep; limit
+    int64_t largest;    // largest of these per Linear
+    osh_turns turns;       // one turn for each band
+    bool last_one;         // the last stream of the run
     int computing, n_computing, n_running;
-    osh_status rc;         // of the failed band with the lowest ticket
+    osh_status rc;         // status of the failed band with the lowest ticket
     int64_t failed_ticket;
     const worker *failed;  // NULL: none
-    void *blocks;          // own: of all workers in one piece, which the system may map by pages of 2 MiB: a disk's
-                           // request then names few of them, which makes reads 2.4 times as fast on a virtual disk
+    /* own: buffers of all workers in one block, so that the system may map it by pages of 2 MiB. A
+     * request to the disk then names few pages, which makes reads from a virtual disk 2.4 times as
+     * fast. */
+    void *blocks;
     worker *workers;       // own
     int n_workers;
 };
@@ -59,49 +62,54 @@ typedef struct band {
     osh_item *it;
     int64_t ticket, first, n; // rows
     size_t n_out;             // bytes
-    const uint8_t *from;      // what goes to the checksum
-    const uint8_t *in;        // and to that of the source
+    const uint8_t *from;      // view: bytes for the checksum of the output
+    const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // where it is held; -1: it is to be read
-    uint8_t *held;            // view
+    int slot;                 // slot that holds it; -1: the band must be read
+    uint8_t *held;            // view: its rows in the slot
 } band;
 
-/* The Linear whose bands come next and of which none was taken yet; -1: of another tensor. */
-static int next_linear(const stream *s)
+/* Returns the Linear that comes next, if none of its bands was taken; -1: another tensor comes
+ * next. */
+static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;
-    return s->now || p->out_info[s->ids[s->next]].source >= 0 ? -1 : p->out_info[s->ids[s->next]].linear;
+    return s->now || p->out_info[s->ids[s->next]].source >= 0 ? -1
+                                                              : p->out_info[s->ids[s->next]].linear;
 }
 
-static bool nothing_left(const stream *s) { return s->failed || (!s->now && s->next == s->n); }
+static bool stream_is_empty(const stream *s) { return s->failed || (!s->now && s->next == s->n); }
 
-static bool has_room(const stream *s, int linear)
+static bool stream_has_room(const stream *s, int linear)
 {
-    return linear < 0 || !s->stays || s->stays + osh_stream_stays(s->e->plan, linear) <= s->stays_most;
+    return linear < 0 || !s->stays ||
+           s->stays + osh_stream_stays(s->e->plan, linear) <= s->stays_most;
 }
 
-/* With the lock, until there is a band to look at (true), or one to round, or none. */
-static bool wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, osh_status *rc)
+/* Waits for a band. Returns true with *look if there is a band to look at; else there is a band to
+ * round, or none is left. The caller holds the lock. */
+static bool stream_wait_for_work(osh_ctx *cx, stream *s, osh_held_band *look, osh_status *rc)
 {
-    while (!nothing_left(s) && !(*rc = osh_check_interrupt(cx))) {
-        int linear = next_linear(s);
+    while (!stream_is_empty(s) && !(*rc = osh_check_interrupt(cx))) {
+        int linear = stream_next_linear(s);
         bool known = linear < 0 || osh_held_knows(s->held, linear);
         if (osh_held_take(s->held, look, known ? -1 : linear)) return true;
-        if (known && has_room(s, linear)) break;
+        if (known && stream_has_room(s, linear)) break;
         pthread_cond_wait(&s->may_take, &s->lock);
     }
     return false;
 }
 
-/* The next band: *look (true), or *b, without an item: none. */
-static bool take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_status *status)
+/* Takes the next band. Returns true with *look for a band to look at, and else *b. b->it is NULL if
+ * none is left. */
+static bool stream_take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_status *status)
 {
     osh_status rc = OSH_OK;
     *b = (band){.slot = -1};
     pthread_mutex_lock(&s->lock);
-    bool looks = wait_for_work(cx, s, look, &rc);
+    bool looks = stream_wait_for_work(cx, s, look, &rc);
     b->ticket = s->turns.next;
-    if (looks || rc || nothing_left(s)) goto done;
+    if (looks || rc || stream_is_empty(s)) goto done;
     if (!s->now) {
         OSH_TRY(osh_item_new(cx, &s->now, s->e, s->ids[s->next++]));
         s->stays += s->now->stays;
@@ -111,7 +119,8 @@ static bool take(osh_ctx *cx, stream *s, band *b, osh_held_band *look, osh_statu
     b->n_out = (size_t)b->n * b->it->row_out;
     if (b->it->linear >= 0) b->held = osh_held_find(s->held, b->it->linear, b->first, &b->slot);
     s->turns.next++;
-    if ((s->now->taken += b->n) == s->now->n_rows) s->now = NULL; // give: to those who have its bands
+    if ((s->now->taken += b->n) == s->now->n_rows)
+        s->now = NULL; // give: to the workers with its bands
 done:
     if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
@@ -121,26 +130,29 @@ done:
 
 /* ---- one band ---- */
 
-static const osh_ckpt_tensor *source_of(const osh_plan *p, const osh_item *it)
+static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 {
-    return &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source];
+    return &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor
+                                           : p->out_info[it->out].source];
 }
 
 typedef struct source_part { // rows of a tensor of the source
     const osh_ckpt_tensor *t; // view
-    int64_t first;            // byte
-    size_t n, element;        // bytes; of an element: where the first one has to lie, 1: anywhere
+    int64_t first;            // first byte
+    size_t n, element;        // bytes; alignment that the first byte needs in memory
 } source_part;
 
-static source_part part_of(const osh_plan *p, const band *b)
+static source_part band_source_part(const osh_plan *p, const band *b)
 {
     const osh_item *it = b->it;
     size_t element = it->linear < 0 ? 1 : osh_dtype_bytes(p->linears[it->linear].dtype);
-    return (source_part){source_of(p, it), b->first * (int64_t)it->row_in, (size_t)b->n * it->row_in, element};
+    return (source_part){item_source(p, it), b->first * (int64_t)it->row_in,
+                         (size_t)b->n * it->row_in, element};
 }
 
-/* *from: where they lie in room, of whole blocks. */
-static osh_status read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room, uint8_t **from)
+/* Reads rows into room, which has whole blocks. *from: the first row, inside of room. */
+static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
+                                   uint8_t **from)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
@@ -157,13 +169,14 @@ static osh_status read_part(osh_ctx *cx, worker *w, const source_part *r, uint8_
     if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->ck->shards[t->shard]));
     OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
-    if (lead % r->element) *from = memmove(room, *from, r->n); // the file's header has an odd length
+    if (lead % r->element)
+        *from = memmove(room, *from, r->n); // the file's header has an odd length
 done:
     osh_profile_end(cx, scope);
     return rc;
 }
 
-static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
+static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
@@ -171,7 +184,7 @@ static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
-                          .keep_w = true, // the source's checksum is made of it behind this
+                          .keep_w = true, // the checksum of the source is made of it later
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
     rc = m->type->compress(cx, m, &job, 1, NULL, 0);
@@ -180,7 +193,8 @@ static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
         if (bad < 0) goto done;
         osh_error_clear(cx);
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
-                 p->ck->tensors[l->tensor].e->name, (long)(b->first + bad / l->I), (long)(bad % l->I));
+                 p->ck->tensors[l->tensor].e->name, (long)(b->first + bad / l->I),
+                 (long)(bad % l->I));
     }
     if (rc) goto done;
     if (l->format->pack_rows) l->format->pack_rows(to, l->scheme, l->I, w->codes, b->n);
@@ -190,8 +204,8 @@ done:
     return rc;
 }
 
-/* At most so many threads work on bands as the program has: the others wait for the disk. */
-static void begin_work(stream *s)
+/* Waits until fewer than osh_threads workers compute. The other workers may wait for the disk. */
+static void stream_begin_work(stream *s)
 {
     pthread_mutex_lock(&s->lock);
     while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
@@ -199,7 +213,7 @@ static void begin_work(stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void end_work(stream *s)
+static void stream_end_work(stream *s)
 {
     pthread_mutex_lock(&s->lock);
     s->computing--;
@@ -207,53 +221,57 @@ static void end_work(stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Where rows are decoded, reading is work; behind it work has begun in any case. */
-static osh_status read_and_begin(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room, uint8_t **from)
+/* Reads rows and calls stream_begin_work, also if it fails. The call comes before the read if the
+ * rows must be decoded, and after it otherwise. */
+static osh_status worker_read_and_begin(osh_ctx *cx, worker *w, const source_part *r, uint8_t *room,
+                                        uint8_t **from)
 {
     bool decoded = r->t->shard < 0;
-    osh_status rc = decoded ? OSH_OK : read_part(cx, w, r, room, from);
-    begin_work(w->s);
-    return decoded ? read_part(cx, w, r, room, from) : rc;
+    osh_status rc = decoded ? OSH_OK : worker_read_part(cx, w, r, room, from);
+    stream_begin_work(w->s);
+    return decoded ? worker_read_part(cx, w, r, room, from) : rc;
 }
 
-/* Between begin_work and end_work. */
-static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
+/* Rounds, copies or changes the rows of a band. The caller has called stream_begin_work. */
+static osh_status band_compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
     if (b->it->linear >= 0) {
         osh_scope scope = osh_profile_time(cx, "round", NULL);
-        rc = round_band(cx, w, b, from, to);
+        rc = band_round(cx, w, b, from, to);
         osh_profile_end(cx, scope);
     } else {
         memcpy(to, from, b->n_out);
         if (b->it->source)
-            rc = osh_checkpoint_apply(cx, p->ck, p->out_info[b->it->out].source, to, b->first * b->it->columns,
-                                      b->n * b->it->columns);
+            rc = osh_checkpoint_apply(cx, p->ck, p->out_info[b->it->out].source, to,
+                                      b->first * b->it->columns, b->n * b->it->columns);
     }
     b->from = to, b->in = from;
     return rc;
 }
 
-static void put_rows(osh_tensor *to, const osh_tensor *from, int64_t first_row)
+static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t first_row)
 {
     if (!to) return;
     size_t row = (size_t)to->shape[1] * osh_dtype_bytes(to->dtype);
     memcpy((uint8_t *)to->data + (size_t)first_row * row, from->data, osh_tensor_bytes(from));
 }
 
-/* With the turn. *from, *n, *at: what is to be written, where. */
-static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
+/* Adds a band to the checksums, errors and scales of its tensor. Sets the bytes [*n] at *from that
+ * are to be written at offset *at. The caller has the turn. */
+static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
 {
     osh_item *it = b->it;
     const osh_plan *p = w->s->e->plan;
     XXH3_64bits_update(it->sum, b->from, b->n_out);
-    for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
+    for (int64_t r = 0; it->linear >= 0 && r < b->n; r++)
+        it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
     if (it->source) XXH3_64bits_update(it->source, b->in, (size_t)b->n * it->row_in);
     if (it->linear >= 0) {
         int64_t row = b->first / osh_band_unit(&p->linears[it->linear]);
-        put_rows(it->params.scale, b->params.scale, row);
-        put_rows(it->params.zero, b->params.zero, row);
+        tensor_put_rows(it->params.scale, b->params.scale, row);
+        tensor_put_rows(it->params.zero, b->params.zero, row);
     }
     *at = p->out[it->out].begin + b->first * (int64_t)it->row_out - (int64_t)it->n_tail;
     *n = b->n_out + it->n_tail;
@@ -264,30 +282,32 @@ static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int6
     memcpy(it->tail, *from + *n, it->n_tail);
 }
 
-/* With the lock. */
-static void fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
+/* Records the failure with the lowest ticket. The caller holds the lock. */
+static void stream_fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
 {
     if (s->failed && s->failed_ticket < ticket) return;
     s->rc = rc, s->failed = w, s->failed_ticket = ticket;
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits for the turn also where the band has failed: others wait behind it. */
-static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n, int64_t *at)
+/* Waits for the turn of a band, and passes it on. A failed band does so, too, because later bands
+ * wait for it. */
+static void band_take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n,
+                           int64_t *at)
 {
     stream *s = w->s;
     pthread_mutex_lock(&s->lock);
     osh_turns_wait(&s->turns, &s->lock, b->ticket);
-    if (*rc) fail(s, w, b->ticket, *rc);
+    if (*rc) stream_fail(s, w, b->ticket, *rc);
     bool go = !s->failed;
     pthread_mutex_unlock(&s->lock);
-    if (go) join(w, b, from, n, at);
+    if (go) band_join(w, b, from, n, at);
     pthread_mutex_lock(&s->lock);
     osh_turns_pass(&s->turns);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void give_back(stream *s, const band *b)
+static void band_give_back(stream *s, const band *b)
 {
     if (b->slot < 0) return;
     pthread_mutex_lock(&s->lock);
@@ -296,30 +316,30 @@ static void give_back(stream *s, const band *b)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void do_look(worker *w, const osh_held_band *b)
+static void worker_do_look(worker *w, const osh_held_band *b)
 {
     osh_status rc = OSH_OK;
     stream *s = w->s;
     osh_ctx *cx = w->cx;
     const osh_linear *l = &s->e->plan->linears[b->linear];
     size_t row = osh_band_row_in(l);
-    source_part r = {&s->e->plan->ck->tensors[l->tensor], b->first * (int64_t)row, (size_t)b->n * row,
-                     osh_dtype_bytes(l->dtype)};
+    source_part r = {&s->e->plan->ck->tensors[l->tensor], b->first * (int64_t)row,
+                     (size_t)b->n * row, osh_dtype_bytes(l->dtype)};
     uint8_t *room = b->slot < 0 ? w->in : osh_held_room(s->held, b->slot), *from = NULL;
     float amax = 0;
-    if (!(rc = read_and_begin(cx, w, &r, room, &from))) {
+    if (!(rc = worker_read_and_begin(cx, w, &r, room, &from))) {
         osh_tensor rows = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
         rc = osh_q_weight_amax(cx, &amax, &rows, &l->scheme->weights, r.t->e->name);
     }
-    end_work(s);
+    stream_end_work(s);
     pthread_mutex_lock(&s->lock);
-    if (rc) fail(s, w, s->turns.next, rc);
+    if (rc) stream_fail(s, w, s->turns.next, rc);
     else osh_held_saw(s->held, b, amax, from);
     pthread_cond_broadcast(&s->may_take);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void do_band(worker *w, band *b)
+static void worker_do_band(worker *w, band *b)
 {
     osh_status rc = OSH_OK;
     stream *s = w->s;
@@ -329,14 +349,15 @@ static void do_band(worker *w, band *b)
     uint8_t *in = b->held;
     size_t n = 0;
     int64_t at = 0;
-    uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
-    source_part r = part_of(s->e->plan, b);
-    if (in) begin_work(s);
-    else rc = read_and_begin(cx, w, &r, w->in, &in);
-    if (!rc) rc = compute(cx, w, b, in, to);
-    end_work(s);
-    take_turn(w, b, &rc, &from, &n, &at);
-    give_back(s, b);
+    uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) %
+                               OSH_BLOCK_BYTES;
+    source_part r = band_source_part(s->e->plan, b);
+    if (in) stream_begin_work(s);
+    else rc = worker_read_and_begin(cx, w, &r, w->in, &in);
+    if (!rc) rc = band_compute(cx, w, b, in, to);
+    stream_end_work(s);
+    band_take_turn(w, b, &rc, &from, &n, &at);
+    band_give_back(s, b);
     osh_qparams_deinit(cx, &b->params);
     if (!rc && n) {
         osh_scope scope = osh_profile_time(cx, "write", NULL);
@@ -344,13 +365,13 @@ static void do_band(worker *w, band *b)
         osh_profile_end(cx, scope);
     }
     pthread_mutex_lock(&s->lock);
-    if (rc) fail(s, w, b->ticket, rc);
+    if (rc) stream_fail(s, w, b->ticket, rc);
     bool last = !--it->left, go = !s->failed;
     pthread_mutex_unlock(&s->lock);
     if (!last) return;
     if (go) rc = osh_item_finish(cx, s->e, it);
     pthread_mutex_lock(&s->lock);
-    if (rc) fail(s, w, b->ticket, rc);
+    if (rc) stream_fail(s, w, b->ticket, rc);
     if (s->last) s->last->next = it;
     else s->first = it;
     s->last = it;
@@ -358,7 +379,7 @@ static void do_band(worker *w, band *b)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void *work(void *user)
+static void *stream_work(void *user)
 {
     worker *w = user;
     stream *s = w->s;
@@ -366,13 +387,13 @@ static void *work(void *user)
         band b;
         osh_held_band look;
         osh_status rc;
-        if (take(w->cx, s, &b, &look, &rc)) {
-            do_look(w, &look);
+        if (stream_take(w->cx, s, &b, &look, &rc)) {
+            worker_do_look(w, &look);
             continue;
         }
-        if (rc) take_turn(w, &b, &rc, &(const uint8_t *){0}, &(size_t){0}, &(int64_t){0});
+        if (rc) band_take_turn(w, &b, &rc, &(const uint8_t *){0}, &(size_t){0}, &(int64_t){0});
         if (!b.it) break;
-        do_band(w, &b);
+        worker_do_band(w, &b);
     }
     pthread_mutex_lock(&s->lock);
     s->n_running--;
@@ -383,26 +404,28 @@ static void *work(void *user)
 
 /* ---- the stream ---- */
 
-static osh_status worker_open(osh_ctx *cx, worker *w, const osh_band_room *r)
+static osh_status stream_worker_open(osh_ctx *cx, worker *w, const osh_band_room *r)
 {
     osh_status rc = OSH_OK;
     if (r->codes) w->codes = osh_alloc(cx, r->codes);
     if (r->sums) w->sums = osh_alloc(cx, r->sums);
-    if ((r->codes && !w->codes) || (r->sums && !w->sums)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands of tensors");
-    w->in = (uint8_t *)osh_file_align(w->s->blocks) + (size_t)w->s->n_workers * osh_band_room_blocks(r);
+    if ((r->codes && !w->codes) || (r->sums && !w->sums))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands of tensors");
+    w->in =
+        (uint8_t *)osh_file_align(w->s->blocks) + (size_t)w->s->n_workers * osh_band_room_blocks(r);
     w->out = w->in + osh_file_room(r->in);
     OSH_TRY(osh_ctx_fork(&w->cx, cx));
     osh_ctx_alone(w->cx);
     osh_mem_use(w->cx, w->s->class);
-    w->s->n_running++; // before it runs
-    if ((w->running = osh_thread_start(&w->thread, work, w))) goto done;
+    w->s->n_running++; // before the thread starts
+    if ((w->running = osh_thread_start(&w->thread, stream_work, w))) goto done;
     w->s->n_running--;
     rc = osh_fail(cx, OSH_E_NOMEM, "cannot start a thread for bands of tensors");
 done:
     return rc;
 }
 
-static void worker_close(osh_ctx *cx, worker *w)
+static void stream_worker_close(osh_ctx *cx, worker *w)
 {
     if (w->running) pthread_join(w->thread, NULL);
     if (w->source) osh_file_close(w->cx, w->source);
@@ -411,8 +434,8 @@ static void worker_close(osh_ctx *cx, worker *w)
     osh_free(cx, w->sums);
 }
 
-/* Hands on what is done until no worker runs. */
-static osh_status follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
+/* Reports finished tensors to the job and frees them, until no worker runs. */
+static osh_status stream_follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     for (;;) {
@@ -429,29 +452,31 @@ static osh_status follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
         osh_item_free(cx, it);
         pthread_mutex_lock(&s->lock);
         s->stays -= stays;
-        if (rc && ok) fail(s, s->workers, -1, rc);
+        if (rc && ok) stream_fail(s, s->workers, -1, rc);
         pthread_cond_broadcast(&s->may_take);
         pthread_mutex_unlock(&s->lock);
     }
     return rc;
 }
 
-static int most_workers(const stream *s)
+static int stream_most_workers(const stream *s)
 {
     const osh_plan *p = s->e->plan;
     int64_t n_bytes = 0;
     for (int64_t i = 0; i < s->n; i++) {
         const osh_out_tensor *o = &p->out_info[s->ids[i]];
-        const osh_st_entry *e = p->ck->tensors[o->source >= 0 ? o->source : p->linears[o->linear].tensor].e;
+        const osh_st_entry *e =
+            p->ck->tensors[o->source >= 0 ? o->source : p->linears[o->linear].tensor].e;
         n_bytes += e->end - e->begin;
     }
     return osh_stream_workers(p->memory.n_stream, n_bytes);
 }
 
-static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_stream_job *job)
+static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room *r,
+                             const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
-    int most = most_workers(s);
+    int most = stream_most_workers(s);
     if (!s->n) return OSH_OK;
     s->stays_most = osh_stream_stays_most(s->largest, most);
     s->n_computing = osh_threads(cx);
@@ -464,21 +489,21 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_
     rc = osh_held_new(cx, &s->held, s->e->plan, s->e->globals, s->ids, s->n);
     if (!rc) s->blocks = osh_alloc(cx, (size_t)most * osh_band_room_blocks(r) + OSH_BLOCK_BYTES);
     if (!rc && !s->blocks) rc = OSH_E_NOMEM;
-    pthread_mutex_lock(&s->lock); // none begins before all are there
+    pthread_mutex_lock(&s->lock); // no worker begins before all exist
     for (; s->n_workers < most && !rc; s->n_workers++) {
         s->workers[s->n_workers].s = s;
-        rc = worker_open(cx, &s->workers[s->n_workers], r);
+        rc = stream_worker_open(cx, &s->workers[s->n_workers], r);
     }
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
     osh_mem_use(cx, old);
-    if (s->last_one) osh_mem_trim(cx); // what the run kept for its next blocks goes while the disk is busy
-    osh_status followed = follow(cx, s, job);
+    if (s->last_one) osh_mem_trim(cx); // gives free memory back while the disk is busy
+    osh_status followed = stream_follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
-    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // others may read what was written
+    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // the caller may read the written tensors
 done:
-    for (int i = 0; i < s->n_workers; i++) worker_close(cx, &s->workers[i]);
+    for (int i = 0; i < s->n_workers; i++) stream_worker_close(cx, &s->workers[i]);
     osh_item_free(cx, s->now);
     osh_held_free(cx, s->held);
     osh_free(cx, s->blocks);
@@ -490,7 +515,8 @@ done:
     return rc;
 }
 
-static int64_t add_copies(const osh_emitter *e, const bool *which, int64_t *ids, int64_t n, osh_band_room *r)
+static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_t *ids, int64_t n,
+                                 osh_band_room *r)
 {
     const osh_plan *p = e->plan;
     for (int64_t i = 0; i < p->n_out; i++) {
@@ -502,8 +528,9 @@ static int64_t add_copies(const osh_emitter *e, const bool *which, int64_t *ids,
     return n;
 }
 
-/* A file is sorted by dtype, then by name: by name its sections are written side by side, with few open ends. */
-static int by_name(const void *x, const void *y, void *plan)
+/* Orders output tensors by shard and name. A file is sorted by dtype and then by name, so this
+ * order writes its sections side by side, with few open blocks. */
+static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
     int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
@@ -511,8 +538,8 @@ static int by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->out[a].name, p->out[b].name);
 }
 
-/* Global scales that the stream does not find on its way. */
-static osh_status find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
+/* Finds the global scales that the stream itself does not find. */
+static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     int *which = NULL, n = 0; // own
@@ -539,15 +566,16 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         osh_band_room_linear(&r, p, job->linears[i]);
         int joint = osh_stream_looks(p, job->linears[i]) ? p->linears[job->linears[i]].joint : -1;
         for (; joint >= 0; joint = p->linears[joint].next_joint)
-            osh_band_room_linear(&r, p, joint); // it may be looked at, though it was written by an earlier run
+            osh_band_room_linear(&r, p,
+                                 joint); // an earlier run may have written it, but a look needs it
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->linears[job->linears[i]].first_out;
     }
-    OSH_TRY(find_scales(cx, e, job));
-    if (job->copies) s.n = add_copies(e, NULL, ids, n, &r);
-    qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
+    OSH_TRY(stream_find_scales(cx, e, job));
+    if (job->copies) s.n = stream_add_copies(e, NULL, ids, n, &r);
+    qsort_r(ids, (size_t)s.n, sizeof *ids, stream_by_name, (void *)p);
     s.ids = ids;
-    OSH_TRY(run(cx, &s, &r, job));
+    OSH_TRY(stream_run_workers(cx, &s, &r, job));
 done:
     osh_free(cx, ids);
     return rc;
@@ -560,8 +588,8 @@ osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);
-    s.n = add_copies(e, which, ids, 0, &r), s.ids = ids;
-    OSH_TRY(run(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
+    s.n = stream_add_copies(e, which, ids, 0, &r), s.ids = ids;
+    OSH_TRY(stream_run_workers(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
 done:
     osh_free(cx, ids);
     return rc;

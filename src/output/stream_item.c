@@ -1,9 +1,10 @@
-/* stream_item.c - see stream_item.h. */
+/* stream_item.c - makes the state of a tensor in a stream, and finishes the tensor. */
 #include "output/stream_item.h"
 
 #include "plan/bands.h"
 
-_Static_assert(sizeof(osh_item) <= OSH_BAND_ITEM_BYTES, "the plan counts an item with OSH_BAND_ITEM_BYTES");
+_Static_assert(sizeof(osh_item) <= OSH_BAND_ITEM_BYTES,
+               "the plan counts an item with OSH_BAND_ITEM_BYTES");
 
 void osh_item_free(osh_ctx *cx, osh_item *it)
 {
@@ -14,14 +15,15 @@ void osh_item_free(osh_ctx *cx, osh_item *it)
     osh_free(cx, it);
 }
 
-static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l, float global)
+static osh_status item_new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l, float global)
 {
     osh_status rc = OSH_OK;
     osh_q_shape shape;
     OSH_TRY(osh_q_scale_shape(cx, &shape, &l->scheme->weights, l->O, l->I, l->name));
     q->global = global;
     OSH_TRY(osh_tensor_new(cx, &q->scale, global ? OSH_FP8 : l->dtype, shape.ndim, shape.dim));
-    if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, shape.ndim, shape.dim));
+    if (!l->scheme->weights.symmetric)
+        OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, shape.ndim, shape.dim));
 done:
     return rc;
 }
@@ -37,29 +39,33 @@ osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64
     XXH3_64bits_reset(it->sum);
     if (it->linear >= 0) {
         const osh_linear *l = &p->linears[it->linear];
-        if (!(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+        if (!(it->source = XXH3_createState()))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
         XXH3_64bits_reset(it->source);
         it->n_rows = l->O, it->stays = osh_stream_stays(p, it->linear);
         it->row_in = osh_band_row_in(l), it->row_out = osh_band_row_out(p, l);
         it->band = osh_band_of_linear(l);
-        OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(e->globals, it->linear)));
+        OSH_TRY(item_new_params(cx, &it->params, l, osh_globals_of(e->globals, it->linear)));
     } else {
         bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source);
-        if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+        if (changed && !(it->source = XXH3_createState()))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
         if (changed) XXH3_64bits_reset(it->source);
         it->row_in = it->row_out = osh_band_row_copy(p, id, &it->columns);
         it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
         it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }
-    it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band : 1; // an empty tensor is one empty band
+    it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band
+                          : 1; // an empty tensor is one empty band
     *out = it, it = NULL; // give
 done:
     osh_item_free(cx, it);
     return rc;
 }
 
-/* All but tensor 0 of a Linear, whose bands are written. */
-static osh_status finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
+/* Writes all tensors of a Linear except tensor 0, whose bands are written, and records the
+ * Linear. */
+static osh_status item_finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -77,7 +83,8 @@ static osh_status finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
     OSH_TRY(l->format->pack(cx, packed, &weight, NULL, &it->params, NULL));
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
-        OSH_TRY(osh_emit_piece(cx, e, l->first_out + k, packed[k], (size_t)(t->end - t->begin), t->begin));
+        OSH_TRY(osh_emit_piece(cx, e, l->first_out + k, packed[k], (size_t)(t->end - t->begin),
+                               t->begin));
         sums[k] = XXH3_64bits(packed[k], (size_t)(t->end - t->begin));
     }
     OSH_TRY(osh_checkpoint_saw(cx, p->ck, l->tensor, XXH3_64bits_digest(it->source)));
@@ -92,9 +99,10 @@ osh_status osh_item_finish(osh_ctx *cx, osh_emitter *e, osh_item *it)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     uint64_t sum = XXH3_64bits_digest(it->sum);
-    if (it->linear >= 0) return finish_linear(cx, e, it);
+    if (it->linear >= 0) return item_finish_linear(cx, e, it);
     OSH_TRY(osh_checkpoint_saw(cx, p->ck, p->out_info[it->out].source,
-                               it->source ? XXH3_64bits_digest(it->source) : sum)); // else not a bit is changed
+                               it->source ? XXH3_64bits_digest(it->source)
+                                          : sum)); // NULL: an unchanged copy
     OSH_TRY(osh_emit_written_copy(cx, e, it->out, sum));
 done:
     return rc;

@@ -1,28 +1,28 @@
-/* stream_item.h - a tensor on its way through a stream (stream.c): what is known of it from its first band to its
- * last. */
+/* stream_item.h - the state of a tensor in a stream (stream.c), from its first band to its last. */
 #ifndef OSH_STREAM_ITEM_H
 #define OSH_STREAM_ITEM_H
 #include "output/emit_impl.h"
 
-typedef struct osh_item { // a tensor on its way
+typedef struct osh_item { // state of a tensor
     struct osh_item *next;
     int linear;           // -1: a copy
-    int64_t stays;        // of a Linear: osh_stream_stays
-    int64_t out;          // its bytes are those of this output tensor
-    int64_t n_rows, band; // rows of a band
-    size_t row_in, row_out;
-    int64_t columns;      // of a copy that is changed or made: elements of a row
-    int64_t taken, left;  // rows; bands that are not done
-    XXH3_state_t *sum;    // own
-    XXH3_state_t *source; // own: of a Linear, and of a copy that is changed: of what was read
-    double err, ref;      // of a Linear: |w - dq|^2, |w|^2
-    osh_qparams params;   // own: of a Linear
-    size_t n_tail;        // bytes that the band before left
+    int64_t stays;        // Linear: osh_stream_stays
+    int64_t out;          // output tensor that gets its bytes
+    int64_t n_rows, band; // rows of the tensor; rows of a band
+    size_t row_in, row_out; // bytes
+    int64_t columns;      // copy that is changed or dequantized: elements of a row
+    int64_t taken, left;  // rows taken; bands not done
+    XXH3_state_t *sum;    // own: checksum of the output
+    XXH3_state_t *source; // own: checksum of the source; NULL: an unchanged copy
+    double err, ref;      // Linear: |w - dq|^2, |w|^2
+    osh_qparams params;   // own: Linear
+    size_t n_tail;        // bytes of tail: not yet written
     uint8_t tail[OSH_BLOCK_BYTES];
 } osh_item;
 
 osh_status osh_item_new(osh_ctx *cx, osh_item **out, const osh_emitter *e, int64_t id);
 void osh_item_free(osh_ctx *cx, osh_item *it);
-/* All of its bands are written: what else a Linear has is, too, and both are recorded. */
+/* Writes the other tensors of a Linear, and records a tensor. Call it after all bands are
+ * written. */
 osh_status osh_item_finish(osh_ctx *cx, osh_emitter *e, osh_item *it);
 #endif

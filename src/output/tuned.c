@@ -1,8 +1,8 @@
-/* tuned.c - see tuned.h.
+/* tuned.c - writes the file of tuned tensors, and copies it into the shards.
  *
  *   oneshot-tuned   ( | u64 output tensor | u64 n | n bytes | )*      little-endian
- *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file, u64 its XXH3 (0, 0: not
- *                   kept), (u32 Linear, f64 error of its weight)*
+ *   OSH_REC_TUNED   f64 before, f64 after, u64 changed, u64 codes, u64 bytes of the file,
+ *                   u64 its XXH3 (0, 0: not kept), (u32 Linear, f64 error of its weight)*
  *   OSH_REC_APPLIED (u64 output tensor, u64 sum)* */
 #include "output/tuned.h"
 
@@ -18,7 +18,7 @@ struct osh_tuned_writer {
     char *path, *temp; // own
     XXH3_state_t *state; // own
     int64_t at;
-    osh_buf errors; // own: of the record
+    osh_buf errors; // own: errors for the record
 };
 
 const osh_tuned *osh_emit_tuned(const osh_emitter *e) { return &e->tuned; }
@@ -33,7 +33,8 @@ osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_ten
         int64_t i = l->first_out + k;
         const osh_st_entry *t = &p->out[i];
         OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
-        OSH_TRY(osh_file_pread(cx, e->shards[p->out_info[i].shard], raw[k]->data, osh_tensor_bytes(raw[k]), t->begin));
+        OSH_TRY(osh_file_pread(cx, e->shards[p->out_info[i].shard], raw[k]->data,
+                               osh_tensor_bytes(raw[k]), t->begin));
         if (XXH3_64bits(raw[k]->data, osh_tensor_bytes(raw[k])) == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
         OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
@@ -43,7 +44,7 @@ done:
     return rc;
 }
 
-static osh_status paths(osh_ctx *cx, char **path, char **temp, const osh_emitter *e)
+static osh_status tuned_paths(osh_ctx *cx, char **path, char **temp, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     if (!(*path = osh_path_join(cx, e->partial, OSH_TUNED_NAME)) ||
@@ -60,11 +61,12 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     OSH_NEW(cx, w, 1);
     w->e = e;
     osh_buf_init(&w->errors, 0);
-    OSH_TRY(paths(cx, &w->path, &w->temp, e));
+    OSH_TRY(tuned_paths(cx, &w->path, &w->temp, e));
     if (!(w->state = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
-    OSH_TRY(osh_emit_barrier(cx, e)); // its records are not looked at again when the tensors are replaced
+    OSH_TRY(
+        osh_emit_barrier(cx, e)); // a resume does not compare older records with replaced tensors
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
 done:
@@ -72,7 +74,7 @@ done:
     return rc;
 }
 
-static osh_status put(osh_ctx *cx, osh_tuned_writer *w, const void *data, size_t n)
+static osh_status tuned_put(osh_ctx *cx, osh_tuned_writer *w, const void *data, size_t n)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_pwrite(cx, w->file, data, n, w->at));
@@ -91,8 +93,8 @@ osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const
     osh_buf_init(&head, 0);
     OSH_TRY(osh_put_u64(cx, &head, (uint64_t)out));
     OSH_TRY(osh_put_u64(cx, &head, n));
-    OSH_TRY(put(cx, w, head.data, head.len));
-    OSH_TRY(put(cx, w, data, n));
+    OSH_TRY(tuned_put(cx, w, head.data, head.len));
+    OSH_TRY(tuned_put(cx, w, data, n));
 done:
     osh_buf_deinit(cx, &head);
     return rc;
@@ -107,10 +109,13 @@ done:
     return rc;
 }
 
-/* What a record says. */
-static void take(osh_emitter *e, osh_reader *in, osh_result *results)
+/* Takes up a record OSH_REC_TUNED. */
+static void tuned_take_record(osh_emitter *e, osh_reader *in, osh_result *results)
 {
-    osh_tuned t = {.known = true, .before = osh_read_f64(in), .after = osh_read_f64(in), .n_changed = osh_read_u64(in),
+    osh_tuned t = {.known = true,
+                   .before = osh_read_f64(in),
+                   .after = osh_read_f64(in),
+                   .n_changed = osh_read_u64(in),
                    .n_codes = osh_read_u64(in)};
     e->tuned_bytes = (int64_t)osh_read_u64(in), e->tuned_sum = osh_read_u64(in);
     t.kept = e->tuned_bytes > 0;
@@ -142,7 +147,7 @@ osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, o
     if (t->kept) OSH_TRY(osh_buf_append(cx, &b, w->errors.data, w->errors.len));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_TUNED, b.data, b.len));
     OSH_TRY(osh_journal_sync(cx, e->journal));
-    take(e, &(osh_reader){(const uint8_t *)b.data, b.len, false}, results);
+    tuned_take_record(e, &(osh_reader){(const uint8_t *)b.data, b.len, false}, results);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -159,27 +164,30 @@ void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w)
     osh_free(cx, w);
 }
 
-/* ---- to their places ---- */
+/* ---- into the shards ---- */
 
-static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+static void tuned_update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
 
-static osh_status check_file(osh_ctx *cx, const osh_emitter *e, osh_file *f)
+static osh_status tuned_check_file(osh_ctx *cx, const osh_emitter *e, osh_file *f)
 {
     osh_status rc = OSH_OK;
     XXH3_state_t *state = XXH3_createState(); // own
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
     bool same = osh_file_bytes(f) == e->tuned_bytes;
-    if (same) OSH_TRY(osh_file_scan(cx, f, (size_t)e->tuned_bytes, 0, update, state));
+    if (same) OSH_TRY(osh_file_scan(cx, f, (size_t)e->tuned_bytes, 0, tuned_update, state));
     if (!same || XXH3_64bits_digest(state) != e->tuned_sum)
-        OSH_FAIL(cx, OSH_E_IO, "%s is not what was written there: want --restart", osh_file_path(f));
+        OSH_FAIL(cx, OSH_E_IO, "%s is not what was written there: want --restart",
+                 osh_file_path(f));
 done:
     XXH3_freeState(state);
     return rc;
 }
 
-/* The tensor whose head lies at *at; on to the next one. */
-static osh_status move_one(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at, osh_buf *record)
+/* Copies the tensor whose head is at *at of the file into its shard, and moves *at to the next
+ * one. */
+static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at,
+                                    osh_buf *record)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -189,7 +197,8 @@ static osh_status move_one(osh_ctx *cx, osh_emitter *e, osh_file *f, int64_t *at
     osh_reader in = {head, sizeof head, false};
     uint64_t out = osh_read_u64(&in), n = osh_read_u64(&in);
     if (out >= (uint64_t)p->n_out || n != (uint64_t)(p->out[out].end - p->out[out].begin))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s holds a tensor that is not this run's: want --restart", osh_file_path(f));
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s holds a tensor that is not this run's: want --restart",
+                 osh_file_path(f));
     if (!(data = osh_alloc(cx, n))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", p->out[out].name);
     OSH_TRY(osh_file_pread(cx, f, data, n, *at + (int64_t)sizeof head));
     int shard = p->out_info[out].shard;
@@ -214,16 +223,16 @@ osh_status osh_tuned_apply(osh_ctx *cx, osh_emitter *e)
     if (!e->tuned.kept) goto done;
     OSH_TRY(osh_tuning_kept(cx, (osh_plan *)e->plan));
     if (e->applied) goto done;
-    OSH_TRY(paths(cx, &path, &temp, e));
+    OSH_TRY(tuned_paths(cx, &path, &temp, e));
     OSH_TRY(osh_file_open(cx, &f, path));
-    OSH_TRY(check_file(cx, e, f));
-    for (int64_t at = 0; at < e->tuned_bytes;) OSH_TRY(move_one(cx, e, f, &at, &b));
+    OSH_TRY(tuned_check_file(cx, e, f));
+    for (int64_t at = 0; at < e->tuned_bytes;) OSH_TRY(tuned_move_tensor(cx, e, f, &at, &b));
     OSH_TRY(osh_emit_barrier(cx, e));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_APPLIED, b.data, b.len));
     OSH_TRY(osh_journal_sync(cx, e->journal));
     e->applied = true;
 done:
-    if (rc) osh_note(cx, "putting what was learned into its place");
+    if (rc) osh_note(cx, "writing the tuned tensors into the output");
     osh_file_close(cx, f);
     osh_buf_deinit(cx, &b);
     osh_free(cx, path);
@@ -231,15 +240,16 @@ done:
     return rc;
 }
 
-osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in, osh_result *results)
+osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in,
+                          osh_result *results)
 {
     osh_status rc = OSH_OK;
-    if (!e->plan->tune.steps) { // of another run: this one does not learn
+    if (!e->plan->tune.steps) { // this run does not tune: the record is from another run
         in->bad = true;
         goto done;
     }
     if (type == OSH_REC_TUNED) {
-        take(e, in, results);
+        tuned_take_record(e, in, results);
         goto done;
     }
     while (in->left && !in->bad) {

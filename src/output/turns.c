@@ -1,4 +1,4 @@
-/* turns.c - see turns.h. */
+/* turns.c - keeps a list of waiting threads, each with a condition of its own. */
 #include "output/turns.h"
 
 struct osh_turn {

@@ -1,4 +1,5 @@
-/* ahead.c - see ahead.h. The thread reads when the caller has taken what it read before: two weights at a time. */
+/* ahead.c - reads the next weight on a thread. The thread begins to read when the caller has taken
+ * the previous weight, so at most two weights are in memory. */
 #include "run/ahead.h"
 
 #include <pthread.h>
@@ -8,13 +9,13 @@
 
 struct osh_ahead {
     const osh_plan *p; // view
-    int *todo;         // own: Linears
+    int *todo;         // own: Linears to read
     int n, taken;
     osh_ctx *cx;       // own: of the thread
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    osh_tensor *ready; // own: of todo[taken]
+    osh_tensor *ready; // own: weight of todo[taken]
     bool running, stop;
     osh_status rc;
 };
@@ -34,7 +35,7 @@ done:
     return rc;
 }
 
-static void *reader(void *user)
+static void *ahead_reader(void *user)
 {
     osh_ahead *a = user;
     for (int i = 0; i < a->n && !a->rc; i++) {
@@ -68,7 +69,7 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_plan *p, const 
         if (!results[i].done) a->todo[a->n++] = i;
     if (p->memory.read_ahead && a->n > 1) {
         OSH_TRY(osh_ctx_fork(&a->cx, cx));
-        a->running = osh_thread_start(&a->thread, reader, a);
+        a->running = osh_thread_start(&a->thread, ahead_reader, a);
         if (!a->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
     }
     *out = a, a = NULL;

@@ -1,5 +1,6 @@
-/* block.c - the Linears of a subgraph that learn from what it puts out (learn/block.h), in the place of a solve. What
- * was learned by an earlier run, of which all was not written, is learned again: it is the same. */
+/* block.c - learns the codes of a subgraph's Linears from the output of its block (learn/block.h),
+ * instead of a solve. If an earlier run was killed before it had written all Linears of a block,
+ * all of them are learned again, with the same result. */
 #include <string.h>
 
 #include "plan/blocks.h"
@@ -8,28 +9,31 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    osh_linear_job *jobs; // own [n_learns]; own
-    osh_tensor **dense;   // own [n_learns]: weights as they were
-    double done;          // of the subgraph's solve, before and
-    double share;         // by this
+    osh_linear_job *jobs; // own [n_learns]; each is own
+    osh_tensor **dense;   // own [n_learns]: the weights before learning
+    double done;          // not used
+    double share;         // not used
 } blocked;
 
-static osh_status block_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
+/* osh_block.rows: reads a sample of a value from the store. */
+static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
 {
     const blocked *x = user;
     const osh_block *b = &x->of.b;
     int n = b->n_in + b->n_out;
-    int v = k < b->n_in ? b->in[k] : b->g->values[k < n ? b->out[k - b->n_in] : b->in[k - n]].original;
+    int v =
+        k < b->n_in ? b->in[k] : b->g->values[k < n ? b->out[k - b->n_in] : b->in[k - n]].original;
     return osh_acts_sample(cx, x->r->acts, v, sample, to);
 }
 
-static void block_step(osh_ctx *cx, void *user, int64_t t)
+static void blocked_step(osh_ctx *cx, void *user, int64_t t)
 {
     const blocked *x = user;
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps, 0);
 }
 
-static osh_status jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
+/* Makes a job and a copy of the weight for each Linear that learns. */
+static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = x->r->plan;
@@ -43,16 +47,21 @@ static osh_status jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
         osh_linear_job *j = &x->jobs[k];
         OSH_TRY(osh_tensor_new(cx, &x->dense[k], now->dtype, now->ndim, now->shape));
         memcpy(x->dense[k]->data, now->data, osh_tensor_bytes(now));
-        *j = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = x->dense[k], .sparsity = l->sparsity,
-                              .objective = -1, .nearest = -1};
+        *j = (osh_linear_job){.name = l->name,
+                              .scheme = l->scheme,
+                              .w = x->dense[k],
+                              .sparsity = l->sparsity,
+                              .objective = -1,
+                              .nearest = -1};
         OSH_TRY(m->type->learns(cx, m, j, &b->learns[k].args));
     }
 done:
     return rc;
 }
 
-/* Codes, scales and the weight that they stand for. */
-static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
+/* Turns the learned state of Linear k into codes and scales, and emits them. Restores the original
+ * weight in memory for the error, and replaces it by the quantized one if s->in_memory is set. */
+static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = x->r->plan;
@@ -65,7 +74,8 @@ static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int 
     j->w = now;
     if (x->of.b.learns[k].bias_rate > 0) {
         const osh_tensor *bias = s->w->w[x->of.b.learns[k].bias];
-        if (!(j->bias = osh_alloc(cx, osh_tensor_bytes(bias)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a bias");
+        if (!(j->bias = osh_alloc(cx, osh_tensor_bytes(bias))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a bias");
         memcpy(j->bias, bias->data, osh_tensor_bytes(bias));
     }
     OSH_TRY(osh_job_finish(cx, j, s->in_memory != NULL));
@@ -75,19 +85,21 @@ done:
     return rc;
 }
 
-static void log_block(osh_ctx *cx, const osh_block *b, const char *name)
+static void blocked_log(osh_ctx *cx, const osh_block *b, const char *name)
 {
     int64_t n = osh_ada_points(b->rule.steps, b->rule.period);
     for (int64_t k = 0; k < n; k++)
-        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", name, (long long)(k * b->rule.period), b->curve[k]);
-    osh_log(cx, OSH_LOG_INFO, "%s: mean squared error of its output %.4g in the last step, %.4g in the first", name,
+        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", name,
+                (long long)(k * b->rule.period), b->curve[k]);
+    osh_log(cx, OSH_LOG_INFO,
+            "%s: mean squared error of its output %.4g in the last step, %.4g in the first", name,
             b->ended, b->begun);
     if (b->n_steps < b->rule.steps)
-        osh_log(cx, OSH_LOG_INFO, "%s: stopped behind step %lld of %lld", name, (long long)b->n_steps,
-                (long long)b->rule.steps);
+        osh_log(cx, OSH_LOG_INFO, "%s: stopped behind step %lld of %lld", name,
+                (long long)b->n_steps, (long long)b->rule.steps);
     if (b->rule.selective)
-        osh_log(cx, OSH_LOG_INFO, "%s: of all samples %.4g, rounded to nearest %.4g%s", name, b->learned, b->nearest,
-                b->kept ? "" : ": it stays rounded to nearest");
+        osh_log(cx, OSH_LOG_INFO, "%s: of all samples %.4g, rounded to nearest %.4g%s", name,
+                b->learned, b->nearest, b->kept ? "" : ": it stays rounded to nearest");
 }
 
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
@@ -98,12 +110,12 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
     OSH_TRY(osh_block_init(cx, &x.of, r->plan, &range));
     osh_block *b = &x.of.b;
     OSH_NEW(cx, b->curve, osh_ada_points(b->rule.steps, b->rule.period));
-    OSH_TRY(jobs_new(cx, &x, s->w));
-    b->w = s->w, b->rows = block_rows, b->step = block_step, b->user = &x;
+    OSH_TRY(blocked_jobs_new(cx, &x, s->w));
+    b->w = s->w, b->rows = blocked_rows, b->step = blocked_step, b->user = &x;
     b->rule.seed += (uint64_t)s->first;
     OSH_TRY(osh_block_learn(cx, b));
-    log_block(cx, b, range.name);
-    for (int k = 0; k < b->n_learns; k++) OSH_TRY(job_finish(cx, &x, s, k));
+    blocked_log(cx, b, range.name);
+    for (int k = 0; k < b->n_learns; k++) OSH_TRY(blocked_job_finish(cx, &x, s, k));
 done:
     if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "learning the codes of %s", range.name);
     for (int k = 0; x.jobs && k < x.of.b.n_learns; k++) {

@@ -1,4 +1,5 @@
-/* coverage.c - see coverage.h. */
+/* coverage.c - counts the tokens that routers send to each expert: the elements of a route that are
+ * not 0. */
 #include "run/coverage.h"
 
 #include "ops/kernel.h"
@@ -10,7 +11,8 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
     const osh_graph *g = p->graph;
     int n = 0;
     *out = NULL;
-    for (int i = 0; i < g->n_nodes; i++) n += osh_node_routes(&g->nodes[i]) && !g->nodes[i].original;
+    for (int i = 0; i < g->n_nodes; i++)
+        n += osh_node_routes(&g->nodes[i]) && !g->nodes[i].original;
     if (!n) goto done;
     OSH_NEW(cx, c, 1);
     OSH_NEW(cx, c->routers, n);
@@ -20,7 +22,8 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
         const osh_node *node = &g->nodes[i];
         if (!osh_node_routes(node) || node->original) continue;
         osh_router_tokens *r = &c->routers[c->n];
-        *r = (osh_router_tokens){.node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
+        *r = (osh_router_tokens){
+            .node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
         c->router[r->value] = c->n++;
         OSH_NEW(cx, r->tokens, r->n_experts);
     }
@@ -39,7 +42,8 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
     osh_free(cx, c);
 }
 
-osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b)
+osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
+                             const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;

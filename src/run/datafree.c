@@ -1,17 +1,20 @@
-/* datafree.c - tensor by tensor, without a graph: works on any safetensors checkpoint. Linears whose modifier works by
- * rows go through memory in bands. Of the others the next one is read while this one is rounded and the one before is
- * packed and written. */
+/* datafree.c - rounds weights without data, tensor by tensor. It needs no graph, so it works on any
+ * safetensors checkpoint.
+ *
+ * A Linear whose modifier works by rows goes through memory in bands (output/stream.h). The others
+ * form a pipeline: while one Linear is rounded, the next is read, and the previous one is packed
+ * and written. */
 #include "output/stream.h"
 #include "run/ahead.h"
 #include "run/run.h"
 
 typedef struct progress {
     osh_run *r;
-    bool all_of_it;   // else: what the subgraphs leave, as one step
-    double work, all;
+    bool all_of_it;   // pipeline datafree: a step for each Linear; else one step for all of them
+    double work, all; // osh_cost_of_linear, summed: done, and all
 } progress;
 
-static void count(osh_ctx *cx, progress *p, int linear)
+static void datafree_count(osh_ctx *cx, progress *p, int linear)
 {
     osh_run *r = p->r;
     p->work += osh_cost_of_linear(r->plan, linear);
@@ -21,23 +24,24 @@ static void count(osh_ctx *cx, progress *p, int linear)
     r->progress.small = false;
 }
 
-static void show(const progress *p, int linear)
+static void datafree_show(const progress *p, int linear)
 {
     osh_run *r = p->r;
     if (p->all_of_it)
         r->progress.step++, r->progress.name = r->plan->linears[linear].name, osh_run_no_error(r);
 }
 
-static osh_status streamed(osh_ctx *cx, void *user, int linear, double nmse)
+/* osh_stream_job.finished */
+static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
 {
     progress *p = user;
-    show(p, linear);
+    datafree_show(p, linear);
     osh_run_rounded(cx, p->r, linear, nmse);
-    count(cx, p, linear);
+    datafree_count(cx, p, linear);
     return OSH_OK;
 }
 
-static osh_status stream(osh_ctx *cx, progress *p)
+static osh_status datafree_stream(osh_ctx *cx, progress *p)
 {
     osh_status rc = OSH_OK;
     osh_run *r = p->r;
@@ -45,8 +49,12 @@ static osh_status stream(osh_ctx *cx, progress *p)
     OSH_NEW(cx, which, r->plan->n_linears);
     for (int k = 0; k < r->plan->n_linears; k++)
         if (!r->results[k].done && osh_stream_takes(r->plan, k)) which[n++] = k;
-    OSH_TRY(osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = which, .n = n, .copies = p->all_of_it,
-                                                                 .finished = streamed, .user = p}));
+    OSH_TRY(osh_stream_linears(cx, r->emitter,
+                               &(osh_stream_job){.linears = which,
+                                                 .n = n,
+                                                 .copies = p->all_of_it,
+                                                 .finished = datafree_streamed,
+                                                 .user = p}));
 done:
     osh_free(cx, which);
     return rc;
@@ -64,16 +72,17 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    if (now.all_of_it) r->progress.n_steps = p->n_linears + 1, r->progress.step = p->n_linears - left; // and the output
-    OSH_TRY(stream(cx, &now));
+    if (now.all_of_it) // 1: the output
+        r->progress.n_steps = p->n_linears + 1, r->progress.step = p->n_linears - left;
+    OSH_TRY(datafree_stream(cx, &now));
     OSH_TRY(osh_ahead_new(cx, &a, p, r->results));
     for (;;) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ahead_take(cx, a, &i, &w));
         if (i < 0) break;
-        show(&now, i);
+        datafree_show(&now, i);
         OSH_TRY(osh_run_round(cx, r, i, &w));
-        count(cx, &now, i);
+        datafree_count(cx, &now, i);
     }
     osh_run_end(cx, r, scope);
 done:

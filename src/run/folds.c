@@ -1,4 +1,5 @@
-/* folds.c - see folds.h. */
+/* folds.c - collects channel ranges or sums of a layer's output, makes factors from them by the
+ * rule or the search of a transform, and folds the factors into weights. */
 #include "run/folds.h"
 
 #include <math.h>
@@ -6,17 +7,17 @@
 
 #include "plan/lookup.h"
 
-typedef struct seen { // of a fold; own
+typedef struct seen { // statistics of one fold; own
     int fold;
-    osh_tensor *channels; // F32 [2, n] smallest and largest by channel, or sums (channel_sum)
-    osh_tensor *squares;  // F32 [n, n] X^T X, where factors are searched for
+    osh_tensor *channels; // F32 [2, n]: smallest and largest of each channel, or sums (channel_sum)
+    osh_tensor *squares;  // F32 [n, n]: X^T X; NULL: the factors are not searched for
     int64_t n_tokens;
 } seen;
 
 struct osh_folding {
     const osh_plan *plan; // view
     osh_range range;
-    seen *of; // own [n]: the range's, in the plan's order: a model of experts has many more
+    seen *of; // own [n]: only the folds of the range, in the order of the plan
     int n;
 };
 
@@ -37,7 +38,8 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, co
         s->fold = i;
         OSH_TRY(osh_tensor_new(cx, &s->channels, OSH_F32, 2, (int64_t[]){2, n}));
         float *x = s->channels->data;
-        for (int64_t c = 0; c < n; c++) x[c] = searches ? 0 : INFINITY, x[n + c] = searches ? 0 : -INFINITY;
+        for (int64_t c = 0; c < n; c++)
+            x[c] = searches ? 0 : INFINITY, x[n + c] = searches ? 0 : -INFINITY;
         if (!searches) continue;
         OSH_TRY(osh_tensor_new(cx, &s->squares, OSH_F32, 2, (int64_t[]){n, n}));
         OSH_TRY(osh_tensor_zero(cx, s->squares));
@@ -51,12 +53,14 @@ done:
 void osh_folding_free(osh_ctx *cx, osh_folding *f)
 {
     if (!f) return;
-    for (int i = 0; i < f->n; i++) osh_tensor_free(cx, f->of[i].channels), osh_tensor_free(cx, f->of[i].squares);
+    for (int i = 0; i < f->n; i++)
+        osh_tensor_free(cx, f->of[i].channels), osh_tensor_free(cx, f->of[i].squares);
     osh_free(cx, f->of);
     osh_free(cx, f);
 }
 
-osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                            const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_folding *f = user;
@@ -77,16 +81,17 @@ done:
 
 typedef struct piece_work {
     const osh_plan *p;
-    const osh_tensor *w;  // view; NULL: it is read
+    const osh_tensor *w;  // view; NULL: the weight is read from the checkpoint
     int64_t tensor, I, n; // columns; elements
-    int64_t piece;        // elements of a chunk: whole rows, where one fits
+    int64_t piece;        // elements of a chunk: whole rows if one row fits
     float *most;          // view: [threads, I]
-    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE], where it is read
-    osh_fold_rule rule;   // of a fold into w
+    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE]: read buffers, if w is NULL
+    osh_fold_rule rule;   // for a fold into w
 } piece_work;
 
-/* Elements [first, first + n) of a weight of the source, factors that are known folded in. */
-static osh_status read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, void *to, int64_t first, int64_t n)
+/* Reads elements [first, first + n) of a weight of the source, with the known factors folded in. */
+static osh_status fold_read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, void *to,
+                                     int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t = &p->ck->tensors[tensor];
@@ -97,7 +102,8 @@ done:
     return rc;
 }
 
-static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* Raises row `worker` of most to the largest absolute values of a chunk. */
+static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const piece_work *k = user;
@@ -107,7 +113,7 @@ static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const uint8_t *from = k->w ? (const uint8_t *)k->w->data + (size_t)first * size : NULL;
     if (!from) {
         uint8_t *room = k->rooms + (size_t)worker * OSH_FOLD_PIECE;
-        OSH_TRY(read_elements(cx, k->p, k->tensor, room, first, n));
+        OSH_TRY(fold_read_elements(cx, k->p, k->tensor, room, first, n));
         from = room;
     }
     osh_fold_most(k->most + (int64_t)worker * k->I, from, t->e->dtype, k->I, first, n);
@@ -128,20 +134,23 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-static piece_work work_on(const osh_plan *p, const osh_weights *w, int weight)
+static piece_work piece_work_of(const osh_plan *p, const osh_weights *w, int weight)
 {
     const osh_weight *g = &p->graph->weights[weight];
-    piece_work k = {.p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
+    piece_work k = {
+        .p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
     k.n = g->shape[0] * k.I;
     k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->ck->tensors[g->tensor].e->dtype);
     if (k.I < k.piece) k.piece -= k.piece % k.I;
     return k;
 }
 
-static int64_t n_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
+static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* most [threads, n]: its first row becomes the largest absolute weight of each column of all that take. */
-static osh_status find_most(osh_ctx *cx, float *most, const osh_plan *p, const osh_fold *f, const osh_weights *w)
+/* Sets row 0 of most [threads, n] to the largest absolute value of each column, over all weights
+ * that take the factors. */
+static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_plan *p, const osh_fold *f,
+                                 const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     uint8_t *rooms = NULL; // own
@@ -151,9 +160,9 @@ static osh_status find_most(osh_ctx *cx, float *most, const osh_plan *p, const o
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     memset(most, 0, (size_t)(osh_threads(cx) * f->n) * sizeof *most);
     for (int i = 0; i < f->n_takes; i++) {
-        piece_work k = work_on(p, w, f->takes[i]);
+        piece_work k = piece_work_of(p, w, f->takes[i]);
         k.most = most, k.rooms = rooms;
-        OSH_TRY(osh_parallel_for(cx, n_chunks(&k), most_chunk, &k));
+        OSH_TRY(osh_parallel_for(cx, piece_work_chunks(&k), fold_most_chunk, &k));
     }
     for (int64_t c = f->n; c < osh_threads(cx) * f->n; c++)
         if (most[c] > most[c % f->n]) most[c % f->n] = most[c];
@@ -162,22 +171,27 @@ done:
     return rc;
 }
 
-static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight, osh_fold_rule rule)
+/* Folds the factors into a weight if w holds it. */
+static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight,
+                            osh_fold_rule rule)
 {
-    piece_work k = work_on(p, w, weight);
+    piece_work k = piece_work_of(p, w, weight);
     k.rule = rule;
-    return k.w ? osh_parallel_for(cx, n_chunks(&k), fold_chunk, &k) : OSH_OK;
+    return k.w ? osh_parallel_for(cx, piece_work_chunks(&k), fold_chunk, &k) : OSH_OK;
 }
 
-static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
+static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, const seen *s,
+                                   const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     osh_fold *f = &p->folds[s->fold];
     const osh_modifier *m = &p->recipe->modifiers[f->modifier];
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
     const float *lo = s->channels->data;
-    if (!most) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s", p->graph->modules[f->module].name);
-    OSH_TRY(find_most(cx, most, p, f, w));
+    if (!most)
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s",
+                 p->graph->modules[f->module].name);
+    OSH_TRY(fold_find_most(cx, most, p, f, w));
     osh_channels c = {.lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->graph->dtype};
     m->type->factors(m, f->s, &c);
 done:
@@ -185,30 +199,37 @@ done:
     return rc;
 }
 
-typedef struct source { // of a search's weights
+typedef struct source { // weights for a search; views
     const osh_plan *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
 
-static osh_status source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n)
+/* osh_search.rows: rows [first, first + n) of the k-th weight that takes the factors. */
+static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first,
+                                   int64_t n)
 {
     const source *s = j->user;
     int weight = s->f->takes[k];
     const osh_tensor *w = s->w->w[weight];
-    if (!w) return read_elements(cx, s->p, s->p->graph->weights[weight].tensor, to, first * j->n, n * j->n);
+    if (!w)
+        return fold_read_elements(cx, s->p, s->p->graph->weights[weight].tensor, to, first * j->n,
+                                  n * j->n);
     size_t row = (size_t)j->n * osh_dtype_bytes(w->dtype);
     memcpy(to, (const char *)w->data + (size_t)first * row, (size_t)n * row);
     return OSH_OK;
 }
 
-static void double_lower(float *h, int64_t n)
+static void hessian_double_lower(float *h, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
+/* Factors of the smallest error. The sums of s become the mean of each channel and X^T X times 2
+ * below the diagonal. */
+static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *s,
+                                    const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     osh_fold *f = &p->folds[s->fold];
@@ -219,9 +240,15 @@ static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *
     float *mean = s->channels->data, *h = s->squares->data;
     OSH_TRY(osh_fold_balance(cx, &balance, p, f));
     for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)s->n_tokens;
-    double_lower(h, f->n);
-    osh_search j = {.name = name, .n = f->n, .mean = mean, .h = h, .balance = balance, .n_balance = f->n_takes,
-                    .rows = source_rows, .user = &from};
+    hessian_double_lower(h, f->n);
+    osh_search j = {.name = name,
+                    .n = f->n,
+                    .mean = mean,
+                    .h = h,
+                    .balance = balance,
+                    .n_balance = f->n_takes,
+                    .rows = fold_source_rows,
+                    .user = &from};
     OSH_TRY(m->type->search(cx, m, f->s, &j));
     osh_log(cx, OSH_LOG_INFO, "%s of %s: %.4f of the error without factors", m->type->name, name,
             j.before > 0 ? j.after / j.before : 1);
@@ -230,7 +257,8 @@ done:
     return rc;
 }
 
-static osh_status make_factors(osh_ctx *cx, const osh_plan *p, const seen *s, const osh_weights *w)
+static osh_status fold_make_factors(osh_ctx *cx, const osh_plan *p, const seen *s,
+                                    const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     osh_fold *f = &p->folds[s->fold];
@@ -242,8 +270,8 @@ static osh_status make_factors(osh_ctx *cx, const osh_plan *p, const seen *s, co
     OSH_TRY(s->squares ? factors_by_search(cx, p, s, w) : factors_by_range(cx, p, s, w));
     for (int64_t i = 0; i < f->n; i++)
         if (!(f->s[i] > 0 && isfinite(f->s[i])))
-            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the factor of channel %ld of %s is %g", m->type->name, (long)i, name,
-                     (double)f->s[i]);
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the factor of channel %ld of %s is %g", m->type->name,
+                     (long)i, name, (double)f->s[i]);
 done:
     return rc;
 }
@@ -256,17 +284,20 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // a search, which takes its time
-        scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph, phase > all ? all / phase : 1);
+    if (all > 0) // a search takes time: it counts as a part of the solve
+        scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
+                                   phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {
         osh_fold *f = &p->folds[g->of[i].fold];
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = p->graph->modules[f->module].name;
         if (all > 0) osh_run_step(cx, r, work / all, 0);
         work += osh_cost_of_fold(p, f);
-        OSH_TRY(make_factors(cx, p, &g->of[i], w));
-        for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
-        for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
+        OSH_TRY(fold_make_factors(cx, p, &g->of[i], w));
+        for (int k = 0; k < f->n_takes; k++)
+            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
+        for (int k = 0; k < f->n_gives; k++)
+            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
         OSH_TRY(osh_fold_known(cx, p, g->of[i].fold));
     }
     if (all > 0) osh_run_end(cx, r, scope);

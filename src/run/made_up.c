@@ -1,14 +1,17 @@
-/* made_up.c - see made_up.h. */
+/* made_up.c - fills values with random numbers of a counter RNG. */
 #include "run/made_up.h"
 
 #include "base/rng.h"
 #include "plan/memory.h"
 
-/* Rows of samples [first, first + n): any values of the right shape, since memory does not depend on them. */
-static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_plan *p, int value, int64_t first, int64_t n)
+/* Stores rows of samples [first, first + n). Any numbers will do, because memory does not depend on
+ * them. */
+static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_plan *p, int value,
+                               int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int64_t width = p->graph->values[value].width, rows = p->data.offsets[first + n] - p->data.offsets[first];
+    int64_t width = p->graph->values[value].width,
+            rows = p->data.offsets[first + n] - p->data.offsets[first];
     osh_tensor *t = NULL; // own
     float *row = NULL;    // own
     OSH_TRY(osh_tensor_new(cx, &t, p->graph->values[value].dtype, 2, (int64_t[]){rows, width}));
@@ -16,7 +19,8 @@ static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_plan *p, int 
     for (int64_t k = 0; k < rows; k++) {
         uint64_t at = (uint64_t)(p->data.offsets[first] + k);
         for (int64_t i = 0; i < width; i++) row[i] = osh_rng_sym((uint64_t)value, at, (uint64_t)i);
-        osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype, row, width);
+        osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype,
+                     row, width);
     }
     OSH_TRY(osh_acts_put(cx, a, value, first, n, &t));
 done:
@@ -32,8 +36,11 @@ osh_status osh_made_up(osh_ctx *cx, osh_acts *a, const osh_plan *p, const osh_ra
     const int64_t *at = p->batch_at;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
     for (int v = 0; v < g->n_values; v++) {
-        if (v == g->input_ids || g->values[v].producer >= r->first || g->values[v].last_use < r->first) continue;
-        for (int64_t b = 0; b < p->n_batches; b++) OSH_TRY(made_up_rows(cx, a, p, v, at[b], at[b + 1] - at[b]));
+        if (v == g->input_ids || g->values[v].producer >= r->first ||
+            g->values[v].last_use < r->first)
+            continue;
+        for (int64_t b = 0; b < p->n_batches; b++)
+            OSH_TRY(made_up_rows(cx, a, p, v, at[b], at[b + 1] - at[b]));
     }
 done:
     osh_mem_use(cx, old);

@@ -1,10 +1,10 @@
-/* narrow.c - see narrow.h. Nothing is saturated: a value that was cut off would show in the range that is chosen by it,
- * and nowhere else. */
+/* narrow.c - rounds values to F16 on all threads. Nothing is saturated: a clipped value would
+ * change the chosen range, and nobody would notice. */
 #include "run/narrow.h"
 
 #include <math.h>
 
-enum { PIECE = 4096, LARGEST = 65504 }; // of F16
+enum { PIECE = 4096, LARGEST = 65504 }; // elements of a chunk; largest number of F16
 
 typedef struct narrowing {
     const osh_tensor *x;
@@ -20,13 +20,17 @@ static osh_status narrow_piece(osh_ctx *cx, void *user, int64_t piece, int worke
     uint16_t *to = (uint16_t *)w->to->data + at;
     (void)worker;
     if (n > PIECE) n = PIECE;
-    osh_to_f32(f, (const char *)w->x->data + (size_t)at * osh_dtype_bytes(w->x->dtype), w->x->dtype, n);
+    osh_to_f32(f, (const char *)w->x->data + (size_t)at * osh_dtype_bytes(w->x->dtype), w->x->dtype,
+               n);
     osh_from_f32(to, OSH_F16, f, n);
     osh_to_f32(back, to, OSH_F16, n);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(back[i]))
-            OSH_FAIL(cx, OSH_E_NUMERIC, "token %lld, channel %lld: %g is more than F16 has (%d): want --calib-cache "
-                     "disk", (long long)((at + i) / width), (long long)((at + i) % width), (double)f[i], LARGEST);
+            OSH_FAIL(cx, OSH_E_NUMERIC,
+                     "token %lld, channel %lld: %g is more than F16 has (%d): want --calib-cache "
+                     "disk",
+                     (long long)((at + i) / width), (long long)((at + i) % width), (double)f[i],
+                     LARGEST);
 done:
     return rc;
 }

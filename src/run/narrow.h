@@ -1,8 +1,9 @@
-/* narrow.h - values as F16, where --calib-cache disk_f16 asks for that. */
+/* narrow.h - rounds values to F16 for --calib-cache disk_f16. */
 #ifndef OSH_NARROW_H
 #define OSH_NARROW_H
 #include "tensor/tensor.h"
 
-/* x rounded to nearest even, own; what F16 has no number for fails naming token and channel. */
+/* Returns x rounded to nearest even in *out, own. A value that is not finite in F16 fails with its
+ * token and channel. */
 osh_status osh_narrow(osh_ctx *cx, osh_tensor **out, const osh_tensor *x);
 #endif

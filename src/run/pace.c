@@ -1,11 +1,16 @@
-/* pace.c - the time to go: the work that is left in each phase, at the speed that the phase has had so far. A phase of
- * which little was seen goes, in part, at the speed of all phases together. */
+/* pace.c - estimates the time to go.
+ *
+ *   eta = sum over phases of left (spent + prior all_spent / all_finished) / (finished + prior)
+ *
+ * left, finished: work; spent: seconds; prior = trusted (left + finished). The work left in a phase
+ * goes at the speed of that phase so far. A phase with little finished work goes in part at the
+ * speed of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>
 
-static const double window_s = 5;    // of tokens per second
-static const double trusted = 0.02; // share of a phase's whole work that weighs as much as what all phases say
+static const double window_s = 5;   // seconds that tokens per second are measured over
+static const double trusted = 0.02; // finished share at which both speeds weigh the same
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p)
 {
@@ -19,7 +24,10 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)
     pace->cost = NULL;
 }
 
-static bool is_pass(osh_phase p) { return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE; }
+static bool phase_is_pass(osh_phase p)
+{
+    return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE;
+}
 
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now)
 {
@@ -33,9 +41,11 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     }
     pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
-    if (is_pass(phase)) {
-        bool brief = pace->n_ring < 2 && pace->pass_clock > 0; // the pass before: all of them say more
-        pace->tokens_per_s = brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
+    if (phase_is_pass(phase)) {
+        bool brief =
+            pace->n_ring < 2 && pace->pass_clock > 0; // previous pass too short: all passes
+        pace->tokens_per_s =
+            brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
         pace->n_ring = 0;
     }
     for (int k = 0; share >= 1 && k < (int)phase; k++) pace->at[k] = 1;
@@ -47,11 +57,11 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     enum { N = sizeof pace->ring / sizeof *pace->ring };
     if (!pace->inside) return;
     pace->fraction = fraction < 1 ? fraction : 1;
-    if (!is_pass(pace->phase)) return;
+    if (!phase_is_pass(pace->phase)) return;
     pace->tokens += n_tokens;
     double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
-    int drop = 0; // of those that are older than the window, all but the last
+    int drop = 0; // steps older than the window, except the last of them
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
     if (pace->n_ring - drop == N) drop++;
     memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);
@@ -65,13 +75,14 @@ void osh_pace_end(osh_pace *pace, double now)
     pace->spent[pace->phase] += now - pace->begun;
     pace->finished[pace->phase] += pace->share * pace->cost[pace->subgraph].work[pace->phase];
     pace->at[pace->phase] += pace->share;
-    if (is_pass(pace->phase)) pace->pass_clock += now - pace->entered;
+    if (phase_is_pass(pace->phase)) pace->pass_clock += now - pace->entered;
     pace->inside = false, pace->ended = now;
 }
 
 double osh_pace_eta(const osh_pace *pace, double now)
 {
-    double spent[OSH_N_PHASES], finished[OSH_N_PHASES], at[OSH_N_PHASES], all_spent = 0, all_finished = 0, eta = 0;
+    double spent[OSH_N_PHASES], finished[OSH_N_PHASES], at[OSH_N_PHASES], all_spent = 0,
+                                                                          all_finished = 0, eta = 0;
     if (!pace->cost || pace->subgraph < 0) return 0;
     const double *work = pace->cost[pace->subgraph].work;
     memcpy(spent, pace->spent, sizeof spent);

@@ -1,4 +1,5 @@
-/* prefetch.c - see prefetch.h. One reader is enough: the file system reads ahead. */
+/* prefetch.c - reads the weights of the next visit on one thread. One is enough, because the file
+ * system reads ahead. */
 #include "run/prefetch.h"
 
 #include <pthread.h>
@@ -16,71 +17,76 @@ struct osh_prefetch {
     const osh_checkpoint *ck; // view
     int w0, w1;               // weights of the visit's range
     bool *want;               // own [w1 - w0]
-    osh_weights *w;           // own: host has what is read, w its places on the device
-    osh_device *device;       // view; NULL: no places
+    osh_weights *w;           // own: host: weights that are read; w: their blocks on the device
+    osh_device *device;       // view; NULL: no blocks on a device
     pthread_t thread;
     bool running;
     _Atomic bool stop;
     osh_status rc;
 };
 
-static osh_status read_one(osh_prefetch *f, int i)
+static osh_status prefetch_read(osh_prefetch *f, int i)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *h, *d = f->w->w[i];
     OSH_TRY(osh_weight_load(f->cx, &f->w->host[i], f->g, f->ck, i));
     h = f->w->host[i];
-    if (d) OSH_TRY(f->device->type->put_ahead(f->cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
+    if (d)
+        OSH_TRY(
+            f->device->type->put_ahead(f->cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
 done:
     return rc;
 }
 
-static void *reader(void *user)
+static void *prefetch_reader(void *user)
 {
     osh_prefetch *f = user;
     osh_scope scope = osh_profile_begin(f->cx, "read ahead", NULL);
     for (int i = f->w0; i < f->w1 && !f->rc; i++) {
         if (!f->want[i - f->w0]) continue;
         if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
-        f->rc = read_one(f, i);
+        f->rc = prefetch_read(f, i);
     }
     osh_profile_end(f->cx, scope);
     return NULL;
 }
 
-/* Whether the plan has a place for it now: a visit whose Linears are solved goes through its subgraph only again, and
- * asks for more, and for other places. */
-static bool has_place(const osh_plan *p, int visit, bool solved, int weight)
+/* True if the plan has a place for the weight that is free now. A visit with nothing to solve makes
+ * only the pass AGAIN; a weight that has another place in that pass is left to the visit. */
+static bool prefetch_has_place(const osh_plan *p, int visit, bool solved, int weight)
 {
     if (!p->memory.places) return true;
     return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
            !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
 }
 
-/* Places on the device for all of them, or for none: taken here, so that the arena looks the same in each run. */
-static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int visit, bool solved)
+/* Allocates blocks on the device for all weights, or for none. The calling thread does it, so that
+ * the arena is the same in each run. */
+static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int visit,
+                                 bool solved)
 {
     bool all = true;
     for (int i = f->w0; i < f->w1 && all; i++) {
-        if (!f->want[i - f->w0] || !has_place(p, visit, solved, i)) continue;
+        if (!f->want[i - f->w0] || !prefetch_has_place(p, visit, solved, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
-        all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype, e->ndim, e->shape);
+        all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype,
+                                 e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // later there will be room
+    osh_error_clear(cx); // the visit itself has room for them
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }
 
-static void join(osh_prefetch *f)
+static void prefetch_join(osh_prefetch *f)
 {
     if (f->running) pthread_join(f->thread, NULL);
     f->running = false;
 }
 
-osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p, const bool *want, int visit,
-                              bool solved)
+osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p, const bool *want,
+                              int visit, bool solved)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
@@ -93,10 +99,10 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p
     OSH_NEW(cx, f->want, r.w1 - r.w0);
     memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
-    if (device) take_places(cx, f, p, visit, solved);
+    if (device) prefetch_take_places(cx, f, p, visit, solved);
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
     osh_mem_use(f->cx, OSH_MEM_HOST);
-    f->running = osh_thread_start(&f->thread, reader, f);
+    f->running = osh_thread_start(&f->thread, prefetch_reader, f);
     if (!f->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
     *out = f, f = NULL;
 done:
@@ -108,7 +114,7 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
 {
     osh_status rc = OSH_OK;
     if (!f) goto done;
-    join(f);
+    prefetch_join(f);
     if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
     if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
     for (int i = f->w0; i < f->w1; i++) {
@@ -128,7 +134,7 @@ void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f)
 {
     if (!f) return;
     atomic_store(&f->stop, true);
-    join(f);
+    prefetch_join(f);
     osh_weights_free(cx, f->w);
     osh_free(cx, f->want);
     if (f->cx) osh_ctx_free(f->cx);

@@ -1,4 +1,5 @@
-/* ranges.c - see ranges.h. */
+/* ranges.c - feeds observers with samples, and makes static scales from the ranges that they
+ * found. */
 #include "run/ranges.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 struct osh_ranges {
     const osh_plan *plan; // view
-    int v0, v1, n;        // values that there may be ranges of; ranges
+    int v0, v1, n;        // [v0, v1): values that may have ranges; n: number of ranges
     int *first;           // own [v1 - v0]: 1 + index into all; 0: none
     osh_ranged *all;      // own [n]
 };
@@ -47,27 +48,32 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r)
     osh_free(cx, r);
 }
 
-static const osh_q_args *args_of(const osh_ranges *r, const osh_ranged *x)
+static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
 {
     return osh_ranged_args(r->plan, &r->plan->linears[x->linear], x->k);
 }
 
-/* The range of one value after the other; NULL: no more. */
-static osh_ranged *first_of(const osh_ranges *r, int value)
+/* Returns the first range of a value, and with range_next the next one; NULL: no more. */
+static osh_ranged *range_first(const osh_ranges *r, int value)
 {
     int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
     return i ? &r->all[i - 1] : NULL;
 }
 
-static osh_ranged *next_of(const osh_ranges *r, const osh_ranged *x) { return x->next ? &r->all[x->next - 1] : NULL; }
+static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
+{
+    return x->next ? &r->all[x->next - 1] : NULL;
+}
 
-/* What the Linear has of the k-th: it goes when the Linears of one input are solved, so it is theirs. */
+/* Returns the k-th range of a Linear; NULL: not followed. Linears share it if they have the same
+ * input, because it is freed when the Linears of one input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->linears[linear];
-    osh_ranged *x = first_of(r, l->ranged[k]);
-    while (x && (r->plan->linears[x->linear].input != l->input || args_of(r, x) != osh_ranged_args(r->plan, l, k)))
-        x = next_of(r, x);
+    osh_ranged *x = range_first(r, l->ranged[k]);
+    while (x && (r->plan->linears[x->linear].input != l->input ||
+                 range_args(r, x) != osh_ranged_args(r->plan, l, k)))
+        x = range_next(r, x);
     return x;
 }
 
@@ -86,28 +92,30 @@ done:
     return rc;
 }
 
-bool osh_ranges_has(const osh_ranges *r, int value) { return first_of(r, value) != NULL; }
+bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-static osh_status range_feed(osh_ctx *cx, const osh_ranges *r, osh_ranged *x, const osh_tensor *sample, bool again)
+static osh_status range_feed(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
+                             const osh_tensor *sample, bool again)
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->linears[x->linear].heads[x->k];
     osh_tensor *narrow = NULL; // own
-    if (!again) return osh_act_observe(cx, x->heads, heads, sample, args_of(r, x));
-    if (r->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, sample)); // wherever it comes from
-    OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : sample, args_of(r, x)));
+    if (!again) return osh_act_observe(cx, x->heads, heads, sample, range_args(r, x));
+    if (r->plan->memory.looks_f16)
+        OSH_TRY(osh_narrow(cx, &narrow, sample)); // also a sample that was not kept
+    OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : sample, range_args(r, x)));
 done:
     osh_tensor_free(cx, narrow);
     return rc;
 }
 
-osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x, const osh_seqs *seqs,
-                           osh_looking look)
+osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
+                           const osh_seqs *seqs, osh_looking look)
 {
     osh_status rc = OSH_OK;
     size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
-    for (osh_ranged *to = first_of(r, value); to; to = next_of(r, to)) {
-        bool twice = osh_observer_twice(args_of(r, to));
+    for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to)) {
+        bool twice = osh_observer_twice(range_args(r, to));
         for (int64_t k = 0; to->heads && (twice || look.once) && k < seqs->n; k++) {
             osh_tensor sample = *x;
             sample.data = (char *)x->data + (size_t)seqs->offsets[k] * row;
@@ -121,11 +129,11 @@ done:
 
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n)
 {
-    for (osh_ranged *to = first_of(r, value); to; to = next_of(r, to))
+    for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to))
         for (int64_t k = 0; to->heads && k < n; k++)
             if (minmax[2 * k] <= minmax[2 * k + 1])
-                osh_act_observer_feed(to->heads, args_of(r, to), minmax[2 * k], minmax[2 * k + 1],
-                                      r->plan->graph->dtype);
+                osh_act_observer_feed(to->heads, range_args(r, to), minmax[2 * k],
+                                      minmax[2 * k + 1], r->plan->graph->dtype);
 }
 
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear)
@@ -136,7 +144,8 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear)
     }
 }
 
-osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_ranges *r, int linear)
+osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
+                                   const osh_ranges *r, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &r->plan->linears[linear];
@@ -145,10 +154,12 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     *scale = NULL, *zero = NULL;
     if (l->ranged[OSH_INPUT] < 0) goto done;
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
-    if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // the global scale; those of the groups are made at run time
+    if (!o->seen)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
+    if (a->dynamic == OSH_Q_LOCAL) { // the global scale; the runtime makes those of the groups
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
-        *(float *)(*scale)->data = osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
+        *(float *)(*scale)->data =
+            osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
         goto done;
     }
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
@@ -172,19 +183,23 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     *out = NULL;
     if (!n) goto done;
     for (int k = 0; k < n; k++) bytes += leaf[k].bytes;
-    if (!(all = osh_alloc(cx, bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
+    if (!(all = osh_alloc(cx, bytes)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    for (int k = 0; k < n; k++) { // a scale, and behind all of them their zero points
+    for (int k = 0; k < n; k++) { // the scales of one range, then its zero points
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
         const osh_q_args *a = osh_ranged_args(p, l, leaf[k].of);
         bool zeros = k + 1 < n && leaf[k + 1].zero;
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
-        if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name, leaf[k].name);
+        if (!o[0].seen)
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name,
+                     leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            float lo, hi, scale; // room for one of any dtype: behind zero points it may lie anywhere
+            float lo, hi, scale; // scale: buffer for any dtype, because `at` may be unaligned
             osh_act_observed(&lo, &hi, &o[h], a, p->graph->dtype);
-            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, &(osh_q_scaling){a, l->dtype, p->arithmetic});
+            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,
+                           &(osh_q_scaling){a, l->dtype, p->arithmetic});
             memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
         }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);

@@ -1,24 +1,32 @@
-/* ranges.h - the ranges of values that static scales are made of (osh_linear.ranged): of what Linears read and make,
- * and of keys, values and queries. Each is followed sample by sample, or looked at twice. Linears that read one value
- * in the same way share its range. */
+/* ranges.h - follows the ranges of values that give static scales (osh_linear.ranged): inputs and
+ * outputs of Linears, keys, values and queries. An observer follows a range sample by sample; some
+ * observers look at each sample twice. Linears that read one value in the same way share its
+ * range. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "plan/visit.h"
 
-typedef struct osh_ranges osh_ranges; // of the Linears of some subgraphs
+typedef struct osh_ranges osh_ranges; // for the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_plan *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
-osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear); // all of the Linear are followed
-bool osh_ranges_has(const osh_ranges *r, int value); // it has one
-/* Samples of a value. once: for those that look once, too; again: those that look twice do so. */
+/* Begins to follow all ranges of a Linear. */
+osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
+/* True if a range of the value is followed. */
+bool osh_ranges_has(const osh_ranges *r, int value);
+/* Feeds samples of a value. once: feeds observers that look once, too; again: it is the second look
+ * of observers that look twice. */
 typedef struct osh_looking { bool once, again; } osh_looking;
-osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x, const osh_seqs *seqs,
-                           osh_looking look);
-/* All samples of a value at once: minmax [n, 2], of one without tokens min > max. */
+osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
+                           const osh_seqs *seqs, osh_looking look);
+/* Feeds all samples of a value at once: minmax [n, 2]; a sample without tokens has min > max. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
-void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear); // the memory of what is seen for it
-/* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
-osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_ranges *r, int linear);
-/* osh_linear_job.cache, own; NULL: no other scales stand beside the Linear. */
+/* Frees the observers of a Linear's ranges. */
+void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
+/* Makes scale and zero point (own) of a Linear's static input; both are NULL if the scheme has no
+ * static input. */
+osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
+                                   const osh_ranges *r, int linear);
+/* Makes osh_linear_job.cache (own): the scales of its cache and output tensors, and their zero
+ * points. NULL: the Linear has none. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -1,11 +1,12 @@
-/* sequential.c - the calibration loops swapped: for each subgraph, for each batch. visit.c has the steps of a
- * subgraph; here they are taken.
+/* sequential.c - calibration with the loops swapped: for each subgraph, for each batch.
+ * plan/visit.c walks through the steps of a subgraph; this file carries them out.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
  *
- * What rests between the steps is exactly the values that a later one reads. `basic` is the same with the whole graph
- * as one subgraph: everything loaded, every statistic at once, nothing propagated. */
+ * Between the steps the store holds exactly the values that a later step reads. The pipeline
+ * `basic` is the same loop with the whole graph as one subgraph: it loads everything, collects all
+ * statistics at once, and propagates nothing. */
 #include <string.h>
 
 #include "graph/picked.h"
@@ -15,7 +16,8 @@
 #include "run/made_up.h"
 #include "store/scratch.h"
 
-static osh_status find_copies(osh_ctx *cx, osh_engine *e)
+/* Fills e->copy_at. */
+static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -34,7 +36,7 @@ done:
     return rc;
 }
 
-static osh_status begin(osh_ctx *cx, osh_engine *e)
+static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -54,16 +56,17 @@ static osh_status begin(osh_ctx *cx, osh_engine *e)
     if (osh_plan_by_sample(p, osh_threads(cx))) OSH_TRY(osh_lanes_new(cx, &e->lanes, p->graph));
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
-    OSH_TRY(find_copies(cx, e));
+    OSH_TRY(engine_find_copies(cx, e));
 done:
     return rc;
 }
 
-static void end(osh_ctx *cx, osh_engine *e, bool keep_files)
+static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
 {
     size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
     if (missed && osh_cuda_detour_add(e->p->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
-        osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned", missed);
+        osh_log(cx, OSH_LOG_INFO, "%zu blocks of GPU memory were not at their planned addresses",
+                missed);
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);
@@ -79,7 +82,7 @@ static void end(osh_ctx *cx, osh_engine *e, bool keep_files)
     osh_free(cx, e->dir);
 }
 
-static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
@@ -91,47 +94,57 @@ static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *
 
 /* ---- passes ---- */
 
-/* A visit among those of all traversals. */
-static int64_t number_of(const osh_plan *p, int visit) { return (int64_t)p->traversal * osh_n_ranges(p) + visit; }
+/* Number of a visit, counted over all traversals. */
+static int64_t visit_number(const osh_plan *p, int visit)
+{
+    return (int64_t)p->traversal * osh_n_ranges(p) + visit;
+}
 
-/* Of the values that a visit stores; the last: as later visits see them. */
-static uint64_t stage_of(const osh_plan *p, int visit, bool last) { return (uint64_t)number_of(p, visit) * 2 + last; }
+/* Stage (osh_acts_stage) of the values that a visit stores. last: the values that later visits
+ * read. */
+static uint64_t visit_stage(const osh_plan *p, int visit, bool last)
+{
+    return (uint64_t)visit_number(p, visit) * 2 + last;
+}
 
-static osh_status store(osh_ctx *cx, osh_engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
+static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, int value, int64_t k,
+                               osh_batch *b)
 {
     const osh_plan *p = e->p;
     bool last = e->last || p->graph->values[value].quantized >= 0; // an original is made once
-    osh_acts_stage(e->acts, stage_of(p, e->index, last));
+    osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // it rests elsewhere, or had its place
+    osh_places_aim_off(p); // the store may have taken no block of the arena
     return rc;
 }
 
-static osh_status ask(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
+static osh_status engine_ask(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
-    for (int v = osh_next_set(s->in, e->v0, e->v1); v < e->v1; v = osh_next_set(s->in, v + 1, e->v1))
+    for (int v = osh_next_set(s->in, e->v0, e->v1); v < e->v1;
+         v = osh_next_set(s->in, v + 1, e->v1))
         if (v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
 done:
     return rc;
 }
 
-/* Values of the batches that come behind k, where they were not asked for before. */
-static osh_status ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
+/* Asks for the values of the next batches after k that were not asked for before. */
+static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     int64_t ahead = osh_acts_ahead(e->acts);
     for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->n_batches; b++)
-        OSH_TRY(ask(cx, e, s, b));
+        OSH_TRY(engine_ask(cx, e, s, b));
 done:
     return rc;
 }
 
-/* A value exists: for the statistics that are open, and for experts' coverage. */
-static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+/* Feeds a value to the open statistics and to the coverage of experts. An exec hook. */
+static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                              const osh_batch *b)
 {
     osh_engine *e = user;
     osh_status rc = osh_coverage_feed(cx, e->r->coverage, value, x, b);
@@ -140,50 +153,56 @@ static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
-/* In the lists of the batch before, of whatever pass. */
-static osh_status begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
+/* Makes e->batch of samples [first, first + n). Reuses the lists of the previous batch. */
+static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_plan *p = e->p;
     osh_batch_rows rows = {p->data.ids, p->data.offsets + first, n};
-    osh_status rc = e->batch ? osh_batch_again(cx, e->batch, p->graph, &rows, (osh_exec_values){e->v0, e->v1})
-                             : osh_batch_new_on(cx, &e->batch, p->device, p->graph, &rows);
+    osh_status rc =
+        e->batch ? osh_batch_again(cx, e->batch, p->graph, &rows, (osh_exec_values){e->v0, e->v1})
+                 : osh_batch_new_on(cx, &e->batch, p->device, p->graph, &rows);
     if (!rc) e->batch->first_sample = first;
     return rc;
 }
 
-static osh_status run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
+static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k,
+                                   int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
-    int begin = e->v0, end = e->v1;
+    int engine_begin = e->v0, engine_end = e->v1;
     bool collects = s->observe || s->fold;
-    osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
+    osh_exec_hooks hooks = {.value = collects || e->r->coverage ? engine_feed : NULL, .user = e};
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->device) span.of = (osh_exec_values){begin, end};
-    OSH_TRY(begin_batch(cx, e, first, n));
+    if (!p->device) span.of = (osh_exec_values){engine_begin, engine_end};
+    OSH_TRY(engine_begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
-    for (int v = osh_next_set(s->in, begin, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
+    for (int v = osh_next_set(s->in, engine_begin, engine_end); v < engine_end;
+         v = osh_next_set(s->in, v + 1, engine_end)) {
         if (v == g->input_ids) continue;
-        OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n}, s->consume[v], p->device));
+        OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n},
+                             s->consume[v], p->device));
     }
-    OSH_TRY(ask_next(cx, e, s, k));
+    OSH_TRY(engine_ask_next(cx, e, s, k));
     e->step = s;
     if (s->observe) osh_stats_first_look(e->stats, s->first_look);
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
-    for (int v = osh_next_set(s->consume, begin, end); v < end; v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // what comes may lie where it lay
-    for (int v = osh_next_set(s->out, begin, end); v < end; v = osh_next_set(s->out, v + 1, end))
-        OSH_TRY(store(cx, e, s, v, k, b));
+    for (int v = osh_next_set(s->consume, engine_begin, engine_end); v < engine_end;
+         v = osh_next_set(s->consume, v + 1, engine_end))
+        osh_acts_forget(cx, e->acts, v, first, n); // a value stored next may use the same memory
+    for (int v = osh_next_set(s->out, engine_begin, engine_end); v < engine_end;
+         v = osh_next_set(s->out, v + 1, engine_end))
+        OSH_TRY(engine_store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:
     return rc;
 }
 
-static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
     osh_engine *e = user;
@@ -193,7 +212,8 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
-    osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
+    osh_scope scope = osh_run_begin_part(
+        cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
     e->last = s->again || (r->merged && !s->fold);
     if (p->memory.visits[e->index].values_ahead || p->memory.n_loaders)
@@ -201,7 +221,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     for (int64_t k = 0; k < p->n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
-        rc = run_batch(cx, e, s, k, &n_tokens);
+        rc = engine_run_batch(cx, e, s, k, &n_tokens);
         osh_mem_use(cx, old);
         if (rc) goto done;
         pr->done = p->batch_at[k + 1];
@@ -215,15 +235,20 @@ done:
     return rc;
 }
 
-static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
+static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values,
+                               bool keep)
 {
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_engine_drop_copies(cx, e, r);
     rc = osh_stats_collect(cx, e->stats);
-    osh_solving s = {.first = r->first_subgraph, .n = r->n_subgraphs, .stats = e->stats, .w = e->w,
-                     .in_memory = keep ? NULL : e->in_memory, .apart = e->p->memory.visits[e->index].apart};
+    osh_solving s = {.first = r->first_subgraph,
+                     .n = r->n_subgraphs,
+                     .stats = e->stats,
+                     .w = e->w,
+                     .in_memory = keep ? NULL : e->in_memory,
+                     .apart = e->p->memory.visits[e->index].apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
@@ -231,7 +256,7 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
     return rc;
 }
 
-static osh_status fold_open(osh_ctx *cx, void *user, const osh_range *r)
+static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
 {
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
@@ -240,7 +265,7 @@ static osh_status fold_open(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
-static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
+static osh_status engine_fold(osh_ctx *cx, void *user, const osh_range *r)
 {
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
@@ -251,25 +276,26 @@ static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
-/* keep: [v1 - v0]. No other value is there: what came into the range, or goes on behind it, is of the range. */
-static void drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
+/* Drops every value of the visit that is not in keep [v1 - v0]. The store holds no value outside of
+ * [v0, v1). */
+static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
 {
     for (int v = e->v0; v < e->v1; v++)
         if (!keep[v - e->v0]) osh_acts_drop(cx, e->acts, v);
 }
 
-static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
+static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 {
     osh_engine *e = user;
-    drop_but(cx, e, keep + e->v0);
+    engine_drop_but(cx, e, keep + e->v0);
     return OSH_OK;
 }
 
 /* ---- visits ---- */
 
-/* Tables of which only rows are read: what the output has of them comes first, and each is read whole once, so that it
- * shows where one changes under the run. */
-static osh_status copy_tables(osh_ctx *cx, osh_engine *e)
+/* Copies the embedding tables to the output, because the run reads only rows of them. Reads each
+ * table whole once, so that a change of the file during the run is noticed. */
+static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->p->graph;
@@ -289,95 +315,114 @@ done:
     return rc;
 }
 
-/* What a later process can take up. */
-static bool whole_on_disk(const osh_plan *p) { return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept; }
+/* True if a later process can take up the values: all of them rest on the disk. */
+static bool values_are_on_disk(const osh_plan *p)
+{
+    return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
+}
 
-/* A visit is over: its record, and only then the values go that were behind the one before. */
-static osh_status finish(osh_ctx *cx, osh_engine *e, bool did)
+/* Ends a visit: syncs the values that go on, writes its record, and only then drops the other
+ * values. did: the visit solved or folded something. */
+static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p, e->index);
-    bool disk = whole_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
+    bool disk = values_are_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
         keep[r.live_out[i] - r.v0] = true;
-        if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
+        if (osh_acts_has(e->acts, r.live_out[i]))
+            OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
     }
     OSH_TRY(osh_emit_check_source(cx, e->r->emitter, false));
-    int64_t generation = disk && r.propagate ? number_of(e->p, e->index) : -1;
+    int64_t generation = disk && r.propagate ? visit_number(e->p, e->index) : -1;
     if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, generation));
-    drop_but(cx, e, keep);
+    engine_drop_but(cx, e, keep);
 done:
     osh_free(cx, keep);
     return rc;
 }
 
-/* The visit that makes a value. */
-static int visit_of(const osh_plan *p, int value)
+/* Returns the visit that makes a value. */
+static int visit_of_value(const osh_plan *p, int value)
 {
     int v = 0;
-    while (v + 1 < osh_n_ranges(p) && p->parts->parts[v + 1].first <= p->graph->values[value].producer) v++;
+    while (v + 1 < osh_n_ranges(p) &&
+           p->parts->parts[v + 1].first <= p->graph->values[value].producer)
+        v++;
     return v;
 }
 
-/* The first visit: behind the last one whose values an earlier run left complete on the disk. */
-static osh_status take_up(osh_ctx *cx, osh_engine *e, int *start)
+/* Sets *start to the visit after the last one whose values an earlier run left complete on the
+ * disk, or to 0. */
+static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
-    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && whole_on_disk(e->p) &&
-                 generation == number_of(e->p, last);
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && values_are_on_disk(e->p) &&
+                 generation == visit_number(e->p, last);
     *start = 0;
     if (!found) goto done;
     osh_range r = osh_range_at(e->p, last);
     for (int i = 0; i < r.n_live_out && found; i++) {
         int v = r.live_out[i];
         if (v == e->p->graph->input_ids) continue;
-        OSH_TRY(osh_acts_adopt(cx, e->acts, v, stage_of(e->p, visit_of(e->p, v), true), &found));
+        OSH_TRY(osh_acts_adopt(cx, e->acts, v, visit_stage(e->p, visit_of_value(e->p, v), true),
+                               &found));
     }
     if (found) *start = last + 1;
     osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
-            found ? "are taken up from the disk" : "are not complete on the disk: starting from the tokens");
+            found ? "are taken up from the disk"
+                  : "are not complete on the disk: starting from the tokens");
     for (int i = 0; i < r.n_live_out && !found; i++) osh_acts_drop(cx, e->acts, r.live_out[i]);
 done:
     return rc;
 }
 
-static osh_visitor visitor_of(osh_engine *e)
+static osh_visitor engine_visitor(osh_engine *e)
 {
-    return (osh_visitor){.open = open, .load = osh_engine_load, .pass = pass, .solve = solve,
-                         .reload = osh_engine_reload, .release = osh_engine_release, .drop = drop,
-                         .solved = osh_engine_solved, .fold_open = fold_open, .fold = fold,
+    return (osh_visitor){.open = engine_open,
+                         .load = osh_engine_load,
+                         .pass = engine_pass,
+                         .solve = engine_solve,
+                         .reload = osh_engine_reload,
+                         .release = osh_engine_release,
+                         .drop = engine_drop,
+                         .solved = osh_engine_solved,
+                         .fold_open = engine_fold_open,
+                         .fold = engine_fold,
                          .folded = osh_engine_folded,
                          .user = e};
 }
 
-static osh_status visits(osh_ctx *cx, osh_engine *e)
+static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = visitor_of(e); // its lists are own
+    osh_visitor v = engine_visitor(e); // own: lists
     int n = osh_n_ranges(p), start;
     int all = p->n_traversals ? p->n_traversals * n : n;
-    pr->n_steps = all + 1; // and the output
+    pr->n_steps = all + 1; // 1: the output
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
-    OSH_TRY(take_up(cx, e, &start));
-    if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n)) OSH_TRY(copy_tables(cx, e));
+    OSH_TRY(engine_take_up(cx, e, &start));
+    if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n))
+        OSH_TRY(engine_copy_tables(cx, e));
     for (int i = start; i < n; i++) {
         osh_range r = osh_range_at(p, i);
         int left = p->parts->n - r.first_subgraph;
-        if (osh_run_solved(e->r, r.first_subgraph, left) && osh_folds_known(p, r.first_subgraph, left))
-            break; // by an earlier run
+        if (osh_run_solved(e->r, r.first_subgraph, left) &&
+            osh_folds_known(p, r.first_subgraph, left))
+            break; // an earlier run did the rest
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
-        pr->step = number_of(p, i) + 1, pr->name = r.name;
+        pr->step = visit_number(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
-        OSH_TRY(finish(cx, e, did));
+        OSH_TRY(visit_finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
     }
 done:
@@ -392,17 +437,17 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_status rc = OSH_OK;
     osh_range range = osh_range_at(r->plan, index);
     osh_engine e = {.r = r, .p = r->plan, .index = index, .v0 = range.v0, .v1 = range.v1};
-    osh_visitor v = visitor_of(&e);
+    osh_visitor v = engine_visitor(&e);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);
-    OSH_TRY(begin(cx, &e));
+    OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(osh_made_up(cx, e.acts, r->plan, &range));
     OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:
-    end(cx, &e, false);
+    engine_end(cx, &e, false);
     return rc;
 }
 
@@ -410,11 +455,11 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_engine e = {.r = r, .p = r->plan};
-    osh_coverage_free(cx, r->coverage); // of another traversal
+    osh_coverage_free(cx, r->coverage); // counts of the previous traversal
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->plan));
-    OSH_TRY(begin(cx, &e));
-    OSH_TRY(visits(cx, &e));
+    OSH_TRY(engine_begin(cx, &e));
+    OSH_TRY(engine_visit_all(cx, &e));
 done:
-    end(cx, &e, rc != OSH_OK);
+    engine_end(cx, &e, rc != OSH_OK);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* solve.c - statistics are complete: codes, then bytes. Linears that share an input and a modifier are one call. */
+/* solve.c - turns complete statistics into codes, and hands the codes to the emitter. One call of a
+ * modifier solves all Linears that share an input and modifiers (plan/calls.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,16 +8,22 @@
 #include "quant/observer.h"
 #include "run/run.h"
 
-static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
+/* Records the result of a Linear in r->results, the log and the progress. */
+static void result_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
 {
     const osh_linear *l = &r->plan->linears[linear];
-    r->results[linear] =
-        (osh_result){.nmse = j->nmse, .objective = j->objective, .nearest = j->nearest, .losses = j->losses,
-                     .fallback = j->fallback, .done = true};
+    r->results[linear] = (osh_result){.nmse = j->nmse,
+                                      .objective = j->objective,
+                                      .nearest = j->nearest,
+                                      .losses = j->losses,
+                                      .fallback = j->fallback,
+                                      .done = true};
     if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
-    if (j->objective < 0) osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e", l->name, j->nmse);
+    if (j->objective < 0)
+        osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e", l->name, j->nmse);
     else
-        osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e, rounded to nearest %.3e",
+        osh_log(cx, OSH_LOG_DEBUG,
+                "%s: relative squared weight error %.3e, objective %.3e, rounded to nearest %.3e",
                 l->name, j->nmse, j->objective, j->nearest);
     if (j->nmse > r->progress.error) r->progress.error = j->nmse;
     if (j->objective < 0 || j->nearest <= 0) return;
@@ -30,32 +37,33 @@ void osh_run_no_error(osh_run *r)
     r->lost = r->lost_nearest = 0;
 }
 
-osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j)
+osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
+                        osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // zeros of the mask stay: the error of the weight before it
+    j->nmse = j->removed + j->nmse * (1 - j->removed); // relative to the weight before pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
-    finish(cx, r, linear, j);
+    result_record(cx, r, linear, j);
 done:
     osh_tensor_free(cx, scale);
     osh_tensor_free(cx, zero);
     return rc;
 }
 
-typedef struct sink { // of a group's results
+typedef struct sink { // receives the results of a group
     osh_run *r;
     const osh_solving *s;
     const osh_linear_job *jobs; // view
-    const int *which;           // view: linear of each
+    const int *which;           // view: Linear of each job
 } sink;
 
-/* A job is complete: what it has goes to the emitter. */
-static osh_status take(osh_ctx *cx, osh_linear_job *j)
+/* osh_linear_job.done: hands a complete job to the emitter. */
+static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const sink *k = j->user;
@@ -67,29 +75,36 @@ done:
     return rc;
 }
 
-static bool is_done(const void *user, int linear) { return ((const osh_run *)user)->results[linear].done; }
+static bool linear_has_result(const void *user, int linear)
+{
+    return ((const osh_run *)user)->results[linear].done;
+}
 
-/* Its channels were to be weighed, and all their values were 0, or no token came by. */
-static osh_status weighs_nothing(osh_ctx *cx, const osh_linear_job *j)
+/* Called if a Linear's channels have no importance: all their inputs were 0, or there was no token.
+ * Fails or warns if the observer wants to weigh the channels. */
+static osh_status importance_missing(osh_ctx *cx, const osh_linear_job *j)
 {
     const osh_q_args *a = &j->scheme->weights;
     if (!osh_observer_weighs(a)) return OSH_OK;
     if (osh_observer_value(a, "strict") != 0)
-        return osh_fail(cx, OSH_E_NUMERIC, "%s: observer %s with strict: true, but its inputs were all 0", j->name,
+        return osh_fail(cx, OSH_E_NUMERIC,
+                        "%s: observer %s with strict: true, but its inputs were all 0", j->name,
                         a->observer);
-    osh_log(cx, OSH_LOG_WARN, "%s: its inputs were all 0: observer %s lets its channels weigh the same", j->name,
+    osh_log(cx, OSH_LOG_WARN,
+            "%s: its inputs were all 0: observer %s lets its channels weigh the same", j->name,
             a->observer);
     return OSH_OK;
 }
 
-static osh_status new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
+static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
 {
-    osh_status rc = osh_tensor_new_on(cx, out, (osh_where){t->device, OSH_LIFE_LONG}, t->dtype, t->ndim, t->shape);
+    osh_status rc = osh_tensor_new_on(cx, out, (osh_where){t->device, OSH_LIFE_LONG}, t->dtype,
+                                      t->ndim, t->shape);
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
-typedef struct pruned { // weights that wait for their quantizer; own
-    osh_tensor *w;      // [n]; data NULL: in the place of the weight
+typedef struct pruned { // pruned weights that wait for their quantizer; own
+    osh_tensor *w;      // [n]; data NULL: the weight was pruned in place
     int n;
 } pruned;
 
@@ -99,9 +114,9 @@ static void pruned_deinit(osh_ctx *cx, pruned *x)
     osh_free(cx, x->w);
 }
 
-/* The weights of jobs [x->n] become those of the modifier that prunes before the quantizer; h is left as it is. */
-static osh_status prune_first(osh_ctx *cx, const osh_plan *p, pruned *x, const osh_linear *lead, osh_linear_job *jobs,
-                              osh_tensor *h)
+/* Prunes the weights of jobs [x->n] before the quantizer gets them. Does not change h. */
+static osh_status pruned_fill(osh_ctx *cx, const osh_plan *p, pruned *x, const osh_linear *lead,
+                              osh_linear_job *jobs, osh_tensor *h)
 {
     osh_status rc = OSH_OK;
     int n = x->n;
@@ -109,7 +124,8 @@ static osh_status prune_first(osh_ctx *cx, const osh_plan *p, pruned *x, const o
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
-    if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN)) OSH_TRY(new_copy(cx, &copy, h));
+    if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN))
+        OSH_TRY(tensor_new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     OSH_TRY(m->type->compress(cx, m, jobs, n, copy, p->data.n));
     bool exact = osh_prune_rule_of(m, lead->sparsity).exact;
@@ -117,7 +133,8 @@ static osh_status prune_first(osh_ctx *cx, const osh_plan *p, pruned *x, const o
         osh_linear_job *j = &jobs[k];
         if (exact) j->removed = j->nmse;
         if (j->fallback && p->opt->strict)
-            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name,
+                     j->fallback);
         if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", j->name, j->fallback);
         if (j->keep_w) {
             x->w[k] = *j->w, x->w[k].data = j->codes;
@@ -132,12 +149,13 @@ done:
     return rc;
 }
 
-/* A weight that nothing quantizes, with the scales of a cache beside it. */
-static osh_status keep_weight(osh_ctx *cx, osh_linear_job *j)
+/* Completes the job of a weight that is not quantized and has scales of a cache. */
+static osh_status job_keep_weight(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     j->objective = j->nearest = -1;
-    if (!(j->codes = osh_alloc(cx, osh_tensor_bytes(j->w)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
+    if (!(j->codes = osh_alloc(cx, osh_tensor_bytes(j->w))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
     memcpy(j->codes, j->w->data, osh_tensor_bytes(j->w));
     j->packed = true;
     OSH_TRY(osh_linear_job_done(cx, j));
@@ -145,8 +163,8 @@ done:
     return rc;
 }
 
-/* An expert to which no token was routed: there is nothing to solve for. */
-static bool is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor *h)
+/* True if no token was routed to the expert of a Linear, so its Hessian is 0. */
+static bool expert_is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor *h)
 {
     if (!p->by_route || !h || !osh_is_by_route(p->graph, l->input)) return false;
     const float *x = h->data;
@@ -155,25 +173,27 @@ static bool is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor 
     return true;
 }
 
-static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear *lead, osh_linear_job *jobs, int n)
+static osh_status expert_round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear *lead,
+                                       osh_linear_job *jobs, int n)
 {
     osh_modifier rounding = p->recipe->modifiers[lead->modifier];
     rounding.type = osh_modifier_nearest();
-    for (int k = 0; k < n; k++) jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
+    for (int k = 0; k < n; k++)
+        jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
     return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
 }
 
 typedef struct group { // Linears that are solved in one call
     osh_call call;        // own
     int first;            // linear
-    osh_tensor *h, *d;    // views: their Hessian, and that with the original's input
-    osh_tensor *copy[2];  // own: of these, where another modifier needs them
+    osh_tensor *h, *d;    // views: OSH_SUM_HESSIAN and OSH_SUM_SHIFT of their input
+    osh_tensor *copy[2];  // own: copies of h and d, if another call needs h and d later
     float *importance;    // own
     pruned x;             // own
     sink to;
 } group;
 
-static void group_deinit(osh_ctx *cx, group *g)
+static void solve_group_deinit(osh_ctx *cx, group *g)
 {
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, g->copy[k]);
     for (int k = 0; g->call.jobs && k < g->call.n; k++) osh_linear_job_deinit(cx, &g->call.jobs[k]);
@@ -183,8 +203,10 @@ static void group_deinit(osh_ctx *cx, group *g)
     *g = (group){0};
 }
 
-/* All Linears that are solved in one call with linears[first]; group_deinit also where it fails. */
-static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s, int first)
+/* Makes the group of all Linears that are solved in one call with linears[first]. The caller calls
+ * solve_group_deinit, also after a failure. */
+static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
+                                   int first)
 {
     osh_status rc = OSH_OK;
     osh_stats *stats = s->stats;
@@ -193,10 +215,15 @@ static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solvin
     const osh_linear *lead = &p->linears[first];
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
     const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
-    *g = (group){.call = {.p = p, .of = osh_linears_of(p, s->first, s->n), .done = is_done, .user = r,
-                          .on_card = w->device != NULL}, .first = first,
+    *g = (group){.call = {.p = p,
+                          .of = osh_linears_of(p, s->first, s->n),
+                          .done = linear_has_result,
+                          .user = r,
+                          .on_card = w->device != NULL},
+                 .first = first,
                  .h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN),
-                 .d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT), .to = {.r = r, .s = s}};
+                 .d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT),
+                 .to = {.r = r, .s = s}};
     OSH_TRY(osh_call_find(cx, &g->call, first));
     int n = g->call.n, *which = g->call.which;
     for (int k = 0; k < n; k++) {
@@ -204,22 +231,25 @@ static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solvin
         osh_linear_job *j = &g->call.jobs[k];
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
-        j->shift = g->d, j->keep_w = !s->in_memory, j->done = take, j->user = &g->to;
+        j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
         j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
-        j->n_tokens = p->data.offsets[p->data.n], j->peaks = peaks ? *(const double *)peaks->data : 0;
+        j->n_tokens = p->data.offsets[p->data.n],
+        j->peaks = peaks ? *(const double *)peaks->data : 0;
         j->apart = s->apart && !w->device;
     }
     g->to.jobs = g->call.jobs, g->to.which = which, g->x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     OSH_TRY(osh_stats_importance(cx, &g->importance, stats, lead->input));
     for (int k = 0; k < n; k++) g->call.jobs[k].params.importance = g->importance;
-    for (int k = 0; k < n && !g->importance && !lead->kept; k++) OSH_TRY(weighs_nothing(cx, &g->call.jobs[k]));
-    for (int k = 0; k < n; k++) g->call.jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
+    for (int k = 0; k < n && !g->importance && !lead->kept; k++)
+        OSH_TRY(importance_missing(cx, &g->call.jobs[k]));
+    for (int k = 0; k < n; k++)
+        g->call.jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
 done:
     return rc;
 }
 
-static osh_status group_compress(osh_ctx *cx, group *g)
+static osh_status solve_group_compress(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = g->call.p;
@@ -227,109 +257,114 @@ static osh_status group_compress(osh_ctx *cx, group *g)
     const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
     osh_linear_job *jobs = g->call.jobs;
     int n = g->call.n;
-    if (is_starved(p, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
-        OSH_TRY(round_starved(cx, p, lead, jobs, n));
+    if (expert_is_starved(p, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+        OSH_TRY(expert_round_starved(cx, p, lead, jobs, n));
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, p, &g->x, lead, jobs, g->h));
-    if (g->h && g->call.others) OSH_TRY(new_copy(cx, &g->copy[0], g->h));
-    if (g->d && g->call.others) OSH_TRY(new_copy(cx, &g->copy[1], g->d));
+    if (lead->pruner >= 0) OSH_TRY(pruned_fill(cx, p, &g->x, lead, jobs, g->h));
+    if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
+    if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
     OSH_TRY(m->type->compress(cx, m, jobs, n, g->copy[0] ? g->copy[0] : g->h, p->data.n));
 done:
     return rc;
 }
 
-static void group_close(osh_ctx *cx, group *g)
+/* Frees the group, and the statistics and host copies of weights that no later call reads. */
+static void solve_group_close(osh_ctx *cx, group *g)
 {
     const osh_plan *p = g->call.p;
     const osh_weights *w = g->to.s->w;
     if (!g->call.others) osh_stats_drop(cx, g->to.s->stats, p->linears[g->first].input);
     for (int k = 0; k < g->call.n && w->device; k++) {
-        osh_tensor **host = &w->host[p->linears[g->call.which[k]].weight]; // nothing reads it again
+        osh_tensor **host = &w->host[p->linears[g->call.which[k]].weight];
         osh_tensor_free(cx, *host), *host = NULL;
     }
-    group_deinit(cx, g);
+    solve_group_deinit(cx, g);
 }
 
-static osh_status group_solve(osh_ctx *cx, group *g)
+static osh_status solve_group_run(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
     if (g->call.p->linears[g->first].kept) {
-        for (int k = 0; k < g->call.n; k++) OSH_TRY(keep_weight(cx, &g->call.jobs[k]));
-        group_deinit(cx, g);
+        for (int k = 0; k < g->call.n; k++) OSH_TRY(job_keep_weight(cx, &g->call.jobs[k]));
+        solve_group_deinit(cx, g);
         goto done;
     }
-    OSH_TRY(group_compress(cx, g));
-    group_close(cx, g);
+    OSH_TRY(solve_group_compress(cx, g));
+    solve_group_close(cx, g);
 done:
     return rc;
 }
 
-static void group_move(group *to, group *from)
+static void solve_group_move(group *to, group *from)
 {
     *to = *from, *from = (group){0};
     for (int k = 0; k < to->call.n; k++) to->call.jobs[k].user = &to->to;
 }
 
-_Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts with this");
+_Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
-typedef struct window { // groups that wait to be solved beside each other, or together on a card
+typedef struct
+    window { // groups that wait to be solved at once: a thread each, or in one call on the GPU
     group *of;            // own: [most]
     int n, most;
-    int64_t all, largest; // weights of all, and of the largest group
+    int64_t all, largest; // number of weights: of all groups, and of the largest
     bool on_card;
 } window;
 
-static osh_status window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
+static osh_status solve_window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
 {
     const window *w = user;
     (void)worker;
-    return group_compress(cx, &w->of[k]);
+    return solve_group_compress(cx, &w->of[k]);
 }
 
-static osh_status window_take(osh_ctx *cx, void *user, int64_t k)
+static osh_status solve_window_take(osh_ctx *cx, void *user, int64_t k)
 {
     osh_status rc = OSH_OK;
     group *g = &((const window *)user)->of[k];
-    for (int i = 0; i < g->call.n; i++) OSH_TRY(take(cx, &g->call.jobs[i]));
-    group_close(cx, g);
+    for (int i = 0; i < g->call.n; i++) OSH_TRY(sink_take(cx, &g->call.jobs[i]));
+    solve_group_close(cx, g);
 done:
     return rc;
 }
 
-static osh_status window_gather(osh_ctx *cx, window *w)
+/* Solves all groups in one call on the GPU. */
+static osh_status solve_window_gather(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
     osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views
     const osh_plan *p = w->of->call.p;
     const osh_modifier *m = &p->recipe->modifiers[p->linears[w->of->first].modifier];
-    for (int k = 0; k < w->n; k++) groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
+    for (int k = 0; k < w->n; k++)
+        groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
     OSH_TRY(m->type->compress_groups(cx, m, groups, w->n, p->data.n));
-    for (int k = 0; k < w->n; k++) group_close(cx, &w->of[k]);
+    for (int k = 0; k < w->n; k++) solve_group_close(cx, &w->of[k]);
 done:
     w->n = 0;
     return rc;
 }
 
-/* As plan/simulate_solve.c counts. */
-static osh_status window_solve(osh_ctx *cx, window *w)
+/* Solves all groups that wait. plan/simulate_solve.c counts the memory of the same steps. */
+static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
     bool many = !w->on_card && osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
-    if (w->on_card && w->n > 1) return window_gather(cx, w);
-    for (int k = 0; k < w->n && !many; k++) OSH_TRY(group_solve(cx, &w->of[k]));
+    if (w->on_card && w->n > 1) return solve_window_gather(cx, w);
+    for (int k = 0; k < w->n && !many; k++) OSH_TRY(solve_group_run(cx, &w->of[k]));
     if (many) {
         for (int k = 0; k < w->n; k++)
             for (int i = 0; i < w->of[k].call.n; i++) w->of[k].call.jobs[i].done = NULL;
-        OSH_TRY(osh_parallel_apart(cx, w->n, w->most, &(osh_apart){window_chunk, window_take, w}));
+        OSH_TRY(osh_parallel_apart(cx, w->n, w->most,
+                                   &(osh_apart){solve_window_chunk, solve_window_take, w}));
     }
     w->n = 0, w->all = w->largest = 0;
 done:
     return rc;
 }
 
-static bool window_has(const window *w, int linear)
+static bool solve_window_has(const window *w, int linear)
 {
     for (int k = 0; k < w->n; k++)
         for (int i = 0; i < w->of[k].call.n; i++)
@@ -337,40 +372,42 @@ static bool window_has(const window *w, int linear)
     return false;
 }
 
-/* On a card: behind those that wait and are like it. */
-static osh_status window_join(osh_ctx *cx, window *w, group *g)
+/* On the GPU: lets the group wait. Groups that wait and are not alike are solved before. */
+static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
 {
     osh_status rc = OSH_OK;
     const osh_call *lead = &w->of->call;
     if (w->n && (lead->n != g->call.n || !osh_jobs_are_alike(lead->jobs, g->call.jobs, lead->n))) {
-        OSH_TRY(window_solve(cx, w));
-        group_move(w->of, g);
+        OSH_TRY(solve_window_run(cx, w));
+        solve_group_move(w->of, g);
     }
-    if (++w->n == w->most) OSH_TRY(window_solve(cx, w));
+    if (++w->n == w->most) OSH_TRY(solve_window_run(cx, w));
 done:
     return rc;
 }
 
-/* Linears that are solved with linears[first]; they may wait for those that come next. */
-static osh_status window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s, int first)
+/* Solves the Linears that are solved with linears[first], or lets them wait for the next ones. */
+static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
+                                   int first)
 {
     osh_status rc = OSH_OK;
     group *g = &w->of[w->n];
-    OSH_TRY(group_init(cx, g, r, s, first));
-    if (w->most > 1 && osh_call_gathers(&g->call, first)) return window_join(cx, w, g);
-    bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) > 1; // by itself
+    OSH_TRY(solve_group_init(cx, g, r, s, first));
+    if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
+    bool many = w->on_card || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
+                                  1; // one group keeps all threads busy
     if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
         int64_t weights = osh_call_weights(&g->call);
         if (w->n && !osh_calls_alike(weights, w->largest)) {
-            OSH_TRY(window_solve(cx, w));
-            group_move(&w->of[0], g);
+            OSH_TRY(solve_window_run(cx, w));
+            solve_group_move(&w->of[0], g);
         }
         w->all += weights, w->largest = weights > w->largest ? weights : w->largest;
-        if (++w->n == w->most) OSH_TRY(window_solve(cx, w));
+        if (++w->n == w->most) OSH_TRY(solve_window_run(cx, w));
         goto done;
     }
-    OSH_TRY(window_solve(cx, w));
-    OSH_TRY(group_solve(cx, g));
+    OSH_TRY(solve_window_run(cx, w));
+    OSH_TRY(solve_group_run(cx, g));
 done:
     return rc;
 }
@@ -382,9 +419,12 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
     window w = {.most = 1, .on_card = s->w->device};
-    if (s->apart) w.most = w.on_card ? OSH_GROUPS_AT_ONCE : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx)) : 1;
+    if (s->apart)
+        w.most = w.on_card             ? OSH_GROUPS_AT_ONCE
+                 : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
+                                       : 1;
     OSH_NEW(cx, w.of, w.most);
-    OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // so a kill loses the solves of one subgraph at most
     osh_span own = osh_linears_of(p, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
@@ -392,25 +432,27 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         all += osh_cost_of_linear(p, i);
         r->learning |= p->recipe->modifiers[l->modifier].type->learns != NULL;
     }
-    double share = all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
-    osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
+    double share =
+        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
+    osh_scope scope =
+        osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants || !wanted[l->input]) continue;
         work += osh_cost_of_linear(p, i);
-        if (r->results[i].done || window_has(&w, i)) continue;
+        if (r->results[i].done || solve_window_has(&w, i)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         bool block = l->wants & OSH_STAT_BLOCK;
-        if (block) OSH_TRY(window_solve(cx, &w)); // it reads their weights
+        if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads their solved weights
         if (block) OSH_TRY(osh_run_block(cx, r, s));
-        else OSH_TRY(window_add(cx, &w, r, s, i));
+        else OSH_TRY(solve_window_add(cx, &w, r, s, i));
     }
-    OSH_TRY(window_solve(cx, &w));
+    OSH_TRY(solve_window_run(cx, &w));
     osh_run_end(cx, r, scope);
 done:
-    for (int k = 0; w.of && k < w.most; k++) group_deinit(cx, &w.of[k]);
+    for (int k = 0; w.of && k < w.most; k++) solve_group_deinit(cx, &w.of[k]);
     osh_free(cx, w.of);
     r->learning = false;
     return rc;
@@ -426,7 +468,7 @@ bool osh_run_solved(const osh_run *r, int first, int n)
 
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse)
 {
-    finish(cx, r, linear, &(osh_linear_job){.nmse = nmse, .objective = -1, .nearest = -1});
+    result_record(cx, r, linear, &(osh_linear_job){.nmse = nmse, .objective = -1, .nearest = -1});
 }
 
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
@@ -444,9 +486,9 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
                  p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
-    if (l->pruner >= 0) OSH_TRY(prune_first(cx, p, &x, l, &job, NULL));
+    if (l->pruner >= 0) OSH_TRY(pruned_fill(cx, p, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
-    osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
+    osh_tensor_free(cx, *w), *w = NULL; // packing needs the codes alone
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);

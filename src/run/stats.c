@@ -1,5 +1,6 @@
-/* stats.c - Hessians and input ranges. Samples are added one by one in their order, so a batch's
- * size changes nothing; a device adds a batch at once, and its batches are always the same. */
+/* stats.c - collects Hessians, other sums and input ranges. The CPU adds samples one by one in
+ * their order, so the batch size changes no bit. A device adds a batch at once; its batches are the
+ * same in each run. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -13,13 +14,15 @@
 #include "quant/observer.h"
 #include "run/narrow.h"
 
-typedef struct sums {     // of a value; own
+typedef struct sums {     // statistics of a value; own
     osh_tensor *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // on a device, F32 [samples, 2]
+    osh_tensor *minmax;   // on the device, F32 [samples, 2]
 } sums;
 
 enum { MIX_SEED = 42 };
-typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look; // by all; of what looks twice the first, the second
+/* Observers that a fed value is for: all; those that look twice, first look; the same, second look
+ * at kept values. */
+typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
     const osh_plan *plan; // view
@@ -28,61 +31,65 @@ struct osh_stats {
     osh_ranges *ranges;   // own
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
-    bool *kept, *again;   // own: [values] looked at twice: kept for it, seen twice
+    bool *kept, *again;   // own: [values] looked at twice: kept in between; made or read twice
     int v0, v1;           // values of the subgraphs' range
-    osh_acts *looks;      // own: what is kept; NULL: nothing
-    look look;            // of what is fed now
+    osh_acts *looks;      // own: kept values; NULL: none
+    look look;            // kind of look at the values that are fed now
 };
 
-static sums *sums_of(const osh_stats *s, int value) // view; NULL: none of the range
+/* Returns the sums of a value, a view; NULL: the value is not in the range. */
+static sums *stats_sums(const osh_stats *s, int value)
 {
     return value >= s->v0 && value < s->v1 ? &s->of[value - s->v0] : NULL;
 }
 
-static bool mine(const osh_stats *s, const osh_linear *l)
+static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
 {
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-static void aim(const osh_stats *s, osh_layout_kind kind, int value)
+/* Aims the arena at the planned address of a statistic. */
+static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
     int visit = s->plan->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
     osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
 }
 
-static osh_status new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
+static osh_status stats_new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    osh_tensor **t = &sums_of(s, value)->of[sum], shape = osh_sum_shape(sum, I);
+    osh_tensor **t = &stats_sums(s, value)->of[sum], shape = osh_sum_shape(sum, I);
     osh_device *d = osh_sums[sum].on_card ? s->plan->device : NULL;
     if (*t) goto done;
-    if (d) aim(s, osh_sums[sum].layout, value);
-    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim, shape.shape));
+    if (d) stats_aim(s, osh_sums[sum].layout, value);
+    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim,
+                              shape.shape));
     OSH_TRY(osh_tensor_zero(cx, *t));
 done:
     return rc;
 }
 
-/* A range for each sample, empty. */
-static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
+/* Makes an empty range for each sample. */
+static osh_status stats_new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
     osh_status rc = OSH_OK;
     int64_t n = s->plan->data.n;
-    osh_tensor **t = &sums_of(s, value)->minmax;
+    osh_tensor **t = &stats_sums(s, value)->minmax;
     float *empty = NULL; // own
     if (*t) goto done;
     OSH_NEW(cx, empty, 2 * n);
-    aim(s, OSH_LAYOUT_RANGE, value);
+    stats_aim(s, OSH_LAYOUT_RANGE, value);
     for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
-    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->device, OSH_LIFE_LONG}, OSH_F32, 2, (int64_t[]){n, 2}));
+    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->device, OSH_LIFE_LONG}, OSH_F32, 2,
+                              (int64_t[]){n, 2}));
     OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
 done:
     osh_free(cx, empty);
     return rc;
 }
 
-osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
-                         const bool *values)
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph,
+                         int n_subgraphs, const bool *values)
 {
     osh_status rc = OSH_OK;
     osh_stats *s = NULL; // own
@@ -99,9 +106,10 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         OSH_TRY(osh_ranges_want(cx, s->ranges, i));
-        if (p->device && osh_ranges_has(s->ranges, l->input)) OSH_TRY(new_minmax(cx, s, l->input));
+        if (p->device && osh_ranges_has(s->ranges, l->input))
+            OSH_TRY(stats_new_minmax(cx, s, l->input));
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
-            if (osh_sum_wanted(k, l)) OSH_TRY(new_sum(cx, s, k, l->input, l->I));
+            if (osh_sum_wanted(k, l)) OSH_TRY(stats_new_sum(cx, s, k, l->input, l->I));
     }
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
@@ -132,8 +140,8 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
     for (int v = s->v0; s->of && v < s->v1; v++) {
-        for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, sums_of(s, v)->of[k]);
-        osh_tensor_free(cx, sums_of(s, v)->minmax);
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, stats_sums(s, v)->of[k]);
+        osh_tensor_free(cx, stats_sums(s, v)->minmax);
     }
     osh_free(cx, s->of);
     osh_free(cx, s->wanted);
@@ -148,13 +156,13 @@ const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
 
 osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
 {
-    const sums *of = sums_of(s, value);
+    const sums *of = stats_sums(s, value);
     return of ? of->of[sum] : NULL;
 }
 
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 {
-    sums *of = sums_of(s, value);
+    sums *of = stats_sums(s, value);
     if (!of) return;
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, of->of[k]), of->of[k] = NULL;
     for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i))
@@ -171,15 +179,17 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
     for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
     if (!(all > 0)) goto done; // no token, or only zeros
     OSH_NEW(cx, *out, t->shape[0]);
-    for (int64_t i = 0; i < t->shape[0]; i++) (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
+    for (int64_t i = 0; i < t->shape[0]; i++)
+        (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
 done:
     return rc;
 }
 
-static osh_status feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+static osh_status stats_feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    float *at = (float *)sums_of(s, value)->minmax->data + 2 * b->first_sample;
+    float *at = (float *)stats_sums(s, value)->minmax->data + 2 * b->first_sample;
     for (int64_t k = 0; k < b->seqs.n; k++) {
         int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
         if (n > 0) OSH_TRY(osh_cuda_minmax(cx, at + 2 * k, x, first, n));
@@ -188,21 +198,24 @@ done:
     return rc;
 }
 
-static double share_of(const osh_stats *s, int value) // osh_linear.share of those that read it here
+/* Returns osh_linear.share of the Linears that read the value with a shift; 1: there is none. */
+static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan, value);
-    while (i >= 0 && !(mine(s, &s->plan->linears[i]) && s->plan->linears[i].shift)) i = osh_next_reader(s->plan, i);
+    while (i >= 0 && !(stats_has_linear(s, &s->plan->linears[i]) && s->plan->linears[i].shift))
+        i = osh_next_reader(s->plan, i);
     return i >= 0 ? s->plan->linears[i].share : 1;
 }
 
-/* What the sums are of where inputs of both models are mixed: own; NULL: of x. */
-static osh_status mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value, const osh_tensor *x,
-                      const osh_batch *b)
+/* Sets *out (own) to the mix of the inputs of both models that sums are made of; NULL: sums are
+ * made of x. */
+static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
+                            const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     bool both = osh_stats_sum(s, value, OSH_SUM_SHIFT) != NULL;
     const osh_tensor *x0 = both ? b->values[s->plan->graph->values[value].original] : NULL;
-    osh_mix_attr at = {.share = share_of(s, value), .first_sample = b->first_sample};
+    osh_mix_attr at = {.share = stats_share(s, value), .first_sample = b->first_sample};
     *out = NULL;
     if (!x0 || at.share >= 1) goto done;
     at.key = osh_mix_key(MIX_SEED, (uint64_t)value, 0);
@@ -213,25 +226,26 @@ done:
     return rc;
 }
 
-/* original: of the value that x is of. */
-static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original, const osh_tensor *x,
-                              const osh_batch *b)
+/* Feeds x to the sums and ranges of a value. original: the value in the original model. */
+static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original,
+                                    const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    const sums *of = sums_of(s, value);
+    const sums *of = stats_sums(s, value);
     bool all = s->look == LOOK_ALL;
     osh_tensor *mixed = NULL; // own
-    if (all) OSH_TRY(mix(cx, &mixed, s, value, x, b));
+    if (all) OSH_TRY(stats_mix(cx, &mixed, s, value, x, b));
     for (osh_sum k = 0; all && k < OSH_N_SUMS; k++) {
         const osh_sum_type *t = &osh_sums[k];
         if (!of->of[k]) continue;
-        osh_op_args a = {.in = {t->mixed && mixed ? mixed : x}, .out = {of->of[k]}, .seqs = &b->seqs};
+        osh_op_args a = {
+            .in = {t->mixed && mixed ? mixed : x}, .out = {of->of[k]}, .seqs = &b->seqs};
         if (t->original) a.in[1] = b->values[original];
         OSH_TRY(osh_op_run(cx, osh_op_find(t->op), &a));
     }
     osh_tensor_free(cx, mixed), mixed = NULL;
     if (of->minmax) {
-        OSH_TRY(feed_minmax(cx, s, value, x, b));
+        OSH_TRY(stats_feed_minmax(cx, s, value, x, b));
         goto done;
     }
     OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
@@ -241,7 +255,9 @@ done:
     return rc;
 }
 
-static osh_status keep(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+/* Stores x for a second look. */
+static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                  const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_tensor *narrow = NULL; // own
@@ -252,8 +268,10 @@ done:
     return rc;
 }
 
-/* An expert's tokens: the rows of x that are not zeros, which stay with their samples. */
-static osh_status feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+/* Feeds the tokens that are routed to an expert: the rows of x that are not all zeros. They stay
+ * with their samples. */
+static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_tensor *rows = NULL; // own
@@ -266,14 +284,15 @@ static osh_status feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_te
     for (int64_t k = 0; k < b->seqs.n; k++) {
         for (int64_t t = b->seqs.offsets[k]; t < b->seqs.offsets[k + 1]; t++) {
             const char *from = (const char *)x->data + (size_t)t * row;
-            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes are the first one
+            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes are 0
             memcpy((char *)rows->data + (size_t)n++ * row, from, row);
         }
         offsets[k + 1] = n;
     }
     rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
     osh_mem_use(cx, old);
-    if (n) OSH_TRY(feed_wanted(cx, s, value, -1, rows, &part)); // by_route.c: none is compared with its original
+    /* The plan compares no expert's input with its original (by_route.c): -1. */
+    if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
 done:
     osh_mem_use(cx, old);
     osh_tensor_free(cx, rows);
@@ -281,23 +300,26 @@ done:
     return rc;
 }
 
-osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                          const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->graph->values[value];
-    if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
+    if (s->same && v->quantized >= 0) value = v->quantized; // both have the same rows
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
-    if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(keep(cx, s, value, x, b));
+    if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
     bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
-    OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
+    OSH_TRY(routed ? stats_feed_routed(cx, s, value, x, b)
+                   : stats_feed_wanted(cx, s, value, v->original, x, b));
 done:
-    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "statistics of value %s", s->plan->graph->values[value].name);
+    if (rc && rc != OSH_E_INTERRUPTED)
+        osh_note(cx, "statistics of value %s", s->plan->graph->values[value].name);
     return rc;
 }
 
-static osh_status look_at_sample(osh_ctx *cx, osh_stats *s, int value, int64_t k)
+static osh_status stats_look_at_sample(osh_ctx *cx, osh_stats *s, int value, int64_t k)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &s->plan->data;
@@ -314,15 +336,15 @@ done:
     return rc;
 }
 
-/* What is kept, sample by sample, and then no longer. */
-static osh_status look_at_kept(osh_ctx *cx, osh_stats *s)
+/* Takes the second look at kept values, sample by sample, and frees their store. */
+static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     s->look = LOOK_KEPT;
     OSH_TRY(osh_acts_open(cx, s->looks, s->kept, s->kept, 0));
     for (int v = s->v0; v < s->v1; v++)
         for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < s->plan->data.n; k++)
-            OSH_TRY(look_at_sample(cx, s, v, k));
+            OSH_TRY(stats_look_at_sample(cx, s, v, k));
 done:
     osh_acts_free(cx, s->looks, false), s->looks = NULL;
     s->look = LOOK_ALL;
@@ -334,11 +356,11 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     osh_status rc = OSH_OK;
     const osh_plan *p = s->plan;
     float *minmax = NULL; // own: [samples, 2]
-    if (s->looks) OSH_TRY(look_at_kept(cx, s));
+    if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
     if (!p->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->data.n);
     for (int v = s->v0; v < s->v1; v++) {
-        const osh_tensor *t = sums_of(s, v)->minmax;
+        const osh_tensor *t = stats_sums(s, v)->minmax;
         if (!t) continue;
         OSH_TRY(osh_tensor_get(cx, minmax, t, 0, osh_tensor_bytes(t)));
         osh_ranges_feed_minmax(s->ranges, v, minmax, p->data.n);

@@ -1,4 +1,5 @@
-/* track.c - where a run is: one call tells the profile, the progress line and the time to go. */
+/* track.c - tells the profile, the log, the progress line and the time to go which phase a run is
+ * in. */
 #include "run/run.h"
 
 #include <stdio.h>
@@ -13,8 +14,9 @@
 
 /* ---- checkpoints ---- */
 
-/* A record for each checkpoint that names this subgraph: its own name, or with re: that and the subgraph's. */
-static void mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
+/* Writes a record if the checkpoint matches this subgraph. The record has the name of the
+ * checkpoint; with a pattern re:, or without a name, it has the name of the subgraph, too. */
+static void checkpoint_mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
 {
     char step[512];
     int64_t which = -1;
@@ -22,13 +24,13 @@ static void mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *s
     bool many = !strncmp(osh_mark_pattern(item), "re:", 3);
     if (osh_matcher_find(cx, &which, m->match, subgraph, NULL)) osh_error_clear(cx);
     if (which < 0) return;
-    snprintf(step, sizeof step, "%.*s%s%s", n, item, n && many ? " " : "", !n || many ? subgraph : "");
+    snprintf(step, sizeof step, "%.*s%s%s", n, item, n && many ? " " : "",
+             !n || many ? subgraph : "");
     osh_profile_checkpoint(cx, step);
 }
 
-/* The stage's begin is where the run comes into it, which may be behind its first subgraph where an earlier run was
- * there. */
-static void stage_edge(osh_ctx *cx, const char *item, const char *edge)
+/* Writes the record of a stage's begin or end. */
+static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 {
     char step[512];
     snprintf(step, sizeof step, "%.*s %s", osh_mark_name_length(item), item, edge);
@@ -41,26 +43,29 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
+        /* A run that goes on from an earlier one may enter a stage after its first subgraph. */
         int at = osh_mark_index(r->plan, name);
-        if (at == m->first || (!r->entered && at > m->first && at <= m->last)) stage_edge(cx, items->items[k], "Start");
+        if (at == m->first || (!r->entered && at > m->first && at <= m->last))
+            checkpoint_edge(cx, items->items[k], "Start");
     }
     r->entered = true;
 }
 
-static void marks(osh_ctx *cx, const osh_run *r, const char *subgraph)
+static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph)
 {
     const osh_strs *items = &r->plan->opt->checkpoint;
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
-        if (m->match) mark(cx, items->items[k], m, subgraph);
-        else if (osh_mark_index(r->plan, subgraph) == m->last) stage_edge(cx, items->items[k], "End");
+        if (m->match) checkpoint_mark(cx, items->items[k], m, subgraph);
+        else if (osh_mark_index(r->plan, subgraph) == m->last)
+            checkpoint_edge(cx, items->items[k], "End");
     }
 }
 
 /* ---- begin and end of a run ---- */
 
-/* What tells this run from others of the same model. */
-static osh_status say_method(osh_ctx *cx, const osh_options *opt)
+/* Gives the profile a text that tells this run from other runs of the same model. */
+static osh_status profile_say_method(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -86,9 +91,11 @@ osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt)
         r->logging = true;
     }
     if (osh_profile_running(cx)) {
-        if (opt->profile) OSH_FAIL(cx, OSH_E_USAGE, "--profile %s: the caller has started a profile", opt->profile);
+        if (opt->profile)
+            OSH_FAIL(cx, OSH_E_USAGE, "--profile %s: the caller has started a profile",
+                     opt->profile);
     } else {
-        OSH_TRY(say_method(cx, opt));
+        OSH_TRY(profile_say_method(cx, opt));
         OSH_TRY(osh_profile_start(cx, opt->profile));
         r->profiling = true;
     }
@@ -96,8 +103,8 @@ done:
     return rc;
 }
 
-/* What an earlier run did takes no time now. */
-static void forget_done(osh_run *r)
+/* Sets the costs of work that an earlier run did to 0. */
+static void pace_forget_done(osh_run *r)
 {
     const osh_plan *p = r->plan;
     osh_cost *last = &r->pace.cost[r->pace.n - 1];
@@ -116,13 +123,14 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     const osh_plan *p = r->plan;
     osh_pace_deinit(cx, &r->pace);
     osh_status rc = osh_pace_init(cx, &r->pace, p);
-    if (!rc) forget_done(r);
-    for (int t = p->traversal + 1; !rc && t < p->n_traversals; t++) // what they will take comes behind
-        for (int k = 0; k < OSH_PHASE_ROUND; k++) r->pace.cost[r->pace.n - 1].work[k] += p->traversals[t].work[k];
+    if (!rc) pace_forget_done(r);
+    for (int t = p->traversal + 1; !rc && t < p->n_traversals; t++) // work of later traversals
+        for (int k = 0; k < OSH_PHASE_ROUND; k++)
+            r->pace.cost[r->pace.n - 1].work[k] += p->traversals[t].work[k];
     return rc;
 }
 
-static void read_arena(void *user, osh_profile_card *out)
+static void profile_read_arena(void *user, osh_profile_card *out)
 {
     const osh_device *d = user;
     out->now = (int64_t)osh_arena_used(d->arena), out->peak = (int64_t)osh_arena_peak(d->arena);
@@ -135,11 +143,12 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     char *path = NULL; // own
     const osh_plan *p = r->plan;
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
-    forget_done(r);
+    pace_forget_done(r);
     if (p->device) osh_nvml_open(cx);
-    if (p->device) osh_profile_device(cx, read_arena, p->device);
-    if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
-        if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME))) OSH_TRY(OSH_E_NOMEM);
+    if (p->device) osh_profile_device(cx, profile_read_arena, p->device);
+    if (!p->opt->log_file && !osh_log_has_file(cx)) { // the caller may have opened a log file
+        if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
+            OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
         r->logging = true;
     }
@@ -148,8 +157,9 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     struct tm utc;
     strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
     if (gethostname(host, sizeof host - 1)) host[0] = 0;
-    osh_log_line(cx, "begin", "oneshot %s on %s, %s: %s, %d modules, %ld samples, %d threads", osh_version(), host,
-                 date, osh_plan_pipeline(p), p->n_linears, (long)p->data.n, osh_threads(cx));
+    osh_log_line(cx, "begin", "oneshot %s on %s, %s: %s, %d modules, %ld samples, %d threads",
+                 osh_version(), host, date, osh_plan_pipeline(p), p->n_linears, (long)p->data.n,
+                 osh_threads(cx));
 done:
     osh_free(cx, path);
     return rc;
@@ -165,28 +175,31 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_pace_deinit(cx, &r->pace);
 }
 
-/* ---- where it is ---- */
+/* ---- phases ---- */
 
-static void show(osh_ctx *cx, osh_run *r)
+static void run_show(osh_ctx *cx, osh_run *r)
 {
     r->progress.eta_s = osh_pace_eta(&r->pace, osh_now());
     r->progress.tokens_per_s = osh_pace_tokens_per_s(&r->pace);
     osh_progress_show(cx, &r->progress);
 }
 
-/* Where a mark cannot be taken the next call to the card says why. */
-static void mark_begin(osh_ctx *cx, osh_run *r)
+/* Takes a time mark on the device. A failure is ignored: the next call to the GPU reports it. */
+static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
-    if (r->plan->device && osh_cuda_mark_new(cx, r->plan->device, &r->phase_begin)) osh_error_clear(cx);
+    if (r->plan->device && osh_cuda_mark_new(cx, r->plan->device, &r->phase_begin))
+        osh_error_clear(cx);
 }
 
-static void mark_end(osh_ctx *cx, osh_run *r)
+/* Adds the device's time since device_mark_begin to the present phase. */
+static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark *now = NULL; // own
     double seconds = 0;
     if (!r->phase_begin) return;
-    if (osh_cuda_mark_new(cx, r->plan->device, &now) || osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
+    if (osh_cuda_mark_new(cx, r->plan->device, &now) ||
+        osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
         osh_error_clear(cx);
     r->device_seconds[r->pace.phase] += seconds;
     osh_cuda_mark_free(cx, now);
@@ -201,28 +214,29 @@ osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share)
 {
     const osh_plan *p = r->plan;
-    const char *of = subgraph < 0 ? NULL
-                     : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model" : p->parts->parts[subgraph].name;
+    const char *of = subgraph < 0                        ? NULL
+                     : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model"
+                                                         : p->parts->parts[subgraph].name;
     const char *name = phase == OSH_PHASE_SOLVE && r->learning ? "learn" : osh_phase_name(phase);
     osh_scope scope = osh_profile_begin(cx, name, of);
-    mark_begin(cx, r);
+    device_mark_begin(cx, r);
     osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
     if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);
     if (of) r->progress.name = of;
     r->progress.phase = name, r->progress.done = r->progress.total = 0;
-    show(cx, r);
+    run_show(cx, r);
     return scope;
 }
 
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens)
 {
     osh_pace_step(&r->pace, fraction, n_tokens, osh_now());
-    show(cx, r);
+    run_show(cx, r);
 }
 
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
 {
-    mark_end(cx, r);
+    device_mark_end(cx, r);
     osh_pace_end(&r->pace, osh_now());
     osh_profile_end(cx, scope);
 }
@@ -230,8 +244,9 @@ void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
-    if (r->progress.step >= r->progress.n_steps) r->progress.work_done = r->progress.work_total = 1; // "took"
-    show(cx, r);
+    if (r->progress.step >= r->progress.n_steps)
+        r->progress.work_done = r->progress.work_total = 1; // the line says "took"
+    run_show(cx, r);
     r->progress.finished = false;
-    marks(cx, r, name);
+    checkpoint_marks(cx, r, name);
 }

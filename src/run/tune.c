@@ -1,18 +1,19 @@
-/* tune.c - behind all solves: codes, scales and norms of the output learn from the original's predictions
- * (learn/tune.h), and take the place of what is there where that is better on rows that are held back. */
+/* tune.c - tunes codes, scales and norms of the finished output with the predictions of the
+ * original model (learn/tune.h). The result replaces the output if it is better on rows that are
+ * held back. */
 #include <math.h>
 
 #include "output/tuned.h"
 #include "plan/tuning.h"
 #include "run/run.h"
 
-typedef struct stored { // of a Linear, as the output has it
+typedef struct stored { // a Linear, as the output has it
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     int8_t *codes;                           // own
 } stored;
 
-static void stored_deinit(osh_ctx *cx, stored *s)
+static void tune_stored_deinit(osh_ctx *cx, stored *s)
 {
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, s->raw[k]);
     osh_qparams_deinit(cx, &s->params);
@@ -20,36 +21,40 @@ static void stored_deinit(osh_ctx *cx, stored *s)
     *s = (stored){0};
 }
 
-static osh_status stored_read(osh_ctx *cx, stored *s, osh_run *r, int linear)
+static osh_status tune_stored_read(osh_ctx *cx, stored *s, osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &r->plan->linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     OSH_TRY(osh_emit_read_linear(cx, r->emitter, linear, s->raw));
-    if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
+    if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(
+        l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
 done:
     return rc;
 }
 
-static osh_status take_all(osh_ctx *cx, osh_tune *t, osh_run *r)
+static osh_status tune_take_all(osh_ctx *cx, osh_tune *t, osh_run *r)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     stored s = {0}; // own
     for (int i = 0; i < p->n_linears; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(stored_read(cx, &s, r, i));
-        OSH_TRY(osh_tune_take(cx, t, p->linears[i].weight, &p->linears[i].scheme->weights, s.codes, &s.params));
-        stored_deinit(cx, &s);
+        OSH_TRY(tune_stored_read(cx, &s, r, i));
+        OSH_TRY(osh_tune_take(cx, t, p->linears[i].weight, &p->linears[i].scheme->weights, s.codes,
+                              &s.params));
+        tune_stored_deinit(cx, &s);
     }
 done:
-    stored_deinit(cx, &s);
+    tune_stored_deinit(cx, &s);
     return rc;
 }
 
-/* |w - dq|^2 / |w|^2, row by row; the source's weight is read again. */
-static osh_status error_of(osh_ctx *cx, double *nmse, const osh_plan *p, const osh_linear *l, const stored *s)
+/* Computes *nmse = |w - dq|^2 / |w|^2, row by row. Reads w from the source again. */
+static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_plan *p,
+                                    const osh_linear *l, const stored *s)
 {
     osh_status rc = OSH_OK;
     double sum[2] = {0, 0};
@@ -72,7 +77,9 @@ done:
     return rc;
 }
 
-static osh_status write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t, osh_run *r, int linear)
+/* Packs the tuned codes of a Linear and writes them and their error. */
+static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
+                                    osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &r->plan->linears[linear];
@@ -80,19 +87,20 @@ static osh_status write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune
     stored s = {0}; // own
     double nmse = 0;
     void *data[OSH_FORMAT_MAX_TENSORS];
-    OSH_TRY(stored_read(cx, &s, r, linear));
+    OSH_TRY(tune_stored_read(cx, &s, r, linear));
     osh_tune_codes_of(t, l->weight, s.codes, &s.params);
     for (int k = 0; k < l->n_out; k++) data[k] = s.raw[k]->data;
     OSH_TRY(l->format->pack(cx, data, &weight, s.codes, &s.params, NULL));
     for (int k = 0; k < l->n_out; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->first_out + k, data[k]));
-    OSH_TRY(error_of(cx, &nmse, r->plan, l, &s));
+    OSH_TRY(tune_stored_error(cx, &nmse, r->plan, l, &s));
     OSH_TRY(osh_tuned_error(cx, to, linear, nmse));
 done:
-    stored_deinit(cx, &s);
+    tune_stored_deinit(cx, &s);
     return rc;
 }
 
-static osh_status write_norms(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t, const osh_plan *p)
+static osh_status tune_write_norms(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
+                                   const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; i < p->n_out; i++)
@@ -105,44 +113,50 @@ done:
     return rc;
 }
 
-static osh_status write_result(osh_ctx *cx, const osh_tune *t, osh_run *r, const osh_tuned *what)
+static osh_status tune_write_result(osh_ctx *cx, const osh_tune *t, osh_run *r,
+                                    const osh_tuned *what)
 {
     osh_status rc = OSH_OK;
     osh_tuned_writer *to = NULL; // own
     OSH_TRY(osh_tuned_begin(cx, &to, r->emitter));
-    for (int i = 0; what->kept && i < r->plan->n_linears; i++) OSH_TRY(write_linear(cx, to, t, r, i));
-    if (what->kept) OSH_TRY(write_norms(cx, to, t, r->plan));
+    for (int i = 0; what->kept && i < r->plan->n_linears; i++)
+        OSH_TRY(tune_write_linear(cx, to, t, r, i));
+    if (what->kept) OSH_TRY(tune_write_norms(cx, to, t, r->plan));
     OSH_TRY(osh_tuned_end(cx, to, what, r->results));
 done:
     osh_tuned_free(cx, to);
     return rc;
 }
 
-static void on_step(osh_ctx *cx, void *user, int64_t step)
+static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
     osh_run *r = user;
     r->progress.done = step, r->progress.total = r->plan->tune.steps;
     osh_run_step(cx, r, (double)step / (double)r->plan->tune.steps, 0);
 }
 
-static osh_status learn(osh_ctx *cx, osh_run *r)
+static osh_status tune_learn(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     osh_tune *t = NULL; // own
     osh_tune_result of = {0};
     OSH_TRY(osh_tune_new(cx, &t, p->tune_graph, p->ck, &p->data, &p->tune));
-    OSH_TRY(take_all(cx, t, r));
-    rc = osh_tune_run(cx, t, &of, on_step, r);
-    if (rc == OSH_E_NUMERIC) { // a step went too far
+    OSH_TRY(tune_take_all(cx, t, r));
+    rc = osh_tune_run(cx, t, &of, tune_on_step, r);
+    if (rc == OSH_E_NUMERIC) { // a step diverged: the output stays as it is
         osh_log(cx, OSH_LOG_WARN, "tuning ended: %s", osh_error_text(cx));
         osh_error_clear(cx);
         rc = OSH_OK, of.after = INFINITY;
     }
     if (rc) goto done;
-    osh_tuned what = {.known = true, .kept = of.after < of.before, .before = of.before, .after = of.after,
-                      .n_changed = (uint64_t)of.n_changed, .n_codes = (uint64_t)of.n_codes};
-    OSH_TRY(write_result(cx, t, r, &what));
+    osh_tuned what = {.known = true,
+                      .kept = of.after < of.before,
+                      .before = of.before,
+                      .after = of.after,
+                      .n_changed = (uint64_t)of.n_changed,
+                      .n_codes = (uint64_t)of.n_codes};
+    OSH_TRY(tune_write_result(cx, t, r, &what));
 done:
     osh_tune_free(cx, t);
     return rc;
@@ -155,13 +169,15 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!p->tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
-    if (!t->known) rc = learn(cx, r);
+    if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);
     osh_run_end(cx, r, scope);
     if (rc) goto done;
-    osh_log(cx, OSH_LOG_INFO, "tuned: KL divergence on rows held back %.5f, before %.5f; %lld of %lld codes changed%s",
-            t->after, t->before, (long long)t->n_changed, (long long)t->n_codes,
-            t->kept ? "" : "; it stays as it was");
+    osh_log(
+        cx, OSH_LOG_INFO,
+        "tuned: KL divergence on rows held back %.5f, before %.5f; %lld of %lld codes changed%s",
+        t->after, t->before, (long long)t->n_changed, (long long)t->n_codes,
+        t->kept ? "" : "; it stays as it was");
 done:
     return rc;
 }

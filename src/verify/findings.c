@@ -1,10 +1,11 @@
-/* findings.c - what verify has found, a row each. */
+/* findings.c - the list of findings of `oneshot verify`. */
 #include <stdio.h>
 #include <string.h>
 
 #include "verify/verify.h"
 
-osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted, const char *found, ...)
+osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted,
+                          const char *found, ...)
 {
     osh_status rc = OSH_OK;
     char text[OSH_VERIFY_TEXT];
@@ -22,14 +23,17 @@ osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const c
         v->findings = more, v->cap = cap;
     }
     osh_finding *f = &v->findings[v->n - 1];
-    f->where = osh_strdup(cx, where), f->found = osh_strdup(cx, text), f->wanted = osh_strdup(cx, wanted);
-    if (!f->where || !f->found || !f->wanted) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the findings");
+    f->where = osh_strdup(cx, where), f->found = osh_strdup(cx, text),
+    f->wanted = osh_strdup(cx, wanted);
+    if (!f->where || !f->found || !f->wanted)
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the findings");
 done:
     if (rc) v->n = v->n > v->cap ? v->cap : v->n;
     return rc;
 }
 
-osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where, const char *wanted)
+osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where,
+                             const char *wanted)
 {
     if (!rc || rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) return rc;
     rc = osh_verify_add(cx, v, where, wanted, "%s", osh_error_text(cx));

@@ -1,4 +1,5 @@
-/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists what is not as it must be. */
+/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists what is
+ * wrong. */
 #include "verify/verify.h"
 #include "verify/verify_output.h"
 
@@ -9,7 +10,7 @@
 #include "base/file.h"
 #include "output/emit_impl.h"
 
-static osh_status look(osh_ctx *cx, osh_verify *v)
+static osh_status verify_look(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     if (!osh_dir_exists(v->dir)) OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->dir);
@@ -29,7 +30,7 @@ done:
     return rc;
 }
 
-static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
+static osh_status verify_as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
 {
     osh_status rc = OSH_OK;
     size_t shown = v->n < OSH_VERIFY_MAX ? v->n : OSH_VERIFY_MAX;
@@ -39,14 +40,16 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
     if (v->n > shown) OSH_TRY(osh_buf_printf(cx, b, "and %zu more\n", v->n - shown));
     char count[32] = "no";
     if (v->n) snprintf(count, sizeof count, "%zu", v->n);
-    OSH_TRY(osh_buf_line(
-        cx, b, "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the source's; %s findings", v->dir,
-        (long long)v->n_sums, (long long)v->n_modules, (long long)v->n_compared, count));
+    OSH_TRY(osh_buf_line(cx, b,
+                         "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the "
+                         "source's; %s findings",
+                         v->dir, (long long)v->n_sums, (long long)v->n_modules,
+                         (long long)v->n_compared, count));
 done:
     return rc;
 }
 
-static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_verify *v)
+static osh_status verify_as_json(osh_ctx *cx, osh_buf *b, const osh_verify *v)
 {
     osh_status rc = OSH_OK;
     char *text = NULL;                                            // own
@@ -73,7 +76,7 @@ done:
     return rc;
 }
 
-static void deinit(osh_ctx *cx, osh_verify *v)
+static void verify_deinit(osh_ctx *cx, osh_verify *v)
 {
     for (size_t i = 0; i < v->cap; i++) {
         osh_free(cx, v->findings[i].where);
@@ -90,18 +93,19 @@ static void deinit(osh_ctx *cx, osh_verify *v)
     osh_map_free(cx, v->recorded);
 }
 
-osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user)
+osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt,
+                             osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_verify v = {.dir = dir, .opt = opt};
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(look(cx, &v));
-    OSH_TRY(opt->json ? as_json(cx, &b, &v) : as_text(cx, &b, &v));
+    OSH_TRY(verify_look(cx, &v));
+    OSH_TRY(opt->json ? verify_as_json(cx, &b, &v) : verify_as_text(cx, &b, &v));
     sink(user, b.data, b.len);
     if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not as it must be: %zu findings", dir, v.n);
 done:
-    deinit(cx, &v);
+    verify_deinit(cx, &v);
     osh_buf_deinit(cx, &b);
     return rc;
 }

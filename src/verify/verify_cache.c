@@ -1,12 +1,12 @@
-/* verify_cache.c - scales of a cache of keys and values, and the weight that they stand beside where nothing quantizes
- * it: it is the source's. */
+/* verify_cache.c - checks the scales of a cache of keys and values. If the Linear that has them is
+ * not quantized, its weight must equal the source's. */
 #include <math.h>
 #include <string.h>
 
 #include "plan/cache.h"
 #include "verify/verify.h"
 
-static osh_status load_output(osh_ctx *cx, osh_tensor **out, osh_verify *v, int64_t i)
+static osh_status verify_load_output(osh_ctx *cx, osh_tensor **out, osh_verify *v, int64_t i)
 {
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, v->plan->out[i].name);
@@ -25,22 +25,24 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
     int n = osh_cache_leaves(leaf, v->plan, l);
     for (int k = 0; k < n; k++) {
         int64_t i = l->first_out + l->n_out - (l->bias >= 0) - n + k;
-        if (leaf[k].zero) continue; // any byte is one
+        if (leaf[k].zero) continue; // any byte is a zero point
         osh_tensor_free(cx, t), t = NULL;
-        OSH_TRY(load_output(cx, &t, v, i));
+        OSH_TRY(verify_load_output(cx, &t, v, i));
         for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
             float scale = osh_tensor_at(t, h);
             if (scale > 0 && isfinite(scale)) continue;
-            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g", (double)scale));
+            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g",
+                                   (double)scale));
             break;
         }
     }
-    if (l->bias >= 0) { // what was learned is not known here
+    if (l->bias >= 0) { // a learned bias: its value is not known here
         int64_t i = l->first_out + l->n_out - 1;
         osh_tensor_free(cx, t), t = NULL;
-        OSH_TRY(load_output(cx, &t, v, i));
+        OSH_TRY(verify_load_output(cx, &t, v, i));
         if (osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t)) >= 0)
-            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "finite numbers", "holds one that is not"));
+            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "finite numbers",
+                                   "holds one that is not"));
     }
 done:
     osh_tensor_free(cx, t);
@@ -54,11 +56,12 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear)
     const osh_linear *l = &p->linears[linear];
     osh_tensor *w = NULL, *source = NULL; // own
     v->n_modules++;
-    OSH_TRY(load_output(cx, &w, v, l->first_out));
+    OSH_TRY(verify_load_output(cx, &w, v, l->first_out));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, source->data, p->ck, &p->ck->tensors[l->tensor]));
     if (memcmp(w->data, source->data, osh_tensor_bytes(w)))
-        OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out].name, "the source's bytes", "differs from the source"));
+        OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out].name, "the source's bytes",
+                               "differs from the source"));
 done:
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, source);

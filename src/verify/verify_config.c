@@ -1,6 +1,9 @@
-/* verify_config.c - config.json against the tensors, without the source: which modules the config says are quantized,
- * and which are; every tensor of such a module with the dtype and shape of its format, and no other; values that no
- * scale, zero point or code may have; fused siblings with one scheme and one global scale. */
+/* verify_config.c - checks the tensors against config.json, without the source:
+ *
+ *   - a module is quantized if and only if the config says so
+ *   - a quantized module has every tensor of its format, with dtype and shape, and no other
+ *   - scales, zero points and codes have valid values
+ *   - siblings that runtimes fuse have one scheme and one global scale */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,26 +13,29 @@
 #include "quant/groups.h"
 #include "verify/verify.h"
 
-typedef struct modules { // everything that has a weight
+typedef struct modules { // modules with a weight
     char **names;        // own
     const char **classes;
-    const char **never;  // why it may not carry codes; NULL: it may
+    const char **never;  // reason why it must not have codes; NULL: it may
     int *which;          // group of quantization_config, -1: dense
     int n;
 } modules;
 
 static const char *const quantized_leaves[] = {
-    "weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_global_scale", "weight_g_idx",
-    "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point"};
+    "weight_packed",       "weight_scale", "weight_shape",     "weight_zero_point",
+    "weight_global_scale", "weight_g_idx", "input_scale",      "input_zero_point",
+    "input_global_scale",  "output_scale", "output_zero_point"};
 
-static bool split(const char *name, const char *leaf, size_t *n)
+/* True if the name ends in the leaf. *n: length of the module's name. */
+static bool leaf_split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);
     *n = a > b + 1 ? a - b - 1 : 0;
     return *n && name[*n] == '.' && !strcmp(name + *n + 1, leaf);
 }
 
-static const osh_ckpt_tensor *find_leaf(osh_ctx *cx, const osh_verify *v, const char *module, const char *leaf)
+static const osh_ckpt_tensor *config_find_leaf(osh_ctx *cx, const osh_verify *v, const char *module,
+                                               const char *leaf)
 {
     char *name = osh_sprintf(cx, "%s.%s", module, leaf); // own
     const osh_ckpt_tensor *t = name ? osh_checkpoint_find(v->ck, name) : NULL;
@@ -37,23 +43,29 @@ static const osh_ckpt_tensor *find_leaf(osh_ctx *cx, const osh_verify *v, const 
     return t;
 }
 
-static osh_status read_leaf(osh_ctx *cx, osh_tensor **out, const osh_verify *v, const osh_ckpt_tensor *t)
+static osh_status config_read_leaf(osh_ctx *cx, osh_tensor **out, const osh_verify *v,
+                                   const osh_ckpt_tensor *t)
 {
     osh_status rc = osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape);
     return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
 }
 
-/* Rows and columns: weight_shape where the format has it, else those of the codes; 0 where there is neither. */
-static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, const char *module)
+/* Finds rows and columns of a module's weight: from weight_shape if the format has it, else from
+ * the codes; 0 without both. */
+static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *v,
+                               const char *module)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
-    const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
-    const osh_ckpt_tensor *packed = find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
-    const osh_ckpt_tensor *scale = find_leaf(cx, v, module, "weight_scale");   // FP6: one for 24 bytes, four in three
+    const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
+                          *w = config_find_leaf(cx, v, module, "weight");
+    const osh_ckpt_tensor *packed =
+        config_find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
+    const osh_ckpt_tensor *scale =
+        config_find_leaf(cx, v, module, "weight_scale"); // FP6: one for 24 bytes, four in three
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
-        OSH_TRY(read_leaf(cx, &t, v, s));
+        OSH_TRY(config_read_leaf(cx, &t, v, s));
         memcpy(shape, t->data, 2 * sizeof *shape);
     } else if (w && w->e->ndim == 2) {
         shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
@@ -67,23 +79,26 @@ done:
     return rc;
 }
 
-static bool is_quantized(osh_ctx *cx, const osh_verify *v, const char *module)
+static bool module_is_quantized(osh_ctx *cx, const osh_verify *v, const char *module)
 {
-    const osh_ckpt_tensor *w = find_leaf(cx, v, module, "weight");
+    const osh_ckpt_tensor *w = config_find_leaf(cx, v, module, "weight");
     return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
 }
 
-/* What a module is by its name, its shape and its bias; a dense norm is no module. */
-static osh_status add_module(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds, char *name)
+/* Adds a module with its class. Name and shape of its weight tell its kind. A dense norm is not
+ * added. Takes name. */
+static osh_status modules_add(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds,
+                              char *name)
 {
     osh_status rc = OSH_OK;
     int64_t shape[2];
     const char *why;
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
-    OSH_TRY(shape_of(cx, shape, v, name));
+    OSH_TRY(config_shape(cx, shape, v, name));
     osh_kind kind = osh_kind_of(kinds, name, strlen(name), shape[0], shape[1], &why);
-    if (kind == OSH_KIND_NORM && !is_quantized(cx, v, name)) goto done;
-    ms->classes[ms->n] = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS ? "Embedding" : "Linear";
+    if (kind == OSH_KIND_NORM && !module_is_quantized(cx, v, name)) goto done;
+    ms->classes[ms->n] =
+        kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS ? "Embedding" : "Linear";
     ms->never[ms->n] = kind >= OSH_KIND_POSITIONS ? why : NULL;
     ms->which[ms->n] = -1;
     ms->names[ms->n++] = name, name = NULL; // give
@@ -92,8 +107,9 @@ done:
     return rc;
 }
 
-/* Modules with codes, and 2-D float weights that are neither norms nor matrices of transforms. */
-static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_q_config *c)
+/* Lists modules with codes, and with 2-D float weights that are neither norms nor matrices of
+ * transforms. */
+static osh_status modules_list(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_kinds kinds;
@@ -105,10 +121,10 @@ static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v, co
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const osh_st_entry *e = v->ck->tensors[i].e;
         size_t n;
-        bool codes = split(e->name, "weight_packed", &n);
+        bool codes = leaf_split(e->name, "weight_packed", &n);
         if (osh_q_is_matrix(&c->transforms, e->name)) continue;
-        if (codes || (split(e->name, "weight", &n) && e->ndim == 2))
-            OSH_TRY(add_module(cx, ms, v, &kinds, osh_sprintf(cx, "%.*s", (int)n, e->name)));
+        if (codes || (leaf_split(e->name, "weight", &n) && e->ndim == 2))
+            OSH_TRY(modules_add(cx, ms, v, &kinds, osh_sprintf(cx, "%.*s", (int)n, e->name)));
     }
 done:
     return rc;
@@ -123,8 +139,8 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* A head that has no tensor is a Linear of loaders all the same, and has no codes. */
-static osh_status check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
+/* Loaders make a Linear of an output head that has no tensor: no group may have it. */
+static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const osh_q_config *c,
                                      osh_groups *g, osh_matcher *ignored)
 {
     osh_status rc = OSH_OK;
@@ -145,8 +161,9 @@ done:
     return rc;
 }
 
-/* Group of a module by compressed-tensors' own lookup, unless it is ignored. */
-static osh_status find_groups(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)
+/* Finds the group of each module that is not ignored, by the lookup of compressed-tensors. */
+static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
+                                      const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_groups *g = NULL;        // own
@@ -158,17 +175,18 @@ static osh_status find_groups(osh_ctx *cx, osh_verify *v, modules *ms, const osh
         OSH_TRY(osh_matcher_find(cx, &hit, ignored, ms->names[i], ms->classes[i]));
         if (hit < 0) OSH_TRY(osh_groups_find(cx, &ms->which[i], g, ms->names[i], ms->classes[i]));
     }
-    OSH_TRY(check_missing_head(cx, v, c, g, ignored));
+    OSH_TRY(config_check_missing_head(cx, v, c, g, ignored));
 done:
     osh_groups_free(cx, g);
     osh_matcher_free(cx, ignored);
     return rc;
 }
 
-static osh_status check_leaf(osh_ctx *cx, osh_verify *v, const char *module, const osh_format_tensor *f)
+static osh_status config_check_leaf(osh_ctx *cx, osh_verify *v, const char *module,
+                                    const osh_format_tensor *f)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t = find_leaf(cx, v, module, f->leaf);
+    const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, f->leaf);
     char want[96];
     snprintf(want, sizeof want, f->ndim == 2 ? "%s of %s [%lld, %lld]" : "%s of %s [%lld]", f->leaf,
              osh_dtype_name(f->dtype), (long long)f->shape[0], (long long)f->shape[1]);
@@ -176,22 +194,23 @@ static osh_status check_leaf(osh_ctx *cx, osh_verify *v, const char *module, con
     bool same = t->e->dtype == f->dtype && t->e->ndim == f->ndim && t->e->shape[0] == f->shape[0] &&
                 (f->ndim < 2 || t->e->shape[1] == f->shape[1]);
     if (!same)
-        OSH_TRY(osh_verify_add(cx, v, module, want, "%s is %s with %d dimensions [%lld, %lld]", f->leaf,
-                               osh_dtype_name(t->e->dtype), t->e->ndim,
+        OSH_TRY(osh_verify_add(cx, v, module, want, "%s is %s with %d dimensions [%lld, %lld]",
+                               f->leaf, osh_dtype_name(t->e->dtype), t->e->ndim,
                                (long long)(t->e->ndim > 0 ? t->e->shape[0] : 0),
                                (long long)(t->e->ndim > 1 ? t->e->shape[1] : 0)));
 done:
     return rc;
 }
 
-typedef struct stored { // how a module's codes and scales lie in the output
+typedef struct stored { // layout of a module's codes and scales in the output
     const osh_format *format;
     osh_format_tensor f[OSH_FORMAT_MAX_TENSORS];
     int n;
     int64_t shape[2];
 } stored;
 
-static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s, const stored *as)
+static osh_status config_check_values(osh_ctx *cx, osh_verify *v, const char *module,
+                                      const osh_q_scheme *s, const stored *as)
 {
     osh_status rc = OSH_OK;
     const osh_format_tensor *f = as->f;
@@ -200,17 +219,19 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
     osh_qparams params = {0};                      // own
     uint8_t *codes = NULL;                         // own
     for (int k = 0; k < as->n; k++) {
-        const osh_ckpt_tensor *t = find_leaf(cx, v, module, f[k].leaf);
-        OSH_TRY(read_leaf(cx, &raw[k], v, t));
+        const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, f[k].leaf);
+        OSH_TRY(config_read_leaf(cx, &raw[k], v, t));
         if (strcmp(f[k].leaf, "input_scale") && strcmp(f[k].leaf, "input_global_scale") &&
             strcmp(f[k].leaf, "output_scale"))
             continue;
         float x = osh_tensor_at(raw[k], 0);
         if (!(x > 0 && x < 1e30f))
-            OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf, (double)x));
+            OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf,
+                                   (double)x));
     }
     if (!(codes = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(as->format->unpack(cx, codes, &params, &(osh_format_weight){.scheme = s, .O = O, .I = I},
+    OSH_TRY(as->format->unpack(cx, codes, &params,
+                               &(osh_format_weight){.scheme = s, .O = O, .I = I},
                                (const osh_tensor *const *)raw));
     OSH_TRY(osh_verify_params(cx, v, module, &s->weights, &params));
     OSH_TRY(osh_verify_codes(cx, v, module, &s->weights, codes, as->shape));
@@ -221,44 +242,49 @@ done:
     return rc;
 }
 
-static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s)
+static osh_status config_check_quantized(osh_ctx *cx, osh_verify *v, const char *module,
+                                         const osh_q_scheme *s)
 {
     osh_status rc = OSH_OK;
     stored as = {0};
     size_t before = v->n;
-    const osh_ckpt_tensor *scale = find_leaf(cx, v, module, "weight_scale");
+    const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");
     osh_dtype dt = v->ck->config->dtype;
     if (dt == OSH_DTYPE_NONE) dt = scale ? scale->e->dtype : OSH_BF16;
-    if (scale && scale->e->dtype == OSH_F32) dt = OSH_F32; // a weight may be wider than the config's dtype
+    if (scale && scale->e->dtype == OSH_F32)
+        dt = OSH_F32; // a weight may be wider than the config's dtype
     OSH_TRY(osh_format_infer(cx, &as.format, s, module));
-    OSH_TRY(shape_of(cx, as.shape, v, module));
+    OSH_TRY(config_shape(cx, as.shape, v, module));
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
-    OSH_TRY(as.format->tensors(cx, as.f, &as.n, &(osh_format_weight){s, as.shape[0], as.shape[1], dt}));
+    OSH_TRY(
+        as.format->tensors(cx, as.f, &as.n, &(osh_format_weight){s, as.shape[0], as.shape[1], dt}));
     osh_format_add_output(as.f, &as.n, s, dt);
-    for (int k = 0; k < as.n; k++) OSH_TRY(check_leaf(cx, v, module, &as.f[k]));
+    for (int k = 0; k < as.n; k++) OSH_TRY(config_check_leaf(cx, v, module, &as.f[k]));
     for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
-        bool wanted = !find_leaf(cx, v, module, quantized_leaves[k]);
+        bool wanted = !config_find_leaf(cx, v, module, quantized_leaves[k]);
         for (int i = 0; i < as.n; i++) wanted |= !strcmp(quantized_leaves[k], as.f[i].leaf);
-        if (!wanted) OSH_TRY(osh_verify_add(cx, v, module, as.format->name, "has a %s", quantized_leaves[k]));
+        if (!wanted)
+            OSH_TRY(
+                osh_verify_add(cx, v, module, as.format->name, "has a %s", quantized_leaves[k]));
     }
-    if (v->n == before) OSH_TRY(check_values(cx, v, module, s, &as));
+    if (v->n == before) OSH_TRY(config_check_values(cx, v, module, s, &as));
     v->n_modules++;
 done:
     return rc;
 }
 
-/* The number in a module's tensor of one element. False: there is no such tensor. */
-static osh_status scalar_read(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
+/* Reads the number of a module's tensor of one element; *there is false if there is none. */
+static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
-    const osh_ckpt_tensor *e = find_leaf(cx, v, module, leaf);
+    const osh_ckpt_tensor *e = config_find_leaf(cx, v, module, leaf);
     *there =
         e && e->e->ndim <= 1 && e->e->end - e->e->begin == (int64_t)osh_dtype_bytes(e->e->dtype);
     if (!*there) goto done;
-    OSH_TRY(read_leaf(cx, &t, v, e));
+    OSH_TRY(config_read_leaf(cx, &t, v, e));
     *out = osh_tensor_at(t, 0);
 done:
     osh_tensor_free(cx, t);
@@ -267,7 +293,7 @@ done:
 
 /* Engines run fused modules with one global scale: a module must have that of the first part of
  * its layer. */
-static osh_status check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
+static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
 {
     osh_status rc = OSH_OK;
     static const char *const leaves[] = {"weight_global_scale", "input_global_scale"};
@@ -279,8 +305,8 @@ static osh_status check_global_scales(osh_ctx *cx, osh_verify *v, const char *mo
     for (size_t k = 0; strcmp(first, module) != 0 && k < sizeof leaves / sizeof *leaves; k++) {
         bool has = false, first_has = false;
         float scale = 0, of_first = 0;
-        OSH_TRY(scalar_read(cx, &scale, &has, v, module, leaves[k]));
-        OSH_TRY(scalar_read(cx, &of_first, &first_has, v, first, leaves[k]));
+        OSH_TRY(config_read_scalar(cx, &scale, &has, v, module, leaves[k]));
+        OSH_TRY(config_read_scalar(cx, &of_first, &first_has, v, first, leaves[k]));
         if (!has || !first_has || scale == of_first) continue;
         snprintf(want, sizeof want, "%.9g, as %.200s has, which vLLM fuses with it",
                  (double)of_first, first);
@@ -291,34 +317,38 @@ done:
     return rc;
 }
 
-static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)
+static osh_status config_check_modules(osh_ctx *cx, osh_verify *v, modules *ms,
+                                       const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     for (int i = 0; i < ms->n; i++) {
         int g = ms->which[i];
-        bool quantized = is_quantized(cx, v, ms->names[i]);
+        bool quantized = module_is_quantized(cx, v, ms->names[i]);
         OSH_TRY(osh_check_interrupt(cx));
         if (quantized && ms->never[i])
-            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a dense weight: no loader takes codes there",
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i],
+                                   "a dense weight: no loader takes codes there",
                                    "has codes and is %s", ms->never[i]));
         if (quantized && g < 0)
-            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a group of quantization_config that has it as a target",
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i],
+                                   "a group of quantization_config that has it as a target",
                                    "is quantized, and config.json says that it is not"));
         if (!quantized && g >= 0)
-            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "codes and scales", "is dense, and config.json has it in %s",
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "codes and scales",
+                                   "is dense, and config.json has it in %s",
                                    c->schemes[g].group_name));
         if (quantized && g >= 0) {
-            rc = check_quantized(cx, v, ms->names[i], &c->schemes[g]);
+            rc = config_check_quantized(cx, v, ms->names[i], &c->schemes[g]);
             OSH_TRY(osh_verify_failed(cx, v, rc, ms->names[i], c->schemes[g].group_name));
-            OSH_TRY(check_global_scales(cx, v, ms->names[i]));
+            OSH_TRY(config_check_global_scales(cx, v, ms->names[i]));
         }
     }
 done:
     return rc;
 }
 
-/* A tensor that only a quantized module has, at a module that is none. */
-static osh_status check_strays(osh_ctx *cx, osh_verify *v)
+/* Finds tensors that only a quantized module has, at a name without a weight. */
+static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; i < v->ck->n_tensors; i++)
@@ -326,17 +356,18 @@ static osh_status check_strays(osh_ctx *cx, osh_verify *v)
             const char *name = v->ck->tensors[i].e->name;
             char module[512];
             size_t n;
-            if (!split(name, quantized_leaves[k], &n) || n >= sizeof module) continue;
+            if (!leaf_split(name, quantized_leaves[k], &n) || n >= sizeof module) continue;
             snprintf(module, sizeof module, "%.*s", (int)n, name);
-            if (!find_leaf(cx, v, module, "weight") && !find_leaf(cx, v, module, "weight_packed"))
+            if (!config_find_leaf(cx, v, module, "weight") &&
+                !config_find_leaf(cx, v, module, "weight_packed"))
                 OSH_TRY(osh_verify_add(cx, v, name, "codes beside it", "has none"));
         }
 done:
     return rc;
 }
 
-/* Scales of keys, values and queries. */
-static osh_status check_cache_scales(osh_ctx *cx, osh_verify *v)
+/* Checks the scales of keys, values and queries. */
+static osh_status config_check_cache_scales(osh_ctx *cx, osh_verify *v)
 {
     static const char *const leaves[] = {"k_scale", "v_scale", "q_scale"};
     osh_status rc = OSH_OK;
@@ -345,13 +376,14 @@ static osh_status check_cache_scales(osh_ctx *cx, osh_verify *v)
     for (int64_t i = 0; i < v->ck->n_tensors; i++)
         for (size_t k = 0; k < sizeof leaves / sizeof *leaves; k++) {
             const osh_st_entry *e = v->ck->tensors[i].e;
-            if (!split(e->name, leaves[k], &n)) continue;
+            if (!leaf_split(e->name, leaves[k], &n)) continue;
             osh_tensor_free(cx, t), t = NULL;
-            OSH_TRY(read_leaf(cx, &t, v, &v->ck->tensors[i]));
+            OSH_TRY(config_read_leaf(cx, &t, v, &v->ck->tensors[i]));
             for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
                 float scale = osh_dtype_is_float(t->dtype) ? osh_tensor_at(t, h) : 0;
                 if (scale > 0 && isfinite(scale)) continue;
-                OSH_TRY(osh_verify_add(cx, v, e->name, "a positive number", "is %g", (double)scale));
+                OSH_TRY(
+                    osh_verify_add(cx, v, e->name, "a positive number", "is %g", (double)scale));
                 break;
             }
         }
@@ -372,19 +404,20 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     }
     rc = osh_q_config_parse(cx, &c, v->ck->config->quantization_config, v->ck->config->path);
     if (rc) {
-        OSH_TRY(osh_verify_failed(cx, v, rc, "config.json", "a quantization_config of compressed-tensors"));
+        OSH_TRY(osh_verify_failed(cx, v, rc, "config.json",
+                                  "a quantization_config of compressed-tensors"));
         goto done;
     }
     for (size_t i = 0; i < c->n; i++)
         if (!c->schemes[i].format[0] && osh_format_find(c->format))
             snprintf(c->schemes[i].format, sizeof c->schemes[i].format, "%s", c->format);
-    OSH_TRY(list_modules(cx, &ms, v, c));
-    OSH_TRY(find_groups(cx, v, &ms, c));
-    OSH_TRY(check_modules(cx, v, &ms, c));
-    OSH_TRY(check_strays(cx, v));
-    if (c->cache.present) OSH_TRY(check_cache_scales(cx, v));
+    OSH_TRY(modules_list(cx, &ms, v, c));
+    OSH_TRY(modules_find_groups(cx, v, &ms, c));
+    OSH_TRY(config_check_modules(cx, v, &ms, c));
+    OSH_TRY(config_check_strays(cx, v));
+    if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
-        if (!is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // what the tensors say
+        if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n,
                          osh_q_family_of(v->ck->config)};

@@ -1,4 +1,4 @@
-/* verify_files.c - the manifest against what is there: tensors, checksums, files, index. */
+/* verify_files.c - checks tensors, checksums, files and index against the manifest. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "output/emit_impl.h"
 #include "verify/verify.h"
 
-static const char *text_of(const cJSON *o, const char *key)
+static const char *files_text(const cJSON *o, const char *key)
 {
     const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
     return cJSON_IsString(s) ? s->valuestring : "";
 }
 
-static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+static void files_shape_text(char *to, size_t room, int ndim, const int64_t *shape)
 {
     size_t at = (size_t)snprintf(to, room, "[");
     for (int d = 0; d < ndim && at < room; d++)
@@ -21,7 +21,8 @@ static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
     if (at < room) snprintf(to + at, room - at, "]");
 }
 
-static osh_status sum_of(osh_ctx *cx, uint64_t *sum, const osh_checkpoint *ck, const osh_ckpt_tensor *t, void *chunk)
+static osh_status files_sum(osh_ctx *cx, uint64_t *sum, const osh_checkpoint *ck,
+                            const osh_ckpt_tensor *t, void *chunk)
 {
     osh_status rc = OSH_OK;
     XXH3_state_t *state = XXH3_createState(); // own
@@ -39,14 +40,15 @@ done:
     return rc;
 }
 
-/* "[576, 1536]" of the manifest's list, as shape_text writes it. */
-static void listed_shape(char *to, size_t room, const cJSON *list)
+/* Writes a shape of the manifest like files_shape_text: "[576, 1536]". */
+static void files_listed_shape(char *to, size_t room, const cJSON *list)
 {
     int64_t shape[OSH_MAX_DIMS];
     int n = 0;
-    for (const cJSON *d = cJSON_IsArray(list) ? list->child : NULL; d && n < OSH_MAX_DIMS; d = d->next)
+    for (const cJSON *d = cJSON_IsArray(list) ? list->child : NULL; d && n < OSH_MAX_DIMS;
+         d = d->next)
         shape[n++] = (int64_t)d->valuedouble;
-    shape_text(to, room, n, shape);
+    files_shape_text(to, room, n, shape);
 }
 
 typedef struct tensors {
@@ -55,59 +57,64 @@ typedef struct tensors {
     void *chunk;     // own
 } tensors;
 
-static void take_rule(osh_verify *v, const char *rule)
+static void files_take_rule(osh_verify *v, const char *rule)
 {
     v->quantized |= !strcmp(rule, "quantized");
     v->pruned |= !strcmp(rule, "pruned");
     v->changed |= !strcmp(rule, "changed");
 }
 
-static osh_status check_tensor(osh_ctx *cx, void *user, const cJSON *m)
+/* osh_json_taken.item: checks a tensor of the manifest. */
+static osh_status files_check_tensor(osh_ctx *cx, void *user, const cJSON *m)
 {
     osh_status rc = OSH_OK;
     const tensors *list = user;
     osh_verify *v = list->v;
-    const char *name = text_of(m, "name");
+    const char *name = files_text(m, "name");
     const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, name);
     char has[160], want[160], sum_text[24];
     uint64_t sum = 0;
-    take_rule(v, text_of(m, "rule"));
+    files_take_rule(v, files_text(m, "rule"));
     OSH_TRY(osh_map_put(cx, list->listed, name, strlen(name), 0));
     if (!t) {
         OSH_TRY(osh_verify_add(cx, v, name, "the tensor that the manifest lists", "is not there"));
         goto done;
     }
-    if (strcmp(v->ck->shard_names[t->shard], text_of(m, "file")))
-        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "file"), "is in %s", v->ck->shard_names[t->shard]));
-    shape_text(has, sizeof has, t->e->ndim, t->e->shape);
-    listed_shape(want, sizeof want, cJSON_GetObjectItemCaseSensitive(m, "shape"));
+    if (strcmp(v->ck->shard_names[t->shard], files_text(m, "file")))
+        OSH_TRY(osh_verify_add(cx, v, name, files_text(m, "file"), "is in %s",
+                               v->ck->shard_names[t->shard]));
+    files_shape_text(has, sizeof has, t->e->ndim, t->e->shape);
+    files_listed_shape(want, sizeof want, cJSON_GetObjectItemCaseSensitive(m, "shape"));
     if (strcmp(has, want)) OSH_TRY(osh_verify_add(cx, v, name, want, "has shape %s", has));
-    if (strcmp(osh_dtype_name(t->e->dtype), text_of(m, "dtype")))
-        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "dtype"), "is %s", osh_dtype_name(t->e->dtype)));
-    rc = sum_of(cx, &sum, v->ck, t, list->chunk);
+    if (strcmp(osh_dtype_name(t->e->dtype), files_text(m, "dtype")))
+        OSH_TRY(osh_verify_add(cx, v, name, files_text(m, "dtype"), "is %s",
+                               osh_dtype_name(t->e->dtype)));
+    rc = files_sum(cx, &sum, v->ck, t, list->chunk);
     if (rc) {
         OSH_TRY(osh_verify_failed(cx, v, rc, name, "bytes that can be read"));
         goto done;
     }
     snprintf(sum_text, sizeof sum_text, "%016llx", (unsigned long long)sum);
-    if (strcmp(sum_text, text_of(m, "xxh3")))
-        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "xxh3"), "has checksum %s", sum_text));
+    if (strcmp(sum_text, files_text(m, "xxh3")))
+        OSH_TRY(osh_verify_add(cx, v, name, files_text(m, "xxh3"), "has checksum %s", sum_text));
     else v->n_sums++;
 done:
     return rc;
 }
 
-static osh_status check_tensors(osh_ctx *cx, osh_verify *v)
+static osh_status files_check_tensors(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     tensors list = {.v = v};
-    if (!(list.chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
+    if (!(list.chunk = osh_alloc(cx, OSH_EMIT_CHUNK)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
     OSH_TRY(osh_map_new(cx, &list.listed, (size_t)v->ck->n_tensors));
-    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", check_tensor}, &list));
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", files_check_tensor}, &list));
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = v->ck->tensors[i].e->name;
         if (!osh_map_get(list.listed, name, strlen(name), &(int64_t){0}))
-            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the manifest lists", "is not in the manifest"));
+            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the manifest lists",
+                                   "is not in the manifest"));
     }
 done:
     osh_map_free(cx, list.listed);
@@ -115,10 +122,10 @@ done:
     return rc;
 }
 
-static osh_status check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
+static osh_status files_check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
 {
     osh_status rc = OSH_OK;
-    const char *name = text_of(m, "name");
+    const char *name = files_text(m, "name");
     char *path = osh_path_join(cx, v->dir, name), text[24]; // own
     uint64_t sum = 0;
     int64_t n = 0;
@@ -129,22 +136,24 @@ static osh_status check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
     }
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
-    if (strcmp(text, text_of(m, "xxh3")))
-        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "xxh3"), "has %lld bytes and checksum %s", (long long)n, text));
+    if (strcmp(text, files_text(m, "xxh3")))
+        OSH_TRY(osh_verify_add(cx, v, name, files_text(m, "xxh3"), "has %lld bytes and checksum %s",
+                               (long long)n, text));
     else v->n_sums++;
 done:
     osh_free(cx, path);
     return rc;
 }
 
-static bool is_shard(const char *name)
+static bool files_is_shard(const char *name)
 {
     size_t n = strlen(name);
     return n >= 12 && !strcmp(name + n - 12, ".safetensors");
 }
 
-/* Weights beside the shards would be loaded by some tools, and the index's own sum must be right. */
-static osh_status check_shards(osh_ctx *cx, osh_verify *v)
+/* Finds other .safetensors files, which some tools would load, and checks total_size of the
+ * index. */
+static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *path = NULL, want[32]; // own
@@ -154,16 +163,19 @@ static osh_status check_shards(osh_ctx *cx, osh_verify *v)
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
     for (size_t i = 0; i < n; i++) {
         bool known = false;
-        if (!is_shard(names[i])) continue;
+        if (!files_is_shard(names[i])) continue;
         for (int s = 0; s < v->ck->n_shards; s++) known |= !strcmp(names[i], v->ck->shard_names[s]);
-        if (!known) OSH_TRY(osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
+        if (!known)
+            OSH_TRY(
+                osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
     }
     if (!(path = osh_path_join(cx, v->dir, "model.safetensors.index.json")))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) goto done;
     rc = osh_json_read(cx, &index, path, (size_t)1 << 28, 0);
     OSH_TRY(osh_verify_failed(cx, v, rc, "model.safetensors.index.json", "an index"));
-    for (int64_t i = 0; i < v->ck->n_tensors; i++) total += v->ck->tensors[i].e->end - v->ck->tensors[i].e->begin;
+    for (int64_t i = 0; i < v->ck->n_tensors; i++)
+        total += v->ck->tensors[i].e->end - v->ck->tensors[i].e->begin;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(index, "metadata");
     const cJSON *size = cJSON_GetObjectItemCaseSensitive(meta, "total_size");
     snprintf(want, sizeof want, "%lld", (long long)total);
@@ -181,41 +193,47 @@ osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(v->manifest, "files");
-    for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next) OSH_TRY(check_file(cx, v, m));
+    for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next)
+        OSH_TRY(files_check_file(cx, v, m));
     if (!v->ck) goto done;
-    OSH_TRY(check_tensors(cx, v));
-    OSH_TRY(check_shards(cx, v));
+    OSH_TRY(files_check_tensors(cx, v));
+    OSH_TRY(files_check_shards(cx, v));
 done:
     return rc;
 }
 
-static osh_status known_add(osh_ctx *cx, osh_map *known, const char *name)
+static osh_status files_known_add(osh_ctx *cx, osh_map *known, const char *name)
 {
     return osh_map_put(cx, known, name, strlen(name), 0);
 }
 
-/* Files of the manifest, of the source and of the plan, and what tells of a run. */
-static osh_status list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
+/* Lists the files of the manifest, of the source and of the plan, and the reports and log of a
+ * run. */
+static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
 {
-    static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html", "oneshot.log"};
+    static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html",
+                                         "oneshot.log"};
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(v->manifest, "files");
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++) OSH_TRY(known_add(cx, known, always[i]));
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        OSH_TRY(files_known_add(cx, known, always[i]));
     for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next)
-        OSH_TRY(known_add(cx, known, text_of(m, "name")));
-    for (int s = 0; v->ck && s < v->ck->n_shards; s++) OSH_TRY(known_add(cx, known, v->ck->shard_names[s]));
+        OSH_TRY(files_known_add(cx, known, files_text(m, "name")));
+    for (int s = 0; v->ck && s < v->ck->n_shards; s++)
+        OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        osh_checkpoint source = {.dir = v->opt->model}; // its directory is all that is asked of it
+        osh_checkpoint source = {.dir = v->opt->model}; // only its directory is read
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     }
-    for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, known, names[i]));
+    for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
     if (!v->plan) goto done;
-    for (int s = 0; s < v->plan->n_shards; s++) OSH_TRY(known_add(cx, known, v->plan->shards[s].name));
-    OSH_TRY(known_add(cx, known, "config.json"));
-    OSH_TRY(known_add(cx, known, "recipe.yaml"));
-    if (v->plan->n_shards > 1) OSH_TRY(known_add(cx, known, "model.safetensors.index.json"));
+    for (int s = 0; s < v->plan->n_shards; s++)
+        OSH_TRY(files_known_add(cx, known, v->plan->shards[s].name));
+    OSH_TRY(files_known_add(cx, known, "config.json"));
+    OSH_TRY(files_known_add(cx, known, "recipe.yaml"));
+    if (v->plan->n_shards > 1) OSH_TRY(files_known_add(cx, known, "model.safetensors.index.json"));
 done:
     osh_strings_free(cx, names, n);
     return rc;
@@ -227,14 +245,16 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     osh_map *known = NULL; // own
     char **names = NULL;   // own
     size_t n = 0;
-    if (!v->manifest && !v->plan) goto done; // nothing says what there should be
+    if (!v->manifest && !v->plan) goto done; // nothing lists the files
     OSH_TRY(osh_map_new(cx, &known, 32));
-    OSH_TRY(list_known(cx, known, v));
+    OSH_TRY(files_list_known(cx, known, v));
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
     for (size_t i = 0; i < n; i++)
-        if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) && !is_shard(names[i]))
-            OSH_TRY(osh_verify_add(cx, v, names[i], "files that it was made with",
-                                   v->plan ? "is neither in the plan nor in the manifest" : "is not in the manifest"));
+        if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) &&
+            !files_is_shard(names[i]))
+            OSH_TRY(osh_verify_add(cx, v, names[i], "files of the output",
+                                   v->plan ? "is neither in the plan nor in the manifest"
+                                           : "is not in the manifest"));
 done:
     osh_strings_free(cx, names, n);
     osh_map_free(cx, known);
@@ -246,7 +266,7 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    osh_checkpoint source = {.dir = v->opt->model}; // its directory is all that is asked of it
+    osh_checkpoint source = {.dir = v->opt->model}; // only its directory is read
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;
@@ -262,8 +282,9 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
         OSH_TRY(osh_sum_of_file(cx, &a, &n_a, from));
         OSH_TRY(osh_sum_of_file(cx, &b, &n_b, to));
         if (a != b || n_a != n_b)
-            OSH_TRY(osh_verify_add(cx, v, names[i], "the source's bytes", "has %lld bytes, the source's has %lld",
-                                   (long long)n_b, (long long)n_a));
+            OSH_TRY(osh_verify_add(cx, v, names[i], "the source's bytes",
+                                   "has %lld bytes, the source's has %lld", (long long)n_b,
+                                   (long long)n_a));
     }
 done:
     osh_strings_free(cx, names, n);

@@ -1,11 +1,13 @@
-/* verify_manifest.c - the manifest, which may be too long to lie in memory: its lists go by item by item. */
+/* verify_manifest.c - reads the manifest. It may be too long for memory, so its lists are read item
+ * by item. */
 #include <string.h>
 
 #include "base/file.h"
 #include "output/emit_impl.h"
 #include "verify/verify.h"
 
-static osh_status take_recorded(osh_ctx *cx, void *recorded, const cJSON *module)
+/* osh_json_taken.item: stores the recorded error of a module. */
+static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSON *module)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(module, "name");
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(module, "relative_squared_error");
@@ -21,11 +23,13 @@ osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v)
     char *path = osh_path_join(cx, v->dir, OSH_MANIFEST_NAME); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) {
-        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "the list of what was written", "is not there"));
+        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "the list of what was written",
+                               "is not there"));
         goto done;
     }
     OSH_TRY(osh_map_new(cx, &v->recorded, 256));
-    rc = osh_manifest_read(cx, &v->manifest, v->dir, &(osh_json_taken){"modules", take_recorded}, v->recorded);
+    rc = osh_manifest_read(cx, &v->manifest, v->dir,
+                           &(osh_json_taken){"modules", manifest_take_recorded}, v->recorded);
     OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
 done:
     osh_free(cx, path);
@@ -36,7 +40,8 @@ double osh_verify_recorded(const osh_verify *v, const char *name)
 {
     double nmse = -1;
     int64_t bits;
-    if (v->recorded && osh_map_get(v->recorded, name, strlen(name), &bits)) memcpy(&nmse, &bits, sizeof nmse);
+    if (v->recorded && osh_map_get(v->recorded, name, strlen(name), &bits))
+        memcpy(&nmse, &bits, sizeof nmse);
     return nmse;
 }
 

@@ -3,7 +3,8 @@
 #define OSH_VERIFY_OUTPUT_H
 #include "plan/options.h"
 
-/* An output against its manifest, its config and, where opt has a model, its source. The findings go to the sink; with
- * any, the status is OSH_E_FORMAT. */
-osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user);
+/* Checks an output against its manifest, its config and, if opt has a model, its source. Sends the
+ * findings to the sink. Returns OSH_E_FORMAT if there are findings. */
+osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt,
+                             osh_sink sink, void *user);
 #endif

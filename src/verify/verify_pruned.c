@@ -1,5 +1,6 @@
-/* verify_pruned.c - a weight that was pruned: zeros where the mask wants them, what is not 0 as the source has it where
- * the method changes nothing else, and the error that the run recorded. Of codes behind it the zeros alone. */
+/* verify_pruned.c - checks a pruned weight: it must have the zeros of the mask and the error that
+ * the run recorded, and if the method changes nothing else, its other values must be the source's.
+ * If the pruned weight was quantized, only the zeros are checked. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,11 +10,11 @@
 
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
-    int64_t group_row, group_at, value_row, value_at; // the first of them
+    int64_t group_row, group_at, value_row, value_at; // first bad group; first bad value
 } pruned_seen;
 
-static void look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row, const float *was, int64_t r,
-                        int64_t I)
+static void pruned_look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row,
+                               const float *was, int64_t r, int64_t I)
 {
     for (int64_t i = 0; i < I; i++) {
         s->zeros += row[i] == 0;
@@ -27,30 +28,35 @@ static void look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float 
     }
 }
 
-static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l, const osh_prune_rule *rule,
-                             const pruned_seen *s)
+static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
+                             const osh_prune_rule *rule, const pruned_seen *s)
 {
     osh_status rc = OSH_OK;
     char text[96];
     double n = (double)(l->O * l->I);
     if (s->bad_groups) {
-        snprintf(text, sizeof text, "%lld zeros in each %lld", (long long)rule->n, (long long)rule->m);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
-                               (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
+        snprintf(text, sizeof text, "%lld zeros in each %lld", (long long)rule->n,
+                 (long long)rule->m);
+        OSH_TRY(osh_verify_add(
+            cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
+            (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
-    if (!rule->m && (double)s->zeros + (double)(l->O + l->I) < n * rule->sparsity) { // shares are cut to whole numbers
+    if (!rule->m && (double)s->zeros + (double)(l->O + l->I) <
+                        n * rule->sparsity) { // the pruner rounds counts down
         snprintf(text, sizeof text, "%g", rule->sparsity);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
     }
     if (s->bad_values)
         OSH_TRY(osh_verify_add(cx, v, l->name, "the source's value, or 0",
-                               "row %lld, column %lld is neither, and %lld weights more", (long long)s->value_row,
-                               (long long)s->value_at, (long long)s->bad_values - 1));
+                               "row %lld, column %lld is neither, and %lld weights more",
+                               (long long)s->value_row, (long long)s->value_at,
+                               (long long)s->bad_values - 1));
 done:
     return rc;
 }
 
-osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w, const osh_tensor *source)
+osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w,
+                            const osh_tensor *source)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &v->plan->linears[linear];
@@ -63,7 +69,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
         size_t at = (size_t)(r * l->I) * osh_dtype_bytes(w->dtype);
         osh_to_f32(row, (const char *)w->data + at, w->dtype, l->I);
         if (source) osh_to_f32(row + l->I, (const char *)source->data + at, source->dtype, l->I);
-        look_at_row(&seen, &rule, row, source ? row + l->I : NULL, r, l->I);
+        pruned_look_at_row(&seen, &rule, row, source ? row + l->I : NULL, r, l->I);
     }
     OSH_TRY(pruned_say(cx, v, l, &rule, &seen));
 done:

@@ -1,5 +1,5 @@
-/* verify_source.c - the output against its source: the plan is made again from the source and the output's recipe.yaml,
- * so nothing that stands in the manifest or the config has to be believed. */
+/* verify_source.c - checks the output against its source. It makes the plan again from the source
+ * and the output's recipe.yaml, so it does not have to trust the manifest or the config. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,15 @@
 #include "plan/tuning.h"
 #include "verify/verify.h"
 
-static const cJSON *made_of(const osh_verify *v, const char *key)
+/* Returns a field of the identity in the manifest. */
+static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
 {
-    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
+    return cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
 }
 
-/* --only of the run, a line each. */
-static osh_status take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
+/* Splits the value of --only that the run recorded, one pattern a line. */
+static osh_status source_take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
 {
     osh_status rc = OSH_OK;
     if (!cJSON_IsString(text)) goto done;
@@ -37,35 +39,41 @@ done:
     return rc;
 }
 
-static osh_status make_plan(osh_ctx *cx, osh_verify *v)
+static osh_status source_make_plan(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     osh_options *o = &v->plan_options;
-    const cJSON *arithmetic = made_of(v, "arithmetic"), *size = made_of(v, "max_shard_size");
-    *o = (osh_options){.model = v->opt->model, .models_dir = v->opt->models_dir, .max_shard_size = 20000000000,
+    const cJSON *arithmetic = manifest_made_of(v, "arithmetic"),
+                *size = manifest_made_of(v, "max_shard_size");
+    *o = (osh_options){.model = v->opt->model,
+                       .models_dir = v->opt->models_dir,
+                       .max_shard_size = 20000000000,
                        .moe_calibrate_all_experts = true};
-    if (!(o->recipe = osh_path_join(cx, v->dir, "recipe.yaml"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!(o->recipe = osh_path_join(cx, v->dir, "recipe.yaml")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (cJSON_IsString(arithmetic)) o->arithmetic = arithmetic->valuestring;
     if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)
         o->max_shard_size = strtoll(size->valuestring, NULL, 10);
-    OSH_TRY(take_only(cx, &o->only, made_of(v, "only")));
+    OSH_TRY(source_take_only(cx, &o->only, manifest_made_of(v, "only")));
     if (!osh_file_exists(o->recipe)) {
-        OSH_TRY(osh_verify_add(cx, v, "recipe.yaml", "the recipe that made the output", "is not there"));
+        OSH_TRY(osh_verify_add(cx, v, "recipe.yaml", "the recipe that made the output",
+                               "is not there"));
         goto done;
     }
     rc = osh_plan_of_output(cx, &v->plan, o);
-    OSH_TRY(osh_verify_failed(cx, v, rc, "source and recipe.yaml", "a source and a recipe that make this output"));
+    OSH_TRY(osh_verify_failed(cx, v, rc, "source and recipe.yaml",
+                              "a source and a recipe that make this output"));
     if (v->plan) OSH_TRY(osh_globals_new(cx, &v->globals, v->plan));
 done:
     return rc;
 }
 
-typedef struct json_place { // where two JSON values differ
+typedef struct json_place { // a difference of two JSON values
     char path[256];         // "a.b[2]"
     char has[160], want[160];
 } json_place;
 
-/* The first place where they do. false: nowhere. */
+/* Finds the first difference of two JSON values. Returns false if there is none. */
 static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
 {
     size_t n = strlen(at->path), room = sizeof at->path - n;
@@ -90,7 +98,8 @@ static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
         return false;
     }
     if (a && b && cJSON_Compare(a, b, true)) return false;
-    char *s = a ? cJSON_PrintUnformatted(a) : NULL, *t = b ? cJSON_PrintUnformatted(b) : NULL; // own
+    char *s = a ? cJSON_PrintUnformatted(a) : NULL,
+         *t = b ? cJSON_PrintUnformatted(b) : NULL; // own
     snprintf(at->has, sizeof at->has, "%s", s ? s : "not there");
     snprintf(at->want, sizeof at->want, "%s", t ? t : "no such key");
     cJSON_free(s);
@@ -98,7 +107,7 @@ static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
     return true;
 }
 
-static osh_status check_config_text(osh_ctx *cx, osh_verify *v)
+static osh_status source_check_config_text(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     cJSON *want = NULL; // own
@@ -120,26 +129,27 @@ done:
     return rc;
 }
 
-/* The source that the manifest names must be the one that is given. */
-static osh_status check_identity(osh_ctx *cx, osh_verify *v)
+/* Checks that the given source is the one that the manifest names. */
+static osh_status source_check_identity(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     osh_identity *id = NULL; // own
     if (!v->manifest) goto done;
     OSH_TRY(osh_identity_of_source(cx, &id, v->plan->ck));
     for (size_t i = 0; i < id->n; i++) {
-        const cJSON *was = made_of(v, id->names[i]);
-        if (id->here[i] || (cJSON_IsString(was) && !strcmp(was->valuestring, id->values[i]))) continue;
-        OSH_TRY(osh_verify_add(cx, v, id->names[i], cJSON_IsString(was) ? was->valuestring : "none", "is %s",
-                               id->values[i]));
+        const cJSON *was = manifest_made_of(v, id->names[i]);
+        if (id->here[i] || (cJSON_IsString(was) && !strcmp(was->valuestring, id->values[i])))
+            continue;
+        OSH_TRY(osh_verify_add(cx, v, id->names[i], cJSON_IsString(was) ? was->valuestring : "none",
+                               "is %s", id->values[i]));
     }
 done:
     osh_identity_free(cx, id);
     return rc;
 }
 
-/* The source's tensors that the manifest says were left out are those that the plan leaves out. */
-static osh_status check_dropped(osh_ctx *cx, osh_verify *v)
+/* Checks that the manifest and the plan drop the same tensors of the source. */
+static osh_status source_check_dropped(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     const osh_experts *x = v->plan->experts;
@@ -162,7 +172,9 @@ done:
     return rc;
 }
 
-static osh_status check_names(osh_ctx *cx, osh_verify *v, bool *present)
+/* Checks names, shapes, dtypes and shards of the output's tensors. Sets present [n_out] if a tensor
+ * has the planned shape and dtype. */
+static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
 {
     osh_status rc = OSH_OK;
     osh_map *planned = NULL; // own
@@ -173,13 +185,17 @@ static osh_status check_names(osh_ctx *cx, osh_verify *v, bool *present)
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
         OSH_TRY(osh_map_put(cx, planned, e->name, strlen(e->name), i));
         if (!t) {
-            OSH_TRY(osh_verify_add(cx, v, e->name, "it in the output", "is not there"));
+            OSH_TRY(osh_verify_add(cx, v, e->name, "the tensor that the plan has", "is not there"));
             continue;
         }
-        bool shape = t->e->ndim == e->ndim && !memcmp(t->e->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
-        if (!shape) OSH_TRY(osh_verify_add(cx, v, e->name, "that of source and recipe", "has another shape"));
+        bool shape = t->e->ndim == e->ndim &&
+                     !memcmp(t->e->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
+        if (!shape)
+            OSH_TRY(osh_verify_add(cx, v, e->name, "the shape that source and recipe give",
+                                   "has another shape"));
         if (t->e->dtype != e->dtype)
-            OSH_TRY(osh_verify_add(cx, v, e->name, osh_dtype_name(e->dtype), "is %s", osh_dtype_name(t->e->dtype)));
+            OSH_TRY(osh_verify_add(cx, v, e->name, osh_dtype_name(e->dtype), "is %s",
+                                   osh_dtype_name(t->e->dtype)));
         const char *file = p->shards[p->out_info[i].shard].name;
         if (p->n_shards == v->ck->n_shards && strcmp(file, v->ck->shard_names[t->shard]))
             OSH_TRY(osh_verify_add(cx, v, e->name, file, "is in %s", v->ck->shard_names[t->shard]));
@@ -193,7 +209,8 @@ static osh_status check_names(osh_ctx *cx, osh_verify *v, bool *present)
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = v->ck->tensors[i].e->name;
         if (!osh_map_get(planned, name, strlen(name), &(int64_t){0}))
-            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the source has or the recipe makes", "is none of them"));
+            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the source has or the recipe makes",
+                                   "is none of them"));
     }
 done:
     osh_map_free(cx, planned);
@@ -202,20 +219,23 @@ done:
 
 typedef struct source_sums {
     osh_verify *v;
-    bool *listed; // own: of a weight that became several tensors the first one speaks
+    bool
+        *listed; // own [tensors of the source]: checked; several output tensors may have one source
 } source_sums;
 
-/* The bytes that an output tensor was made of, as the manifest has them, against the source's. */
-static osh_status check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
+/* osh_json_taken.item: compares the checksum of a source tensor in the manifest with the source. */
+static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const source_sums *s = user;
     const osh_checkpoint *ck = s->v->plan->ck;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(tensor, "source");
     const cJSON *was = cJSON_GetObjectItemCaseSensitive(tensor, "source_xxh3");
-    const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
+    const osh_ckpt_tensor *t =
+        cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
     uint64_t sum;
     char text[24];
-    if (!t || s->listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum)) return OSH_OK;
+    if (!t || s->listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum))
+        return OSH_OK;
     s->listed[t - ck->tensors] = true;
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
     const char *wanted = cJSON_IsString(was) ? was->valuestring : "one in the manifest";
@@ -223,19 +243,19 @@ static osh_status check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
     return osh_verify_add(cx, s->v, t->e->name, wanted, "of the source has checksum %s", text);
 }
 
-static osh_status check_sums(osh_ctx *cx, osh_verify *v)
+static osh_status source_check_sums(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     source_sums s = {.v = v};
     OSH_NEW(cx, s.listed, v->plan->ck->n_tensors);
-    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", check_sum}, &s));
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", source_check_sum}, &s));
 done:
     osh_free(cx, s.listed);
     return rc;
 }
 
-/* false: not as many, or not positive. */
-static bool read_factors(osh_fold *f, const cJSON *text)
+/* Reads the factors of a fold. Returns false if their number is wrong or one is not positive. */
+static bool factors_read(osh_fold *f, const cJSON *text)
 {
     if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
     for (int64_t c = 0; c < f->n; c++) {
@@ -250,10 +270,10 @@ static bool read_factors(osh_fold *f, const cJSON *text)
 typedef struct factors {
     const osh_plan *p;
     bool *known; // own [folds]
-    int next;    // fold: the manifest has them in the plan's order
+    int next;    // fold to try first: the manifest has them in the order of the plan
 } factors;
 
-static osh_status take_fold(osh_ctx *cx, void *user, const cJSON *fold)
+static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
 {
     factors *f = user;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(fold, "layer");
@@ -261,17 +281,18 @@ static osh_status take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     for (int k = 0; cJSON_IsString(name) && k < f->p->n_folds; k++) {
         int i = (f->next + k) % f->p->n_folds;
         osh_fold *at = &f->p->folds[i];
-        if (f->known[i] || strcmp(name->valuestring, f->p->graph->modules[at->module].name)) continue;
-        f->known[i] = read_factors(at, cJSON_GetObjectItemCaseSensitive(fold, "factors"));
+        if (f->known[i] || strcmp(name->valuestring, f->p->graph->modules[at->module].name))
+            continue;
+        f->known[i] = factors_read(at, cJSON_GetObjectItemCaseSensitive(fold, "factors"));
         f->next = i + 1;
         break;
     }
     return OSH_OK;
 }
 
-/* *known: from here on the source is read with the factors folded in. What is compared with it shows whether they are
- * those of the output. */
-static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
+/* Takes the factors from the manifest, so that the source is read with them folded in. Later
+ * comparisons show if they are the factors of the output. Sets *known if all factors are known. */
+static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
@@ -279,7 +300,7 @@ static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
     *known = true;
     if (!p->n_folds) goto done;
     OSH_NEW(cx, f.known, p->n_folds);
-    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"folds", take_fold}, &f));
+    OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"folds", factors_take_fold}, &f));
     for (int i = 0; i < p->n_folds; i++) {
         if (f.known[i]) {
             OSH_TRY(osh_fold_known(cx, p, i));
@@ -287,25 +308,28 @@ static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
         }
         *known = false;
         OSH_TRY(osh_verify_add(cx, v, p->graph->modules[p->folds[i].module].name,
-                               "the factors of its channels in the manifest's folds", "has none, or they do not fit"));
+                               "the factors of its channels in the manifest's folds",
+                               "has none, or they do not fit"));
     }
 done:
     osh_free(cx, f.known);
     return rc;
 }
 
-/* Norms that were tuned, where the recipe asks for it: what they became is known to nobody. */
-static osh_status take_tuned(osh_ctx *cx, osh_verify *v)
+/* Tells the plan that norms were tuned, if the recipe asks for it. Their values are not known
+ * here. */
+static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
-    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph) return OSH_OK;
+    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph)
+        return OSH_OK;
     return v->changed ? osh_tuning_kept(cx, v->plan) : OSH_OK;
 }
 
-static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
+static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
 {
     osh_status rc = OSH_OK;
     bool differs = false, tuned = osh_is_tuned(v->plan, v->plan->out_info[i].source);
-    char *chunk = NULL; // own: of both
+    char *chunk = NULL; // own: half for the source, half for the output
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
@@ -314,7 +338,8 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     int64_t unit = (int64_t)osh_band_unit_bytes(p, src - p->ck->tensors);
     half = unit < half ? half / unit * unit : unit;
     if (half > n_bytes) half = n_bytes;
-    if (!(chunk = osh_alloc(cx, (size_t)half * 2))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
+    if (!(chunk = osh_alloc(cx, (size_t)half * 2)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < n_bytes; at += half) {
@@ -323,16 +348,19 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
         size_t size = osh_dtype_bytes(src->e->dtype);
-        OSH_TRY(osh_checkpoint_apply(cx, p->ck, src - p->ck->tensors, chunk, at / (int64_t)size, (int64_t)(n / size)));
-        if (tuned && !differs && osh_find_nonfinite(chunk + half, src->e->dtype, (int64_t)(n / size)) >= 0) {
+        OSH_TRY(osh_checkpoint_apply(cx, p->ck, src - p->ck->tensors, chunk, at / (int64_t)size,
+                                     (int64_t)(n / size)));
+        if (tuned && !differs &&
+            osh_find_nonfinite(chunk + half, src->e->dtype, (int64_t)(n / size)) >= 0) {
             differs = true;
-            OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "finite numbers", "has a NaN or an infinity"));
+            OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "finite numbers",
+                                   "has a NaN or an infinity"));
         }
         if (tuned || differs || !memcmp(chunk, chunk + half, n)) continue;
         differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
-        OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "the bytes of the source's", "differs from byte %lld on",
-                               (long long)at + (long long)k));
+        OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "the bytes of the source's",
+                               "differs from byte %lld on", (long long)at + (long long)k));
     }
     v->n_compared += !differs && !tuned;
     OSH_TRY(osh_checkpoint_saw(cx, p->ck, src - p->ck->tensors, XXH3_64bits_digest(state)));
@@ -346,22 +374,22 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     bool *present = NULL; // own
-    OSH_TRY(make_plan(cx, v));
+    OSH_TRY(source_make_plan(cx, v));
     if (!v->plan) goto done;
     const osh_plan *p = v->plan;
     OSH_NEW(cx, present, p->n_out);
     OSH_TRY(osh_checkpoint_watch(cx, p->ck));
-    OSH_TRY(check_identity(cx, v));
-    OSH_TRY(check_config_text(cx, v));
-    OSH_TRY(check_dropped(cx, v));
-    OSH_TRY(check_names(cx, v, present));
+    OSH_TRY(source_check_identity(cx, v));
+    OSH_TRY(source_check_config_text(cx, v));
+    OSH_TRY(source_check_dropped(cx, v));
+    OSH_TRY(source_check_names(cx, v, present));
     bool known = true;
-    OSH_TRY(take_factors(cx, v, &known));
-    OSH_TRY(take_tuned(cx, v));
+    OSH_TRY(source_take_factors(cx, v, &known));
+    OSH_TRY(source_take_tuned(cx, v));
     if (!known) goto done; // nothing can be compared
     for (int64_t i = 0; i < p->n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i));
+        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(source_check_copy(cx, v, i));
     }
     for (int l = 0; l < p->n_linears; l++) {
         bool all = true;
@@ -370,9 +398,10 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
         if (!all) continue;
         rc = osh_verify_cache(cx, v, l);
         if (!rc) rc = osh_verify_linear(cx, v, l);
-        OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name, "codes and scales of the source's weight"));
+        OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name,
+                                  "codes and scales of the source's weight"));
     }
-    if (v->manifest) OSH_TRY(check_sums(cx, v));
+    if (v->manifest) OSH_TRY(source_check_sums(cx, v));
 done:
     osh_free(cx, present);
     return rc;

@@ -1,27 +1,33 @@
-/* verify_weights.c - codes and scales of a quantized module against the source's weight w [O, I].
+/* verify_weights.c - checks codes and scales of a quantized module against the source's weight
+ * w [O, I].
  *
- *   scale, zero   what the source's minima and maxima give, bit for bit: rounding and GPTQ take both from all of w
+ *   scale, zero   equal those of the source's minima and maxima, bit for bit: rounding and GPTQ
+ *                 take both from all of w
  *   rounding      every code is the nearest one
- *   GPTQ          codes are not nearest: a code takes over the errors of others. What it takes over is itself an error
- *                 of rounding, so of the whole weight
+ *   GPTQ          codes are not the nearest, because a code takes over the errors of other codes.
+ *                 These are errors of rounding themselves, so the whole weight has
  *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
- *                 and of a row ROW_FACTOR times that, but for one row in ROWS: outputs that are large for every token
- *                 are paid for with the rest of their row. No element is off by more than half of what its codes span,
- *                 but where that is less than the 16 scales that clamping can make of 4 bits. Columns of dq that are 0
- *                 throughout do not count: no token reached them, GPTQ zeroes them.
- *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two models: 4.4 times for a
- *                 weight, 64 times or more for one row of 576, 27 scales for an element of 8 bits
- *   both          |w - dq|^2 / |w|^2 is what the run recorded
+ *                 A row has ROW_FACTOR instead of FACTOR, except for one row in ROWS: if an output
+ *                 is large for every token, the rest of its row pays for it. No element is off by
+ *                 more than half of the range of its codes, or by more than the 16 scales that
+ *                 clamping can cause with 4 bits, if these are larger. Columns of dq with zeros
+ *                 only do not count: no token reached them, and GPTQ sets them to 0.
+ *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two
+ *                 models: 4.4 times for a weight, 64 times or more for one row of 576, 27 scales
+ *                 for an element of 8 bits
+ *   both          |w - dq|^2 / |w|^2 is the error that the run recorded
  *
- *   pruned by the weight alone (magnitude, constant)   w is pruned here in the same way, then all of that
- *   Wanda         its mask depends on data; what it keeps is the source's, so the recorded error is that of w. dq has
- *                 w's direction, as below
- *   SparseGPT     also changes what it keeps, and the recorded error is that of a weight that nobody has. Of dq is
- *                 known that it has w's direction and size,
- *                     <w, dq> > 0    and up to the sparsity SPARSE    <w, dq> / |dq|^2 in a range, cos(row) >= COSINE
- *                 Measured with 6 samples of 64 tokens: 0.30 or more at sparsity 0.5 and 2 bits, 0.46 at 4 bits; from
- *                 0.7 on rows of a sound output may stand at right angles to the source's.
- */
+ *   pruned by the weight alone (magnitude, constant)   w is pruned here in the same way, and then
+ *                 all checks above apply
+ *   Wanda         the mask depends on data. Kept values are the source's, so the recorded error is
+ *                 that of w. dq has the direction of w, as below
+ *   SparseGPT     kept values change, too, and the recorded error is that of a weight that is not
+ *                 known here. dq must have the direction and the size of w:
+ *                     <w, dq> > 0
+ *                     up to the sparsity SPARSE: <w, dq> / |dq|^2 in a range, cos(row) >= COSINE
+ *                 Measured with 6 samples of 64 tokens: 0.30 or more at sparsity 0.5 and 2 bits,
+ *                 0.46 at 4 bits. From 0.7 on, rows of a correct output may be orthogonal to the
+ *                 source's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,40 +39,46 @@
 #define FACTOR 16.0
 #define ROW_FACTOR 64.0
 #define SPARSE 0.5  // sparsity
-#define COSINE 0.2  // of a row
+#define COSINE 0.2  // least cosine of a row
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // findings of one kind
 
-/* Whether it is one of the codes that `bits` bits have. */
-static bool is_code(const osh_q_args *a, int c) { return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1); }
+/* True if c is an integer code of a->bits bits. */
+static bool args_have_code(const osh_q_args *a, int c)
+{
+    return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1);
+}
 
-osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const osh_qparams *p)
+osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
+                             const osh_qparams *p)
 {
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
-        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g", (double)p->global));
+        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
+                               (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
         float s = osh_tensor_at(p->scale, i);
         if (s > 0 && isfinite(s)) continue;
         n++;
-        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g", (long long)i, (double)s));
+        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g",
+                               (long long)i, (double)s));
     }
     n = 0;
     for (int64_t i = 0; p->zero && i < osh_tensor_numel(p->zero) && n < MAX_PER_MODULE; i++) {
         int z = ((const int8_t *)p->zero->data)[i];
-        if (floats ? z == 0 : is_code(a, z)) continue;
+        if (floats ? z == 0 : args_have_code(a, z)) continue;
         n++;
-        OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "weight_zero_point %lld is %d",
-                               (long long)i, z));
+        OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits",
+                               "weight_zero_point %lld is %d", (long long)i, z));
     }
 done:
     return rc;
 }
 
-osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
-                            const int64_t *shape)
+osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
+                            const uint8_t *codes, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int64_t I = shape[1];
@@ -74,23 +86,27 @@ osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, cons
     bool floats = a->type == OSH_Q_FLOAT, fp8 = floats && a->bits == 8;
     for (int64_t i = 0; i < shape[0] * I && n < MAX_PER_MODULE; i++) {
         int c = (int8_t)codes[i];
-        if (fp8 ? (codes[i] & 0x7f) != 0x7f : floats ? codes[i] < 1 << a->bits : is_code(a, c)) continue;
+        if (fp8      ? (codes[i] & 0x7f) != 0x7f
+            : floats ? codes[i] < 1 << a->bits
+                     : args_have_code(a, c))
+            continue;
         n++;
-        OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "the code of row %lld, column %lld is %d",
-                               (long long)(i / I), (long long)(i % I), c));
+        OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits",
+                               "the code of row %lld, column %lld is %d", (long long)(i / I),
+                               (long long)(i % I), c));
     }
 done:
     return rc;
 }
 
-typedef struct stored { // of a module, as the output has it
+typedef struct stored { // a module, as the output has it
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS]; // own
     osh_qparams params;                      // own
     uint8_t *codes;                          // own
-    osh_tensor *w;                           // own: the source's
+    osh_tensor *w;                           // own: the source's weight
 } stored;
 
-static void stored_deinit(osh_ctx *cx, stored *s)
+static void module_stored_deinit(osh_ctx *cx, stored *s)
 {
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, s->raw[k]);
     osh_qparams_deinit(cx, &s->params);
@@ -98,7 +114,7 @@ static void stored_deinit(osh_ctx *cx, stored *s)
     osh_tensor_free(cx, s->w);
 }
 
-static osh_status load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *l)
+static osh_status module_stored_load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
@@ -108,45 +124,53 @@ static osh_status load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *
         OSH_TRY(osh_tensor_new(cx, &s->raw[k], t->e->dtype, t->e->ndim, t->e->shape));
         OSH_TRY(osh_checkpoint_read(cx, s->raw[k]->data, v->ck, t));
     }
-    if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
+    if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(
+        l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
     OSH_TRY(osh_tensor_new(cx, &s->w, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->ck, &p->ck->tensors[l->tensor]));
 done:
     return rc;
 }
 
-static osh_status compare_params(osh_ctx *cx, osh_verify *v, const osh_linear *l, const stored *s,
-                                 const osh_qparams *want)
+static osh_status module_compare_params(osh_ctx *cx, osh_verify *v, const osh_linear *l,
+                                        const stored *s, const osh_qparams *want)
 {
     osh_status rc = OSH_OK;
     int n = 0;
     char text[64];
     if (s->params.global != want->global) {
         snprintf(text, sizeof text, "%.9g, which the source's weights give", (double)want->global);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_global_scale is %.9g", (double)s->params.global));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_global_scale is %.9g",
+                               (double)s->params.global));
     }
     for (int64_t i = 0; i < osh_tensor_numel(want->scale) && n < MAX_PER_MODULE; i++) {
         float a = osh_tensor_at(s->params.scale, i), b = osh_tensor_at(want->scale, i);
         if (a == b) continue;
         n++;
         snprintf(text, sizeof text, "%.9g, which the source's weight gives", (double)b);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_scale %lld is %.9g", (long long)i, (double)a));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_scale %lld is %.9g", (long long)i,
+                               (double)a));
     }
     n = 0;
-    for (int64_t i = 0; want->zero && s->params.zero && i < osh_tensor_numel(want->zero) && n < MAX_PER_MODULE; i++) {
-        int a = ((const int8_t *)s->params.zero->data)[i], b = ((const int8_t *)want->zero->data)[i];
+    for (int64_t i = 0;
+         want->zero && s->params.zero && i < osh_tensor_numel(want->zero) && n < MAX_PER_MODULE;
+         i++) {
+        int a = ((const int8_t *)s->params.zero->data)[i],
+            b = ((const int8_t *)want->zero->data)[i];
         if (a == b) continue;
         n++;
         snprintf(text, sizeof text, "%d, which the source's weight gives", b);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_zero_point %lld is %d", (long long)i, a));
+        OSH_TRY(
+            osh_verify_add(cx, v, l->name, text, "weight_zero_point %lld is %d", (long long)i, a));
     }
 done:
     return rc;
 }
 
-static osh_status compare_codes(osh_ctx *cx, osh_verify *v, const osh_linear *l, const stored *s,
-                                const uint8_t *nearest)
+static osh_status module_compare_codes(osh_ctx *cx, osh_verify *v, const osh_linear *l,
+                                       const stored *s, const uint8_t *nearest)
 {
     osh_status rc = OSH_OK;
     int n = 0;
@@ -158,24 +182,27 @@ static osh_status compare_codes(osh_ctx *cx, osh_verify *v, const osh_linear *l,
         if (s->codes[i] == nearest[i] || zeros) continue;
         n++;
         snprintf(text, sizeof text, "%d, the nearest", floats ? nearest[i] : (int8_t)nearest[i]);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the code of row %lld, column %lld is %d", (long long)(i / l->I),
-                               (long long)(i % l->I), floats ? s->codes[i] : (int8_t)s->codes[i]));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the code of row %lld, column %lld is %d",
+                               (long long)(i / l->I), (long long)(i % l->I),
+                               floats ? s->codes[i] : (int8_t)s->codes[i]));
     }
 done:
     return rc;
 }
 
-typedef struct errors { // of a module's elements, f32 [I] each
-    float *w, *dq, *rtn; // own: one row
-    bool *live;          // own [I]: a column that is not 0 throughout
-    double err, norm;    // of the whole weight
-    double removed;      // share of the source's weight that was pruned before
-    double live_err, expected; // of its live columns: squared error, and twice that of rounding
-    double worst_row, worst_steps;
-    double dot, square;      // of all rows: w times dq, and dq times dq, live columns only
-    double worst_cosine;     // of a row of w and the same row of dq; of a row of zeros 0
-    int64_t cosine_row;
-    int64_t bad_row, step_row, step_col, n_bad; // n_bad: rows beyond ROW_FACTOR
+typedef struct errors { // errors of a module's weight
+    float *w, *dq, *rtn; // own [I]: one row of the source, decoded codes, decoded nearest codes
+    bool *live;          // own [I]: columns of dq that are not all 0
+    double err, norm;    // whole weight: |w - dq|^2, |w|^2
+    double removed;      // share of the source's |w|^2 that was pruned before
+    double live_err, expected; // live columns: squared error; that of rounding, plus s^2 / 12
+    double worst_row,
+        worst_steps;         // largest error of a row over `expected`; of an element in scales
+    double dot, square;      // live columns of all rows: <w, dq>, |dq|^2
+    double worst_cosine;     // least cosine of a row of w and the same row of dq; 0 if dq is 0
+    int64_t cosine_row;      // row of worst_cosine
+    int64_t bad_row, step_row, step_col,
+        n_bad; // rows and column of the worst; rows above ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
@@ -186,26 +213,29 @@ static void errors_deinit(osh_ctx *cx, errors *e)
     osh_free(cx, e->live);
 }
 
-static void row_of(float *to, const osh_tensor *t, int64_t r, int64_t I)
+static void errors_read_row(float *to, const osh_tensor *t, int64_t r, int64_t I)
 {
-    osh_to_f32(to, (const char *)t->data + (size_t)(r * I) * osh_dtype_bytes(t->dtype), t->dtype, I);
+    osh_to_f32(to, (const char *)t->data + (size_t)(r * I) * osh_dtype_bytes(t->dtype), t->dtype,
+               I);
 }
 
-/* One row: its direction against that of the source's row, which no scale changes. */
-static void measure_direction(errors *e, int64_t r, int64_t I)
+/* Compares the direction of row r with that of the source's row. It does not depend on scales. */
+static void errors_measure_direction(errors *e, int64_t r, int64_t I)
 {
     double dot = 0, dq = 0, w = 0;
     for (int64_t c = 0; c < I; c++) {
         if (!e->live[c]) continue;
-        dot += (double)e->w[c] * e->dq[c], dq += (double)e->dq[c] * e->dq[c], w += (double)e->w[c] * e->w[c];
+        dot += (double)e->w[c] * e->dq[c], dq += (double)e->dq[c] * e->dq[c],
+            w += (double)e->w[c] * e->w[c];
     }
     e->dot += dot, e->square += dq;
     double cosine = dq > 0 && w > 0 ? dot / sqrt(dq * w) : 0;
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* One row: its squared error against that of rounding, stretch by stretch of columns under one scale. */
-static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
+/* Compares the squared error of row r with that of rounding, for each segment of columns that share
+ * a scale. */
+static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
     int64_t seg = osh_q_scale_cols(a, l->I), band = osh_q_scale_rows(a, l->O);
@@ -216,22 +246,25 @@ static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, in
     }
     double err = 0, expected = 0;
     for (int64_t c0 = 0; c0 < l->I; c0 += seg) {
-        double s = (double)osh_tensor_at(p->scale, r / band * per_band + c0 / seg) / (p->global ? p->global : 1);
+        double s = (double)osh_tensor_at(p->scale, r / band * per_band + c0 / seg) /
+                   (p->global ? p->global : 1);
         int64_t end = c0 + seg < l->I ? c0 + seg : l->I;
         for (int64_t c = c0; c < end; c++) {
             double d = (double)e->w[c] - e->dq[c], q = (double)e->w[c] - e->rtn[c];
             if (!e->live[c]) continue;
             err += d * d, expected += q * q + s * s / 12;
-            if (fabs(d) > e->worst_steps * s) e->worst_steps = fabs(d) / s, e->step_row = r, e->step_col = c;
+            if (fabs(d) > e->worst_steps * s)
+                e->worst_steps = fabs(d) / s, e->step_row = r, e->step_col = c;
         }
     }
     e->live_err += err, e->expected += expected;
-    if (expected > 0 && err / expected > e->worst_row) e->worst_row = err / expected, e->bad_row = r;
+    if (expected > 0 && err / expected > e->worst_row)
+        e->worst_row = err / expected, e->bad_row = r;
     e->n_bad += err > ROW_FACTOR * expected;
 }
 
-static osh_status measure(osh_ctx *cx, osh_verify *v, errors *e, const osh_linear *l, const stored *s,
-                          const uint8_t *nearest)
+static osh_status errors_measure(osh_ctx *cx, osh_verify *v, errors *e, const osh_linear *l,
+                                 const stored *s, const uint8_t *nearest)
 {
     osh_status rc = OSH_OK;
     osh_tensor *dq = NULL, *rtn = NULL; // own
@@ -247,15 +280,15 @@ static osh_status measure(osh_ctx *cx, osh_verify *v, errors *e, const osh_linea
     OSH_TRY(osh_q_decode(cx, rtn, nearest, &s->params, &l->scheme->weights));
     if (l->pruner >= 0) OSH_TRY(osh_verify_zeros(cx, v, (int)(l - v->plan->linears), dq, NULL));
     for (int64_t r = 0; r < l->O; r++) {
-        row_of(e->dq, dq, r, l->I);
+        errors_read_row(e->dq, dq, r, l->I);
         for (int64_t c = 0; c < l->I; c++) e->live[c] |= e->dq[c] != 0;
     }
     for (int64_t r = 0; r < l->O; r++) {
-        row_of(e->w, s->w, r, l->I);
-        row_of(e->dq, dq, r, l->I);
-        row_of(e->rtn, rtn, r, l->I);
-        measure_row(e, l, &s->params, r);
-        measure_direction(e, r, l->I);
+        errors_read_row(e->w, s->w, r, l->I);
+        errors_read_row(e->dq, dq, r, l->I);
+        errors_read_row(e->rtn, rtn, r, l->I);
+        errors_measure_row(e, l, &s->params, r);
+        errors_measure_direction(e, r, l->I);
     }
 done:
     osh_tensor_free(cx, dq);
@@ -263,37 +296,42 @@ done:
     return rc;
 }
 
-/* A weight that was pruned, with a mask that depends on data. */
-static osh_status check_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
-                                  const osh_prune_rule *rule)
+/* Checks the direction and size of a weight that was pruned with a mask that depends on data. */
+static osh_status errors_check_direction(osh_ctx *cx, osh_verify *v, const osh_linear *l,
+                                         const errors *e, const osh_prune_rule *rule)
 {
     osh_status rc = OSH_OK;
     double sparsity = rule->m ? (double)rule->n / (double)rule->m : rule->sparsity;
-    double size = e->square > 0 ? e->dot / e->square : 0, least = l->scheme->weights.bits < 4 ? 0.4 : 0.55, most = 1.5;
+    double size = e->square > 0 ? e->dot / e->square : 0,
+           least = l->scheme->weights.bits < 4 ? 0.4 : 0.55, most = 1.5;
     char text[80];
     if (!(e->norm > 0) || sparsity >= 1) goto done;
     if (!(e->dot > 0)) {
-        OSH_TRY(osh_verify_add(cx, v, l->name, "a weight that points to the same side as the source's",
+        OSH_TRY(osh_verify_add(cx, v, l->name,
+                               "a weight with the direction of the source's",
                                "its product with the source's weight is %.3g", e->dot));
         goto done;
     }
     if (sparsity > SPARSE) goto done;
     if (size < least || size > most) {
         snprintf(text, sizeof text, "%.2f to %.2f of the weight", least, most);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the source's weight is nearest to %.3g of it", size));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the source's weight is nearest to %.3g of it",
+                               size));
     }
     if (e->worst_cosine < COSINE) {
         snprintf(text, sizeof text, "at least %.2f", COSINE);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the cosine of row %lld and the source's row is %.3g",
+        OSH_TRY(osh_verify_add(cx, v, l->name, text,
+                               "the cosine of row %lld and the source's row is %.3g",
                                (long long)e->cosine_row, e->worst_cosine));
     }
 done:
     return rc;
 }
 
-/* solved: codes are not the nearest ones. target: but those of a weight that the output does not tell. */
-static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e, bool solved,
-                               bool target)
+/* Checks the measured errors. solved: codes are not the nearest ones. target: the codes belong to a
+ * weight that is not known here. */
+static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e,
+                               bool solved, bool target)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
@@ -310,36 +348,42 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
     }
     osh_log(cx, OSH_LOG_DEBUG,
-            "%s: squared error %.2f times that of rounding, of a row %.2f; of an element %.2f scales; the source is "
-            "%.3f times as large, the cosine of row %lld is %.3f",
+            "%s: squared error %.2f times that of rounding, of a row %.2f; of an element %.2f "
+            "scales; the source is %.3f times as large, the cosine of row %lld is %.3f",
             l->name, ratio, e->worst_row, e->worst_steps, e->square > 0 ? e->dot / e->square : 0,
             (long long)e->cosine_row, e->worst_cosine);
-    if (pruned && target) OSH_TRY(check_direction(cx, v, l, e, &rule));
+    if (pruned && target) OSH_TRY(errors_check_direction(cx, v, l, e, &rule));
     if (target && rule.exact && nmse > 1)
-        OSH_TRY(osh_verify_add(cx, v, l->name, "at most 1", "the relative squared error is %.3g", nmse));
+        OSH_TRY(osh_verify_add(cx, v, l->name, "at most 1", "the relative squared error is %.3g",
+                               nmse));
     if (!solved || target) goto done;
     if (ratio > FACTOR) {
         snprintf(text, sizeof text, "at most %.0f times", FACTOR);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the squared error is %.1f times that of rounding", ratio));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text,
+                               "the squared error is %.1f times that of rounding", ratio));
     }
     if (e->n_bad > 1 + l->O / ROWS) {
-        snprintf(text, sizeof text, "at most %.0f times, but for %lld rows", ROW_FACTOR, (long long)(1 + l->O / ROWS));
-        OSH_TRY(osh_verify_add(cx, v, l->name, text,
-                               "the squared error of row %lld is %.1f times that of rounding, and so of %lld more",
-                               (long long)e->bad_row, e->worst_row, (long long)e->n_bad - 1));
+        snprintf(text, sizeof text, "at most %.0f times, but for %lld rows", ROW_FACTOR,
+                 (long long)(1 + l->O / ROWS));
+        OSH_TRY(osh_verify_add(
+            cx, v, l->name, text,
+            "the squared error of row %lld is %.1f times that of rounding, and so of %lld more",
+            (long long)e->bad_row, e->worst_row, (long long)e->n_bad - 1));
     }
     if (e->worst_steps > steps) {
         snprintf(text, sizeof text, "at most %.0f", steps);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the error of row %lld, column %lld is %.1f scales",
+        OSH_TRY(osh_verify_add(cx, v, l->name, text,
+                               "the error of row %lld, column %lld is %.1f scales",
                                (long long)e->step_row, (long long)e->step_col, e->worst_steps));
     }
 done:
     return rc;
 }
 
-/* known: the pruner looks at the weight alone, and w becomes what it makes of it. removed: the share that it takes. */
-static osh_status prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v, const osh_linear *l,
-                               osh_tensor *w)
+/* Prunes w as the run did, if the pruner reads the weight alone; then *known is set. *removed:
+ * share of |w|^2 that it removes. */
+static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
+                                      const osh_linear *l, osh_tensor *w)
 {
     osh_status rc = OSH_OK;
     const osh_modifier *by = &v->plan->recipe->modifiers[l->pruner];
@@ -364,28 +408,31 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
     if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
-    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // by data
+    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // scales depend on data
     stored s = {0};        // own
     osh_qparams want = {0}; // own
     errors e = {0};        // own
     uint8_t *nearest = NULL; // own
     size_t before = v->n;
-    OSH_TRY(load(cx, &s, v, l));
-    if (l->pruner >= 0) OSH_TRY(prune_source(cx, &known, &e.removed, v, l, s.w));
-    if (!known) solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET; // of another weight than the source's
+    OSH_TRY(module_stored_load(cx, &s, v, l));
+    if (l->pruner >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
+    if (!known) // codes and scales of another weight than the source's
+        solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);
     OSH_TRY(osh_q_weight_params(cx, &want, s.w, a, p->arithmetic, l->name));
-    if (!(freedom & OSH_FREE_SCALES)) OSH_TRY(compare_params(cx, v, l, &s, &want));
-    if (!(nearest = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(osh_q_encode(cx, nearest, s.w, freedom & OSH_FREE_SCALES ? &s.params : &want, a, p->arithmetic));
-    if (v->n == before && !solved) OSH_TRY(compare_codes(cx, v, l, &s, nearest));
+    if (!(freedom & OSH_FREE_SCALES)) OSH_TRY(module_compare_params(cx, v, l, &s, &want));
+    if (!(nearest = osh_alloc(cx, (size_t)(l->O * l->I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(osh_q_encode(cx, nearest, s.w, freedom & OSH_FREE_SCALES ? &s.params : &want, a,
+                         p->arithmetic));
+    if (v->n == before && !solved) OSH_TRY(module_compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
-        OSH_TRY(measure(cx, v, &e, l, &s, nearest));
-        OSH_TRY(check_errors(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
+        OSH_TRY(errors_measure(cx, v, &e, l, &s, nearest));
+        OSH_TRY(errors_check(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:
-    stored_deinit(cx, &s);
+    module_stored_deinit(cx, &s);
     osh_qparams_deinit(cx, &want);
     errors_deinit(cx, &e);
     osh_free(cx, nearest);
