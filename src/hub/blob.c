@@ -25,6 +25,7 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
+/* Waits for the lock of the file, which another process may hold. */
 static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
@@ -113,6 +114,7 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
+/* Compares the size of the file and, unless p->verified is set, its hash. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {

@@ -99,6 +99,8 @@ done:
     return rc;
 }
 
+/* Checks that the answer is the part that was asked for. With s->over set, OSH_E_IO ends the stream
+ * and is no failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -121,6 +123,8 @@ done:
     return rc;
 }
 
+/* Writes bytes of the part and records them. With s->over set, OSH_E_IO ends the stream and is no
+ * failure. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -229,6 +233,7 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     return rc;
 }
 
+/* Lets other threads help with the file. */
 static void fetch_open(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);

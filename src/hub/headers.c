@@ -25,6 +25,7 @@ typedef struct head { // the beginning of a file
     int64_t has, want; // bytes
 } head;
 
+/* Checks that the answer is the part that was asked for. */
 static osh_status head_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     const head *h = user;

@@ -83,6 +83,7 @@ static void pull_show(osh_ctx *cx, batch *b, bool last)
                                           .finished = last});
 }
 
+/* Shows the progress until all threads have ended. */
 static void pull_wait(osh_ctx *cx, batch *b)
 {
     pthread_mutex_lock(&b->p->lock);
@@ -95,6 +96,7 @@ static void pull_wait(osh_ctx *cx, batch *b)
     pthread_mutex_unlock(&b->p->lock);
 }
 
+/* Sums up b->n_bytes, and fails if the disk has no room for the missing bytes. */
 static osh_status pull_check_disk(osh_ctx *cx, batch *b)
 {
     osh_status rc = OSH_OK;
@@ -135,6 +137,7 @@ done:
     return rc;
 }
 
+/* Pulls all files of the batch on several threads. visible: shows a last line of progress. */
 static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;
@@ -299,6 +302,7 @@ static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
     return rc;
 }
 
+/* Fails unless the repository has a config.json and weights as safetensors. */
 static osh_status pull_check_tree(osh_ctx *cx, const osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -337,6 +341,7 @@ done:
     return rc;
 }
 
+/* Pulls the files of the tree; for a plan the side files and the headers of the weights. */
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -395,6 +400,7 @@ done:
     return rc;
 }
 
+/* Makes a new cache with a CACHEDIR.TAG, so that backup programs skip it. */
 static osh_status cache_write_tag(osh_ctx *cx, const osh_hub *hub)
 {
     osh_status rc = OSH_OK;

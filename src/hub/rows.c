@@ -156,6 +156,7 @@ done:
     return rc;
 }
 
+/* Asks for the list of splits, and finds the configuration there. */
 static osh_status rows_ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
@@ -245,6 +246,7 @@ done:
     return rc;
 }
 
+/* Buffers bytes of the lines, and writes the buffer to the file when it is full. */
 static osh_status lines_put(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;

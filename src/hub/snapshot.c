@@ -48,6 +48,7 @@ static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
     return rc;
 }
 
+/* Adds the name to l (unless l is NULL) if the file does not exist. */
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;
@@ -60,6 +61,7 @@ done:
     return rc;
 }
 
+/* Adds the name to l if the file does not have n_bytes. */
 static osh_status look_for_size(osh_ctx *cx, lacking *l, const char *dir, const char *name,
                                 int64_t n_bytes)
 {

@@ -88,6 +88,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
+/* Appends the file of an entry to the list. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -117,6 +118,7 @@ static const char *buf_text(const osh_buf *b)
     return b->data ? b->data : "";
 }
 
+/* Reads and checks an entry of the list, and keeps it if a pull may ask for it. */
 static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;

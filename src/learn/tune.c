@@ -365,6 +365,8 @@ static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_t
     return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
 }
 
+/* Runs a row forward and backward, and adds up its gradients. loss: grows by its divergences; or
+ * NULL. */
 static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -392,6 +394,7 @@ static double tune_rate_part(int64_t at, int64_t n)
     return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
+/* Moves all weights that learn by step `at`. */
 static osh_status tune_move(osh_ctx *cx, osh_tune *t, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -407,6 +410,7 @@ done:
     return rc;
 }
 
+/* Takes step `at`. loss: mean divergence per token of its rows before the step; or NULL. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
@@ -422,6 +426,7 @@ done:
     return rc;
 }
 
+/* Computes the mean divergence per token on the held-back rows. */
 static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
 {
     osh_status rc = OSH_OK;

@@ -63,6 +63,7 @@ static size_t stage_phase_length(const char *stage)
     return osh_profile_stage(word) == OSH_N_STAGES ? strlen(stage) : n;
 }
 
+/* Returns the row of a stage, and makes it if the stage is new. */
 static osh_status stage_row(reader *r, const char *stage, size_t n, int *row)
 {
     osh_status rc = OSH_OK;
@@ -118,6 +119,7 @@ static void stage_end(reader *r, int row, double t)
 
 /* ---- records ---- */
 
+/* Raises the peaks of the open stages and of the profile. */
 static void stages_see(reader *r, int64_t high, int64_t live)
 {
     for (int i = 0; i < r->n_open; i++) {
@@ -129,6 +131,7 @@ static void stages_see(reader *r, int64_t high, int64_t live)
     if (live > r->d->live_peak) r->d->live_peak = live;
 }
 
+/* Begins or ends a stage, or adds a checkpoint. */
 static osh_status profile_read_step(reader *r, const char *step, double t, int64_t now)
 {
     osh_status rc = OSH_OK;

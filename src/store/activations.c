@@ -86,6 +86,7 @@ int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
     return (int64_t)osh_blocks_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
+/* Returns the bytes of the largest sample of any value. */
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
 {
     int64_t most = 0;
@@ -206,6 +207,7 @@ static osh_mem_class acts_class(const osh_acts *a)
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
+/* Allocates the block of a sample if it has none. */
 static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
     osh_mem_class old = osh_mem_use(cx, acts_class(a));
@@ -271,6 +273,7 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
 
 /* ---- values ---- */
 
+/* Makes the file or the lists of a value before its first samples are stored. */
 static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
@@ -348,6 +351,7 @@ done:
     return rc;
 }
 
+/* Finds the block of the batch that begins with sample `first`. */
 static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first,
                                   osh_block **block)
 {
@@ -357,6 +361,7 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
+/* Loads a batch from host memory, or from its landing if osh_acts_ask has begun the copy. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;

@@ -63,6 +63,7 @@ static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
     osh_free(cx, block);
 }
 
+/* Frees the block that was given back last. */
 static void blocks_drop_waiting(osh_ctx *cx, osh_blocks *b)
 {
     osh_block *block = b->waiting;
@@ -140,6 +141,7 @@ void *osh_block_data(osh_block *block) { return block->data; }
 
 /* ---- copies ---- */
 
+/* Makes lane `later` wait for the work that lane `earlier` has queued so far. */
 static osh_status lane_order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
 {
     return b->device->type->order(cx, b->device, later, earlier);
@@ -151,6 +153,7 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
+/* Stores t in lane OUT, beside the work of the GPU. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
 {

@@ -115,6 +115,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- the threads ---- */
 
+/* True if no thread reads a sample of the task, now or later. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);
