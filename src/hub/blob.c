@@ -146,7 +146,7 @@ static osh_status blob_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const
     *fetched = state != FILE_RIGHT;
     if (state == FILE_WRONG)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: has not the hash that it is named by: it is downloaded again", blob);
+                "%s: its hash differs from its name: it is downloaded again", blob);
     OSH_TRY(blob_snapshot_dir(cx, &dir, &name, p, f));
     OSH_TRY(osh_hub_place_dir(cx, &blobs, p, "blobs"));
     OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));

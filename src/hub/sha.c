@@ -41,7 +41,7 @@ osh_status osh_sha_new(osh_ctx *cx, osh_sha **out, int bits)
     if (!(s->md = crypto.EVP_MD_CTX_new())) OSH_FAIL(cx, OSH_E_NOMEM, "libcrypto has no memory");
     if (crypto.EVP_DigestInit_ex(s->md, bits == 256 ? crypto.EVP_sha256() : crypto.EVP_sha1(),
                                  NULL) != 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "libcrypto makes no SHA-%d here", bits == 256 ? 256 : 1);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "libcrypto here has no SHA-%d", bits == 256 ? 256 : 1);
     *out = s, s = NULL; // give
 done:
     osh_sha_free(cx, s);

@@ -379,7 +379,7 @@ static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->on_device) {
         OSH_TRY(osh_buf_printf(
-            cx, b, "nothing for a card to do: what needs no data is rounded on the host\n"));
+            cx, b, "nothing for a GPU to do: all Linears are rounded on the host, without data\n"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, p, m));

@@ -258,7 +258,7 @@ void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted,
     OSH_PUT(pg, "</svg></div>\n<p class=\"soft key\">The line is the anonymous and shared memory "
                 "of the process, the highest of each interval");
     if (d->live_peak >= 0)
-        OSH_PUT(pg, "; the area what the program had allocated of it, and did use");
+        OSH_PUT(pg, "; the area is the part that the program had allocated and used");
     OSH_PUT(pg, ". Below it the stages, in the colours of the table.</p>\n");
 }
 

@@ -173,7 +173,7 @@ static osh_status profile_read_record(reader *r, const osh_yaml *item)
                  item->line);
     record_number(item, "relative_time_secs", &t);
     if (t < d->seconds)
-        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs %.3f behind %.3f", r->path,
+        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs falls to %.3f from %.3f", r->path,
                  item->line, t, d->seconds);
     stages_see(r, high > now ? high : now, live);
     int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the interval that ends here

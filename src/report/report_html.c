@@ -452,9 +452,9 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     qsort(order, (size_t)n, sizeof *order, ranked_by_error);
     html_head(&pg, r);
     if (shares) {
-        PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">What the layer's output loses on the "
-                 "calibration data, as a part "
-                 "of what it would with the weight rounded to nearest; logarithmic.</p>\n");
+        PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">Loss of the layer's output on the "
+                 "calibration data, relative to the loss with the weight rounded to nearest; "
+                 "logarithmic.</p>\n");
         html_error_chart(&pg, r->run, module_share, "loss, 1 = rounded to nearest");
     } else {
         PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, "
