@@ -27,16 +27,16 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
 int64_t osh_acts_own_bytes(const osh_graph *g); // gross host bytes without any value
-/* Called before the first value is stored: batches are in the memory of d, and the tier device is
- * that memory. */
+/* Call it before the first value is stored. Batches are then in the memory of d, and the tier
+ * device is that memory. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
-/* Called before the first value is stored: rows of samples [0, n) are handed over and back instead
- * of copied; the tier holds the other samples. Batches then have the same samples each time, and no
- * batch has samples of both kinds. */
+/* Call it before the first value is stored. Rows of samples [0, n) are then handed over and back
+ * instead of copied; the tier holds the other samples. Batches must have the same samples each
+ * time, and no batch samples of both kinds. */
 void osh_acts_keep(osh_acts *a, int64_t n);
-/* Called before osh_acts_use: host memory for copies to a device is not page-locked. */
+/* Call it before osh_acts_use. Host memory for copies to a device is then not page-locked. */
 void osh_acts_unpinned(osh_acts *a);
-/* Called after osh_acts_use. Disk: n_threads threads read n_batches ahead (loaders.h) between
+/* Call it after osh_acts_use. Disk: n_threads threads read n_batches ahead (loaders.h) between
  * osh_acts_open and osh_acts_close. Does nothing in the other tiers. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
 /* The number of batches that the caller passes to osh_acts_ask before it wants them. */
