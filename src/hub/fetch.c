@@ -137,7 +137,7 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     pthread_mutex_unlock(&x->p->lock);
     if (s->over) return OSH_E_IO;
     if ((int64_t)n > s->asked_end - at)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: the server sent more than its %lld bytes", x->f->path,
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path,
                  x->p->name->id, (long long)x->f->n_bytes);
     if ((int64_t)n > left) n = (size_t)left;
     OSH_TRY(osh_file_pwrite(cx, x->out, bytes, n, at));
