@@ -1,4 +1,4 @@
-/* ask.c - see ask.h. */
+/* ask.c - makes requests to the Hub: redirects, retries, and the messages of refusals. */
 #include "hub/ask.h"
 
 #include <stdio.h>
@@ -8,19 +8,21 @@
 
 enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600, MAX_WORDS = 64 << 10 };
 
-/* The token is for the Hub: its host by this name, with this port, and no other part of its domain. */
+/* True if the token may be sent to the address: the host and port of the endpoint, or a host of the
+ * Hub. Other hosts of its domain do not get it. */
 static bool token_may_go(const osh_hub *hub, const char *url)
 {
-    static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co", "https://hf.co"};
-    bool safe = !strncasecmp(url, "https:", 6); // or as the endpoint is
+    static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co",
+                                        "https://hf.co"};
+    bool safe = !strncasecmp(url, "https:", 6); // or the endpoint's scheme
     if (osh_http_same_host(url, hub->endpoint)) return safe || !strncasecmp(url, hub->endpoint, 6);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (safe && osh_http_same_host(url, hosts[i])) return true;
     return false;
 }
 
-osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *elsewhere, const osh_hub *hub,
-                          const osh_http_request *q)
+osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *elsewhere,
+                          const osh_hub *hub, const osh_http_request *q)
 {
     osh_status rc = OSH_OK;
     osh_http_request at = *q;
@@ -31,13 +33,14 @@ osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *
         OSH_TRY(osh_http_get(cx, http, r, &at));
         *elsewhere = !osh_http_same_host(at.url, hub->endpoint);
         if (r->status < 300 || r->status >= 400 || !r->redirect) break;
-        if (n == MAX_REDIRECTS) OSH_FAIL(cx, OSH_E_IO, "%s: more than %d redirects", q->url, MAX_REDIRECTS);
+        if (n == MAX_REDIRECTS)
+            OSH_FAIL(cx, OSH_E_IO, "%s: more than %d redirects", q->url, MAX_REDIRECTS);
         if (!osh_http_is_url(r->redirect) || (!plain && strncasecmp(r->redirect, "https:", 6)))
             OSH_FAIL(cx, OSH_E_IO, "%s: redirects to '%.200s', wanted https", q->url, r->redirect);
         osh_free(cx, url);
         url = r->redirect, r->redirect = NULL;
         at.url = url;
-        at.with_token = at.with_token && token_may_go(hub, url); // once gone, it stays away
+        at.with_token = at.with_token && token_may_go(hub, url); // no later redirect gets it back
     }
 done:
     osh_free(cx, url);
@@ -57,9 +60,12 @@ osh_status osh_hub_pause(osh_ctx *cx, const osh_http_reply *r, int tried, const 
     osh_status rc = OSH_OK;
     static const int waits[] = {1, 2, 4, 8, 8};
     int64_t asked = r->status == 429 || r->status == 503 ? osh_http_wait(r) : -1;
-    if (asked > MAX_WAIT_S) OSH_FAIL(cx, OSH_E_IO, "the Hub wants no request for %lld seconds", (long long)asked);
+    if (asked > MAX_WAIT_S)
+        OSH_FAIL(cx, OSH_E_IO, "the Hub wants no request for %lld seconds", (long long)asked);
     double end = osh_now() + (asked >= 0 ? (double)asked : waits[tried < 4 ? tried : 4]);
-    if (asked > 10) osh_log(cx, OSH_LOG_WARN, "the Hub wants no request for %lld seconds: waiting", (long long)asked);
+    if (asked > 10)
+        osh_log(cx, OSH_LOG_WARN, "the Hub wants no request for %lld seconds: waiting",
+                (long long)asked);
     while (osh_now() < end) {
         OSH_TRY(osh_check_interrupt(cx));
         if (stop && atomic_load(stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
@@ -82,8 +88,8 @@ static osh_status error_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_string(w, user, "error") : osh_json_walk_skip(w);
 }
 
-/* The server's own words: a header, else {"error": ...}. */
-static void words_of(osh_ctx *cx, char to[300], const osh_http_reply *r)
+/* Returns the server's message: a header, else {"error": ...}; empty if there is none. */
+static void reply_words(osh_ctx *cx, char to[300], const osh_http_reply *r)
 {
     size_t n;
     osh_json_walk w; // own
@@ -97,23 +103,28 @@ static void words_of(osh_ctx *cx, char to[300], const osh_http_reply *r)
     if (osh_json_walk_peek(&w) == '{' && !osh_json_walk_members(&w, error_member, &text) &&
         text.data)
         snprintf(to, 300, "%.280s", text.data);
-    osh_error_clear(cx); // what is no JSON says nothing
+    osh_error_clear(cx); // a body that is not JSON has no message
     osh_json_walk_deinit(cx, &w);
     osh_buf_deinit(cx, &text);
 }
 
-osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r, const char *what)
+osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r,
+                           const char *what)
 {
     char words[300], request[100] = "";
     size_t n;
-    const char *id = osh_http_header(r, "X-Request-Id", &n), *token = hub->token ? "" : "; no token was given";
+    const char *id = osh_http_header(r, "X-Request-Id", &n),
+               *token = hub->token ? "" : "; no token was given";
     if (n) snprintf(request, sizeof request, ", request %.*s", (int)(n < 60 ? n : 60), id);
-    if (!r->status) return osh_fail(cx, OSH_E_IO, "%s: %s does not answer: %s", what, hub->endpoint, r->why);
-    words_of(cx, words, r);
+    if (!r->status)
+        return osh_fail(cx, OSH_E_IO, "%s: %s does not answer: %s", what, hub->endpoint, r->why);
+    reply_words(cx, words, r);
     if (osh_http_header_is(r, "X-Error-Code", "RevisionNotFound"))
-        return osh_fail(cx, OSH_E_IO, "%s: there is no such revision at %s%s", what, hub->endpoint, request);
+        return osh_fail(cx, OSH_E_IO, "%s: there is no such revision at %s%s", what, hub->endpoint,
+                        request);
     if (osh_http_header_is(r, "X-Error-Code", "EntryNotFound"))
-        return osh_fail(cx, OSH_E_IO, "%s: there is no such file at %s%s", what, hub->endpoint, request);
+        return osh_fail(cx, OSH_E_IO, "%s: there is no such file at %s%s", what, hub->endpoint,
+                        request);
     if (osh_http_header_is(r, "X-Error-Code", "GatedRepo"))
         return osh_fail(cx, OSH_E_IO,
                         "%s is gated: want its terms accepted on its page at %s, and HF_TOKEN of "
@@ -128,19 +139,19 @@ osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply
             cx, OSH_E_IO,
             "%s: not found at %s, or private: want its name, and HF_TOKEN of who may read it%s%s",
             what, hub->endpoint, token, request);
-    return osh_fail(cx, OSH_E_IO, "%s: %s answers with status %ld%s%s%s", what, hub->endpoint, r->status,
-                    *words ? ": " : "", words, request);
+    return osh_fail(cx, OSH_E_IO, "%s: %s answers with status %ld%s%s%s", what, hub->endpoint,
+                    r->status, *words ? ": " : "", words, request);
 }
 
-osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub, const osh_http_request *q,
-                       const char *what)
+osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub,
+                       const osh_http_request *q, const char *what)
 {
     osh_status rc = OSH_OK;
     bool elsewhere;
     for (int tried = 0;; tried++) {
         OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, q));
         if (r->status == 200) break;
-        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // no network is known at once
+        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // without a network one retry is enough
         if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));
         OSH_TRY(osh_hub_pause(cx, r, tried, NULL));
     }

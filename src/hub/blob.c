@@ -1,9 +1,9 @@
 /* blob.c - one file of a repository into the cache:
  *
- *   .locks/models--org--name/<etag>.lock     held meanwhile: the second process finds the file done
- *   blobs/<etag>                             its bytes (fetch.c)
- *   snapshots/<commit>/<path>                a link to that
- *   .oneshot/                                links and copies, before they get their names */
+ *   .locks/models--org--name/<etag>.lock     held meanwhile: a second process finds the file done
+ *   blobs/<etag>                             the bytes of the file (fetch.c)
+ *   snapshots/<commit>/<path>                a link to the blob
+ *   .oneshot/                                links and copies before they get their names */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "hub/pull.h"
 
-static bool has_size(const char *path, int64_t n)
+static bool file_has_size(const char *path, int64_t n)
 {
     struct stat st;
     return !stat(path, &st) && S_ISREG(st.st_mode) && st.st_size == n;
@@ -25,14 +25,15 @@ osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, 
     return rc;
 }
 
-static osh_status lock_take(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
+/* Waits for the lock of the file, which another process may hold. */
+static osh_status blob_lock(osh_ctx *cx, osh_file **out, osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     bool taken = false;
     osh_at *dir = NULL; // own
     char *below = osh_sprintf(cx, ".locks/%s", strrchr(p->repo, '/') + 1),
-         *name = osh_sprintf(cx, "%s.lock", f->etag);
-    if (!below || !name) OSH_TRY(OSH_E_NOMEM); // both own
+         *name = osh_sprintf(cx, "%s.lock", f->etag); // own: both
+    if (!below || !name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_at_open(cx, &dir, p->hub->cache, below));
     OSH_TRY(osh_at_open_lock(cx, out, dir, name));
     for (bool said = false;; said = true) {
@@ -50,9 +51,9 @@ done:
     return rc;
 }
 
-/* The directory of the snapshot that the file is in. *name: view of f. */
-static osh_status snapshot_dir(osh_ctx *cx, osh_at **out, const char **name, const osh_hub_place *p,
-                               const osh_hub_file *f)
+/* Opens the directory of the snapshot that the file is in. *name is a view of f. */
+static osh_status blob_snapshot_dir(osh_ctx *cx, osh_at **out, const char **name,
+                                    const osh_hub_place *p, const osh_hub_file *f)
 {
     const char *slash = strrchr(f->path, '/');
     *name = slash ? slash + 1 : f->path;
@@ -63,9 +64,9 @@ static osh_status snapshot_dir(osh_ctx *cx, osh_at **out, const char **name, con
     return rc;
 }
 
-/* "../../blobs/<etag>", with one more ../ for each folder of the path. */
-static osh_status link_to_blob(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
-                               const osh_hub_file *f)
+/* Links name to "../../blobs/<etag>", with one more ../ for each directory of the path. */
+static osh_status blob_link(osh_ctx *cx, osh_at *dir, const char *name, osh_at *by,
+                            const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -80,8 +81,8 @@ done:
     return rc;
 }
 
-/* The bytes of the blob in the place of whatever name is. The caller holds the lock, so that the next
- * process overwrites what is left of a copy. */
+/* Writes a copy of the blob, and gives it the name `to`, also if a file has that name. The caller
+ * holds the lock, so the next process can overwrite an unfinished copy. */
 static osh_status blob_copy(osh_ctx *cx, osh_hub_target to, osh_at *by, const char *blob,
                             const osh_hub_file *f)
 {
@@ -113,13 +114,14 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-static osh_status look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
-                          const osh_hub_file *f)
+/* Compares the size of the file and, unless p->verified is set, its hash. */
+static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
+                               const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     osh_file *file = NULL; // own
     char hex[65];
-    *state = has_size(path, f->n_bytes) ? FILE_RIGHT : FILE_ABSENT;
+    *state = file_has_size(path, f->n_bytes) ? FILE_RIGHT : FILE_ABSENT;
     if (!*state || p->verified) goto done;
     OSH_TRY(osh_file_open(cx, &file, path));
     OSH_TRY(osh_hub_file_hash(cx, hex, file, f, p));
@@ -129,8 +131,9 @@ done:
     return rc;
 }
 
-/* Under the lock. *fetched: no blob was there. */
-static osh_status file_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
+/* Makes the file of the snapshot. The caller holds its lock. *fetched is true if there was no right
+ * blob. */
+static osh_status blob_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                             bool *fetched)
 {
     osh_status rc = OSH_OK;
@@ -139,18 +142,18 @@ static osh_status file_make(osh_ctx *cx, osh_http *http, osh_hub_place *p, const
     file_state state;
     char *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own
     if (!blob) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(look_at(cx, &state, p, blob, f));
+    OSH_TRY(blob_look_at(cx, &state, p, blob, f));
     *fetched = state != FILE_RIGHT;
     if (state == FILE_WRONG)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: has not the hash that it is named by: it is downloaded again", blob);
-    OSH_TRY(snapshot_dir(cx, &dir, &name, p, f));
+                "%s: its hash differs from its name: it is downloaded again", blob);
+    OSH_TRY(blob_snapshot_dir(cx, &dir, &name, p, f));
     OSH_TRY(osh_hub_place_dir(cx, &blobs, p, "blobs"));
     OSH_TRY(osh_hub_place_dir(cx, &by, p, ".oneshot"));
     osh_hub_target to = {p->hub->no_links ? dir : blobs, p->hub->no_links ? name : f->etag};
     if (*fetched) OSH_TRY(osh_hub_fetch(cx, http, p, f, to));
     if (!p->hub->no_links)
-        OSH_TRY(link_to_blob(cx, dir, name, by, f));
+        OSH_TRY(blob_link(cx, dir, name, by, f));
     else if (!*fetched)
         OSH_TRY(blob_copy(cx, to, by, blob, f));
 done:
@@ -169,12 +172,12 @@ osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, cons
     bool fetched = false;
     char *link = osh_path_join(cx, p->snapshot, f->path); // own
     if (!link) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(look_at(cx, &state, p, link, f));
+    OSH_TRY(blob_look_at(cx, &state, p, link, f));
     if (state != FILE_RIGHT) {
-        OSH_TRY(lock_take(cx, &lock, p, f));
-        OSH_TRY(look_at(cx, &state, p, link, f)); // another process may have made it
+        OSH_TRY(blob_lock(cx, &lock, p, f));
+        OSH_TRY(blob_look_at(cx, &state, p, link, f)); // another process may have made it
     }
-    if (state != FILE_RIGHT) OSH_TRY(file_make(cx, http, p, f, &fetched));
+    if (state != FILE_RIGHT) OSH_TRY(blob_make(cx, http, p, f, &fetched));
     if (!fetched) atomic_fetch_add(&p->done, f->n_bytes);
 done:
     osh_file_close(cx, lock);
@@ -187,7 +190,7 @@ osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *
 {
     char *link = osh_path_join(cx, p->snapshot, f->path); // own
     if (!link) return OSH_E_NOMEM;
-    *there = has_size(link, f->n_bytes);
+    *there = file_has_size(link, f->n_bytes);
     osh_free(cx, link);
     return OSH_OK;
 }
@@ -198,11 +201,11 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     osh_status rc = OSH_OK;
     struct stat st;
     char *link = osh_path_join(cx, p->snapshot, f->path),
-         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag);                       // own
+         *blob = osh_sprintf(cx, "%s/blobs/%s", p->repo, f->etag); // own: both
     char *partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag); // own
     *n_bytes = 0;
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
-    if (has_size(link, f->n_bytes) || has_size(blob, f->n_bytes)) goto done;
+    if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
     int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // it may have holes
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);

@@ -1,4 +1,4 @@
-/* curl.c - libcurl, opened when something is asked of a network: a run from a directory neither wants nor loads it. */
+/* curl.c - opens libcurl for the first request: a run from a directory does not load it. */
 #include "hub/curl.h"
 
 #include <stdio.h>
@@ -9,9 +9,12 @@
 #define SYMBOL(name) {#name, offsetof(osh_curl, name)},
 static const osh_symbol symbols[] = {OSH_CURL_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
-static const osh_library library = {.sonames = {"libcurl.so.4", "libcurl-gnutls.so.4"}, .use = "requests to a network",
-                                    .package = "libcurl4", .symbols = symbols, .n = sizeof symbols / sizeof *symbols};
-static osh_curl curl; // of the process, as libcurl's own state is
+static const osh_library library = {.sonames = {"libcurl.so.4", "libcurl-gnutls.so.4"},
+                                    .use = "requests to a network",
+                                    .package = "libcurl4",
+                                    .symbols = symbols,
+                                    .n = sizeof symbols / sizeof *symbols};
+static osh_curl curl; // one per process, like libcurl's own state
 static osh_once_state once = OSH_ONCE;
 
 static osh_status open_curl(osh_ctx *cx)
@@ -19,7 +22,8 @@ static osh_status open_curl(osh_ctx *cx)
     osh_status rc = OSH_OK;
     void *handle;
     OSH_TRY(osh_library_open(cx, &handle, &curl, &library));
-    if (curl.curl_global_init(CURL_GLOBAL_DEFAULT)) OSH_FAIL(cx, OSH_E_NOMEM, "libcurl does not start");
+    if (curl.curl_global_init(CURL_GLOBAL_DEFAULT))
+        OSH_FAIL(cx, OSH_E_NOMEM, "libcurl does not start");
     const char *version = curl.curl_version(); // "libcurl/7.88.1 OpenSSL/..."
     snprintf(curl.version, sizeof curl.version, "%.*s", (int)strcspn(version, " "), version);
 done:

@@ -1,22 +1,23 @@
 /* curl.h - the functions of libcurl that http.c calls. */
 #ifndef OSH_HUB_CURL_H
 #define OSH_HUB_CURL_H
-#define CURL_DISABLE_TYPECHECK // its functions are members of a struct here
+#define CURL_DISABLE_TYPECHECK // the functions of libcurl are members of a struct here
 #include <curl/curl.h>
 
 #include "base/base.h"
 
-#define OSH_CURL_FUNCTIONS(X)                                                                                          \
-    X(curl_global_init) X(curl_version) X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset)                      \
-    X(curl_easy_setopt) X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) X(curl_multi_cleanup)            \
-    X(curl_multi_add_handle) X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_poll)                      \
-    X(curl_multi_info_read) X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
+#define OSH_CURL_FUNCTIONS(X)                                                                      \
+    X(curl_global_init) X(curl_version) X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset)  \
+    X(curl_easy_setopt) X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init)              \
+    X(curl_multi_cleanup) X(curl_multi_add_handle) X(curl_multi_remove_handle)                     \
+    X(curl_multi_perform) X(curl_multi_poll) X(curl_multi_info_read) X(curl_multi_strerror)        \
+    X(curl_slist_append) X(curl_slist_free_all)
 
 #define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
 typedef struct osh_curl {
     OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
-    char version[40]; // "libcurl/7.88.1"; curl_version itself is for one thread at a time
+    char version[40]; // "libcurl/7.88.1"; only one thread at a time may call curl_version
 } osh_curl;
-/* Opens the library at the first call of the process; it stays open. */
+/* Opens the library at the first call of the process. It stays open. */
 osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);
 #endif

@@ -1,6 +1,7 @@
-/* data.c - data sets by name: those that LLM Compressor knows, with its text of a row, and org/name of the Hub.
+/* data.c - data sets by name: the names of LLM Compressor, with its text for a row, and org/name of
+ * the Hub.
  *
- *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl      rows that were asked for once */
+ *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl   rows, asked once */
 #include <ctype.h>
 #include <string.h>
 
@@ -11,20 +12,23 @@
 
 typedef struct registered {
     const char *name, *id;
-    const char *config;  // where none is given
-    const char *text;    // of a row (rows.h)
+    const char *config;  // default configuration
+    const char *text;    // text of a row (rows.h)
     const char *chat;    // a column of conversations
-    const char *suffix;  // of the splits train and test
+    const char *suffix;  // ending of the splits train and test
     bool system_first;
-    const char *refused; // why it is not taken as LLM Compressor takes it
-    bool never;          // in no other way either
+    const char *refused; // reason why it is not read as LLM Compressor reads it
+    bool never;          // nor with a column or template of the caller
 } registered;
-static const char fixed_prompts[] = "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
-                                    "--text-template, such as '{{ instruction }}\n{{ output }}'";
+static const char fixed_prompts[] =
+    "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
+    "--text-template, such as '{{ instruction }}\n{{ output }}'";
 static const char no_text[] = "it holds images or sound, and text is what is read";
 #define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
-#define ULTRACHAT "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true
-static const registered known[] = { // names as LLM Compressor spells them, with - for _
+#define ULTRACHAT                                                                                  \
+    "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true
+/* Names as LLM Compressor spells them, with - for _. */
+static const registered known[] = {
     {.name = "c4", .id = "allenai/c4"},
     {.name = "wikitext", .id = "Salesforce/wikitext"},
     {.name = "cnn-dailymail", .id = "abisee/cnn_dailymail", .config = "3.0.0", .text = CNN},
@@ -39,7 +43,7 @@ static const registered known[] = { // names as LLM Compressor spells them, with
     {.name = "peoples-speech", .id = "MLCommons/peoples_speech", .refused = no_text, .never = true},
 };
 
-static const registered *find_registered(const char *name)
+static const registered *registered_find(const char *name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const char *a = known[i].name, *b = name;
@@ -50,22 +54,22 @@ static const registered *find_registered(const char *name)
     return NULL;
 }
 
-static void take_registered(osh_hub_rows *rows, const registered *r)
+static void registered_take(osh_hub_rows *rows, const registered *r)
 {
     rows->text = r->text, rows->chat = r->chat, rows->system_first = r->system_first;
 }
 
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name)
 {
-    const registered *r = find_registered(name);
+    const registered *r = registered_find(name);
     if (!r || r->refused) return false;
     *rows = (osh_hub_rows){.id = r->id, .config = r->config};
-    take_registered(rows, r);
+    registered_take(rows, r);
     return true;
 }
 
-/* A part of a path for any text. */
-static osh_status add_part(osh_ctx *cx, osh_buf *b, const char *text)
+/* Appends "/" and a text, encoded so that it is one part of a path. */
+static osh_status path_add_part(osh_ctx *cx, osh_buf *b, const char *text)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "/%s", text[0] == '.' ? "%2E" : ""));
@@ -74,17 +78,19 @@ done:
     return rc;
 }
 
-/* What is asked for decides the name, so that what was asked for once is found without a network. */
+/* Returns the path for these rows, which the caller frees. It depends on the request only, so a
+ * later run finds the rows without a network. */
 static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     int n = (int)strcspn(rows->id, "/");
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_printf(cx, &b, "%s/oneshot/rows/%.*s--%s%s", hub->home, n, rows->id, rows->id + n + 1,
+    OSH_TRY(osh_buf_printf(cx, &b, "%s/oneshot/rows/%.*s--%s%s", hub->home, n, rows->id,
+                           rows->id + n + 1,
                            rows->text ? "--text" : rows->chat ? "--chat" : ""));
-    OSH_TRY(add_part(cx, &b, rows->config ? rows->config : "-"));
-    OSH_TRY(add_part(cx, &b, rows->splits));
+    OSH_TRY(path_add_part(cx, &b, rows->config ? rows->config : "-"));
+    OSH_TRY(path_add_part(cx, &b, rows->splits));
     if (rows->most) OSH_TRY(osh_buf_printf(cx, &b, ".%lld", (long long)rows->most));
     OSH_TRY(osh_buf_printf(cx, &b, ".jsonl"));
     if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
@@ -93,12 +99,14 @@ done:
     return rc;
 }
 
-static osh_status check_request(osh_ctx *cx, const osh_hub_data *d, const osh_hub_rows *rows, const char *revision)
+static osh_status rows_check_request(osh_ctx *cx, const osh_hub_data *d, const osh_hub_rows *rows,
+                                     const char *revision)
 {
     osh_status rc = OSH_OK;
     bool unused;
     if (strcmp(revision, "main"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only", d->dataset);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only",
+                 d->dataset);
     OSH_TRY(osh_split_check(cx, &unused, rows->splits));
     if (d->shuffle && !osh_split_is_sliced(rows->splits))
         OSH_FAIL(
@@ -109,8 +117,10 @@ done:
     return rc;
 }
 
-/* "train[:8]" of a set whose splits are train_sft, ..: "train_sft[:8]", and so each part of a sum. own */
-static osh_status splits_of(osh_ctx *cx, char **out, const registered *r, const char *splits)
+/* Returns splits with the endings of a registered data set: "train[:8]" becomes "train_sft[:8]", in
+ * each part of a sum. The caller frees it. */
+static osh_status registered_splits(osh_ctx *cx, char **out, const registered *r,
+                                    const char *splits)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -120,12 +130,14 @@ static osh_status splits_of(osh_ctx *cx, char **out, const registered *r, const 
     for (int i = 0; (part = osh_split_part(given, i, &n)); i++) {
         size_t name = strcspn(part, "[+ ");
         if (name > n) name = n;
-        bool bare = (name == 5 && !memcmp(part, "train", 5)) || (name == 4 && !memcmp(part, "test", 4));
+        bool bare =
+            (name == 5 && !memcmp(part, "train", 5)) || (name == 4 && !memcmp(part, "test", 4));
         const char *suffix = r && r->suffix && bare ? r->suffix : "";
-        OSH_TRY(osh_buf_printf(cx, &b, "%s%.*s%s%.*s", i ? "+" : "", (int)name, part, suffix, (int)(n - name),
-                               part + name));
+        OSH_TRY(osh_buf_printf(cx, &b, "%s%.*s%s%.*s", i ? "+" : "", (int)name, part, suffix,
+                               (int)(n - name), part + name));
         if (*suffix)
-            osh_log(cx, OSH_LOG_INFO, "%s: the split %.*s is %.*s%s", r->id, (int)name, part, (int)name, part, suffix);
+            osh_log(cx, OSH_LOG_INFO, "%s: the split %.*s is %.*s%s", r->id, (int)name, part,
+                    (int)name, part, suffix);
     }
     if (!(*out = osh_strdup(cx, b.data ? b.data : ""))) rc = OSH_E_NOMEM;
 done:
@@ -133,8 +145,10 @@ done:
     return rc;
 }
 
-/* The file of these rows; asks for them where it is not there. */
-static osh_status find_rows(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset, osh_env_fn env)
+/* Returns the file of these rows, which the caller frees. Asks the server if the file does not
+ * exist. */
+static osh_status rows_find(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset,
+                            osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     osh_hub *hub = NULL; // own
@@ -143,8 +157,10 @@ static osh_status find_rows(osh_ctx *cx, char **path, const osh_hub_rows *rows, 
     OSH_TRY(rows_path(cx, &to, hub, rows));
     if (!osh_file_exists(to)) {
         if (hub->offline)
-            OSH_FAIL(cx, OSH_E_IO, "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
-                     dataset, hub->home);
+            OSH_FAIL(
+                cx, OSH_E_IO,
+                "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
+                dataset, hub->home);
         OSH_TRY(osh_hub_rows_get(cx, to, hub, rows));
     }
     osh_log(cx, OSH_LOG_INFO, "%s is %s", dataset, to);
@@ -164,21 +180,24 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     const registered *r = NULL;
     *path = NULL;
     if (osh_file_exists(d->dataset) || osh_dir_exists(d->dataset)) goto done;
-    if (!(r = find_registered(d->dataset)) && !osh_data_kind(d->dataset) && !osh_data_is_columns(d->dataset))
+    if (!(r = registered_find(d->dataset)) && !osh_data_kind(d->dataset) &&
+        !osh_data_is_columns(d->dataset))
         OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
-    if (!r && !is_name) goto done; // a file that is not there
+    if (!r && !is_name) goto done; // a file that does not exist
     if (r && r->refused && (r->never || !d->own_text))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
     if (d->wants_split && !d->splits)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s is a data set of the Hub: want --splits, such as 'test[:100]'", d->dataset);
-    OSH_TRY(splits_of(cx, &splits, r, d->splits));
-    osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config, .splits = splits, .most = d->n_samples};
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is a data set of the Hub: want --splits, such as 'test[:100]'", d->dataset);
+    OSH_TRY(registered_splits(cx, &splits, r, d->splits));
+    osh_hub_rows rows = {
+        .id = r ? r->id : name.id, .config = d->config, .splits = splits, .most = d->n_samples};
     if (r && !rows.config) rows.config = r->config;
-    if (r && !d->own_text) take_registered(&rows, r);
+    if (r && !d->own_text) registered_take(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
-    if (needs_all) rows.most = 0; // else more would be read by nobody
-    OSH_TRY(check_request(cx, d, &rows, r ? "main" : name.revision));
-    OSH_TRY(find_rows(cx, path, &rows, d->dataset, env));
+    if (needs_all) rows.most = 0; // else rows would be read that nobody uses
+    OSH_TRY(rows_check_request(cx, d, &rows, r ? "main" : name.revision));
+    OSH_TRY(rows_find(cx, path, &rows, d->dataset, env));
 done:
     osh_free(cx, splits);
     osh_hub_name_deinit(cx, &name);

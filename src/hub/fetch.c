@@ -1,11 +1,12 @@
-/* fetch.c - the bytes of one file, in as many streams as there are idle threads:
+/* fetch.c - fetches the bytes of one file, in one stream for each idle thread:
  *
- *   blobs/<etag>.oneshot.incomplete     grows; of a large file with holes where parts are missing
- *   blobs/<etag>.oneshot.ranges         which parts of a large one are there (ranges.h); none: all up to its end
+ *   blobs/<etag>.oneshot.incomplete     grows; a large file has holes where parts are missing
+ *   blobs/<etag>.oneshot.ranges         the parts of a large file (ranges.h); if absent,
+ *                                       all bytes up to the end of the file are there
  *
- * Both stay when a run ends, and the next one goes on. What they say need not be true: the hash of all bytes is taken
- * from the file in the end. A server that does not look at ranges sends one stream.
- * A request begins at the Hub each time: the address it redirects to is signed, and expires. */
+ * Both files stay when a run ends, and the next run goes on with them. They need not be right: the
+ * hash is computed over all bytes of the file in the end. A server that ignores ranges sends one
+ * stream. Each request begins at the Hub: the address of its redirect is signed, and expires. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@
 #include "hub/ranges.h"
 #include "hub/sha.h"
 
-static const int64_t MOST_ASKED = 8000000000; // at once: servers refuse one answer of more than 50 GB
+/* Bytes of one request: servers refuse an answer of more than 50 GB. */
+static const int64_t MOST_ASKED = 8000000000;
 
 typedef struct osh_fetch { // a file that grows
     osh_hub_place *p;
@@ -22,10 +24,10 @@ typedef struct osh_fetch { // a file that grows
     osh_file *out, *record; // own; record NULL: one stream
     osh_at *blobs;          // own
     char *partial, *ranges; // own: their names in blobs
-    struct osh_fetch *next; // of those that are open
-    osh_ranges parts;       // this and what follows: under p->lock
+    struct osh_fetch *next; // next open file
+    osh_ranges parts;       // this member and the next ones: under p->lock
     int at_work;            // threads that help
-    bool no_ranges;         // the server does not look at them
+    bool no_ranges;         // the server ignores ranges
 } osh_fetch;
 
 typedef struct stream { // one request for a part
@@ -37,31 +39,33 @@ typedef struct stream { // one request for a part
 
 bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
 
-/* Under the lock, but while no other thread knows x. */
-static osh_status save_ranges(osh_ctx *cx, osh_fetch *x)
+/* Writes the ranges to the record. The caller holds the lock, unless no other thread knows x. */
+static osh_status fetch_save_ranges(osh_ctx *cx, osh_fetch *x)
 {
     char text[OSH_RANGES_BYTES];
     if (!x->record) return OSH_OK;
     return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
 }
 
-/* Without locks, as on some network file systems, another process may have finished the same file. */
-static osh_status check_name(osh_ctx *cx, const osh_fetch *x)
+/* Fails if another process has finished the same file: some network file systems have no locks. */
+static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
 {
     const char *path = osh_file_path(x->out);
     if (osh_file_is_at(x->out, path)) return OSH_OK;
-    return osh_fail(cx, OSH_E_IO, "%s: another process has taken it: want the same command again", path);
+    return osh_fail(cx, OSH_E_IO, "%s: another process has taken it: want the same command again",
+                    path);
 }
 
-/* The file has its size at once where parts come in any order. */
-static osh_status start_over(osh_ctx *cx, osh_fetch *x)
+/* Drops all bytes. A file with parts gets its full size at once, because parts arrive in any
+ * order. */
+static osh_status fetch_start_over(osh_ctx *cx, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
     pthread_mutex_lock(&x->p->lock);
     atomic_fetch_sub(&x->p->done, (long long)osh_ranges_done(&x->parts));
     osh_ranges_init(&x->parts, x->f->n_bytes, 0);
-    OSH_TRY(check_name(cx, x));
-    OSH_TRY(save_ranges(cx, x));
+    OSH_TRY(fetch_check_name(cx, x));
+    OSH_TRY(fetch_save_ranges(cx, x));
     OSH_TRY(osh_file_truncate(cx, x->out, 0));
     if (x->record) OSH_TRY(osh_file_truncate(cx, x->out, x->f->n_bytes));
 done:
@@ -69,8 +73,8 @@ done:
     return rc;
 }
 
-/* What an earlier run left. */
-static osh_status open_partial(osh_ctx *cx, osh_fetch *x)
+/* Opens the files that an earlier run left, or new ones. */
+static osh_status fetch_open_partial(osh_ctx *cx, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
     char text[OSH_RANGES_BYTES];
@@ -84,9 +88,10 @@ static osh_status open_partial(osh_ctx *cx, osh_fetch *x)
         if ((n = osh_file_bytes(x->record)) == OSH_RANGES_BYTES) {
             OSH_TRY(osh_file_pread(cx, x->record, text, (size_t)n, 0));
             osh_ranges parts;
-            if (osh_ranges_read(&parts, text, (size_t)n, total) && osh_ranges_done(&parts) <= has) x->parts = parts;
+            if (osh_ranges_read(&parts, text, (size_t)n, total) && osh_ranges_done(&parts) <= has)
+                x->parts = parts;
         } else if (n) OSH_TRY(osh_file_truncate(cx, x->record, 0));
-        OSH_TRY(save_ranges(cx, x));
+        OSH_TRY(fetch_save_ranges(cx, x));
         OSH_TRY(osh_file_truncate(cx, x->out, total));
     }
     atomic_fetch_add(&x->p->done, (long long)osh_ranges_done(&x->parts));
@@ -94,53 +99,61 @@ done:
     return rc;
 }
 
-static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
+/* Checks that the answer is the part that was asked for. With s->over set, OSH_E_IO ends the stream
+ * and is no failure. */
+static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
-    if (r->status == 200 && x->record) { // all of it, from its start
+    if (r->status == 200 && x->record) { // the whole file from its start
         pthread_mutex_lock(&x->p->lock);
         x->no_ranges = s->over = true;
         pthread_mutex_unlock(&x->p->lock);
         return OSH_E_IO;
     }
-    if (r->status == 200) return s->part->at ? start_over(cx, x) : OSH_OK; // the range was not looked at
+    /* The server ignored the range. */
+    if (r->status == 200) return s->part->at ? fetch_start_over(cx, x) : OSH_OK;
     if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: asked for bytes from %lld of %lld on, got them from %lld of %lld on",
-                 x->f->path, x->p->name->id, (long long)s->part->at, (long long)x->f->n_bytes, (long long)r->range_from,
-                 (long long)r->range_total);
+        OSH_FAIL(cx, OSH_E_IO,
+                 "%s of %s: asked for bytes from %lld of %lld on, got them from %lld of %lld on",
+                 x->f->path, x->p->name->id, (long long)s->part->at, (long long)x->f->n_bytes,
+                 (long long)r->range_from, (long long)r->range_total);
 done:
     return rc;
 }
 
-static osh_status on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
+/* Writes bytes of the part and records them. With s->over set, OSH_E_IO ends the stream and is no
+ * failure. */
+static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
     pthread_mutex_lock(&x->p->lock);
-    int64_t at = s->part->at, left = s->part->end - at; // the end comes nearer when another thread takes the rest
+    /* The end moves when another thread takes the rest. */
+    int64_t at = s->part->at, left = s->part->end - at;
     s->over |= x->no_ranges;
     pthread_mutex_unlock(&x->p->lock);
     if (s->over) return OSH_E_IO;
     if ((int64_t)n > s->asked_end - at)
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path, x->p->name->id,
-                 (long long)x->f->n_bytes);
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path,
+                 x->p->name->id, (long long)x->f->n_bytes);
     if ((int64_t)n > left) n = (size_t)left;
     OSH_TRY(osh_file_pwrite(cx, x->out, bytes, n, at));
     pthread_mutex_lock(&x->p->lock);
     s->part->at += (int64_t)n;
     s->over = s->part->at >= s->part->end && s->part->end < s->asked_end;
-    rc = save_ranges(cx, x);
+    rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    if (!rc && s->over) rc = OSH_E_IO; // nothing is wrong: the rest is another thread's
+    if (!rc && s->over) rc = OSH_E_IO; // not a failure: another thread has the rest
 done:
     return rc;
 }
 
-/* Requests until the part has all its bytes. Each that brings some counts as a new beginning. */
+/* Makes requests until the part has all its bytes. A request that brings bytes resets the number of
+ * attempts. */
 static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
 {
     osh_status rc = OSH_OK;
@@ -156,19 +169,28 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         s.over = x->no_ranges;
         pthread_mutex_unlock(&x->p->lock);
         if (before.at >= before.end || s.over) break;
-        osh_http_request q = {.url = url, .from = before.at, .begin = on_begin, .take = on_take, .user = &s};
+        osh_http_request q = {.url = url,
+                              .from = before.at,
+                              .begin = fetch_on_begin,
+                              .take = fetch_on_take,
+                              .user = &s};
         s.asked_end = before.end;
-        if (x->record) q.to = s.asked_end = before.end - before.at < MOST_ASKED ? before.end : before.at + MOST_ASKED;
+        if (x->record)
+            q.to = s.asked_end =
+                before.end - before.at < MOST_ASKED ? before.end : before.at + MOST_ASKED;
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
         if (s.part->at > before.at) tried = 0; // only this thread moves it
         if (s.over || s.part->at == s.asked_end) continue;
-        bool cut = r.status == 200 || r.status == 206, expired = elsewhere && (r.status == 403 || r.status == 400);
-        if (!cut && !expired && !osh_hub_passes(&r)) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
+        bool cut = r.status == 200 || r.status == 206,
+             expired = elsewhere && (r.status == 403 || r.status == 400);
+        if (!cut && !expired && !osh_hub_passes(&r))
+            OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
         if (tried == OSH_HUB_RETRIES && cut)
             OSH_FAIL(cx, OSH_E_IO, "%s: %lld of the bytes from %lld to %lld came", what,
-                     (long long)(s.part->at - before.at), (long long)before.at, (long long)before.end);
+                     (long long)(s.part->at - before.at), (long long)before.at,
+                     (long long)before.end);
         if (tried == OSH_HUB_RETRIES) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
         OSH_TRY(osh_hub_pause(cx, &r, tried, &x->p->stop));
     }
@@ -179,7 +201,8 @@ done:
     return rc;
 }
 
-/* A part that no one is at, or a half of one; -1: there is none. Under the lock. */
+/* Takes a part that no thread fetches, or half of one; -1 if there is none. The caller holds the
+ * lock. */
 static int part_take(osh_fetch *x) { return x->no_ranges ? -1 : osh_ranges_take(&x->parts); }
 
 static void part_give(osh_fetch *x, int i)
@@ -210,6 +233,7 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     return rc;
 }
 
+/* Lets other threads help with the file. */
 static void fetch_open(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -218,7 +242,7 @@ static void fetch_open(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* Until no other thread is at it. */
+/* Closes the file to helpers, and waits until no other thread fetches a part. */
 static void fetch_shut(osh_fetch *x)
 {
     pthread_mutex_lock(&x->p->lock);
@@ -229,7 +253,8 @@ static void fetch_shut(osh_fetch *x)
     pthread_mutex_unlock(&x->p->lock);
 }
 
-/* All parts that this thread can take, while others help; then the server's one stream where it sends no parts. */
+/* Fetches all parts that this thread can take, while other threads help. If the server sends no
+ * parts, it then fetches one stream. */
 static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
 {
     osh_status rc = OSH_OK;
@@ -242,7 +267,7 @@ static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
         rc = fetch_part(cx, http, x, i);
         part_give(x, i);
     }
-    if (rc) osh_hub_place_fail(cx, x->p, rc); // those who help end
+    if (rc) osh_hub_place_fail(cx, x->p, rc); // the helpers end
     fetch_shut(x);
     OSH_TRY(rc);
     if (atomic_load(&x->p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
@@ -250,7 +275,7 @@ static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
     x->no_ranges = false;
     osh_file_close(cx, x->record), x->record = NULL;
     OSH_TRY(osh_at_remove(cx, x->blobs, x->ranges));
-    OSH_TRY(start_over(cx, x));
+    OSH_TRY(fetch_start_over(cx, x));
     rc = fetch_part(cx, http, x, 0);
 done:
     return rc;
@@ -263,12 +288,13 @@ osh_status osh_hub_file_hash(osh_ctx *cx, char hex[65], osh_file *file, const os
     osh_status rc = OSH_OK;
     osh_sha *sha = NULL; // own
     char *bytes = NULL;  // own
-    char head[40];       // git's object has one
+    char head[40];       // git hashes a header before the bytes
     int64_t n = f->n_bytes;
     bool large = strlen(f->etag) == 64;
     OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
     OSH_NEW(cx, bytes, STEP);
-    if (!large) osh_sha_feed(sha, head, 1 + (size_t)snprintf(head, sizeof head, "blob %lld", (long long)n));
+    if (!large)
+        osh_sha_feed(sha, head, 1 + (size_t)snprintf(head, sizeof head, "blob %lld", (long long)n));
     for (int64_t at = 0; at < n; at += STEP) {
         size_t k = n - at < STEP ? (size_t)(n - at) : STEP;
         OSH_TRY(osh_check_interrupt(cx));
@@ -283,7 +309,8 @@ done:
     return rc;
 }
 
-/* Where the hash is another, once more from the start: what was left of an earlier run may be to blame. */
+/* If the hash is wrong, it fetches the file once more from the start: bytes of an earlier run may
+ * be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {
@@ -293,22 +320,23 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     if (!(x.partial = osh_sprintf(cx, "%s.oneshot.incomplete", f->etag))) OSH_TRY(OSH_E_NOMEM);
     if (!(x.ranges = osh_sprintf(cx, "%s.oneshot.ranges", f->etag))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_hub_place_dir(cx, &x.blobs, p, "blobs"));
-    OSH_TRY(open_partial(cx, &x));
+    OSH_TRY(fetch_open_partial(cx, &x));
     for (int tried = 0;; tried++) {
         OSH_TRY(fetch_parts(cx, http, &x));
         OSH_TRY(osh_hub_file_hash(cx, hex, x.out, f, p));
         if (!strcmp(hex, f->etag)) break;
-        OSH_TRY(start_over(cx, &x));
+        OSH_TRY(fetch_start_over(cx, &x));
         if (tried)
             OSH_FAIL(cx, OSH_E_IO, "%s of %s: its SHA-%s is %s, wanted %s", f->path, p->name->id,
                      strlen(f->etag) == 64 ? "256" : "1", hex, f->etag);
-        osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path, p->name->id);
+        osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path,
+                p->name->id);
     }
     OSH_TRY(osh_file_sync(cx, x.out));
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
-    if (osh_file_is_at(x.out, target)) goto done; // another process has finished this very file
-    OSH_TRY(check_name(cx, &x));
-    // first: without it the file counts as whole, which it is
+    if (osh_file_is_at(x.out, target)) goto done; // another process has finished this file
+    OSH_TRY(fetch_check_name(cx, &x));
+    /* The record goes first: without it the file counts as complete, which it is. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));
 done:

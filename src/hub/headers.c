@@ -1,17 +1,20 @@
-/* headers.c - a model without its weights, for a plan: of each safetensors file the header, by a
- * range request, in a file of the right size that is empty behind it and takes no space:
+/* headers.c - a model without its weights, for a plan. A range request gets the header of each
+ * safetensors file; the file that is written has the right size, but no data after the header, and
+ * takes no space:
  *
- *   HF_HOME/oneshot/headers/models--org--name/<commit>/model-00001-of-00163.safetensors     header, then nothing
- *                                                      config.json -> the file in the cache
+ *   HF_HOME/oneshot/headers/models--org--name/<commit>/
+ *       model-00001-of-00163.safetensors     header, then nothing
+ *       config.json                          -> the file in the cache
  *
- * No other program looks there: in the Hub's cache such a file would be taken for the weights. */
+ * No other program reads this directory: in the Hub's cache such a file would pass for the
+ * weights. */
 #include <string.h>
 
 #include "base/file.h"
 #include "hub/pull.h"
 
 enum {
-    FIRST_BYTES = 16 << 10, // all of a dense model's header; of a longer one the rest is asked for
+    FIRST_BYTES = 16 << 10, // a dense model's header fits; a longer one takes a second request
     MAX_HEADER_BYTES = 100 << 20
 };
 
@@ -22,11 +25,12 @@ typedef struct head { // the beginning of a file
     int64_t has, want; // bytes
 } head;
 
-static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
+/* Checks that the answer is the part that was asked for. */
+static osh_status head_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     const head *h = user;
     if (r->status == 200 && !h->has && h->want == h->f->n_bytes)
-        return OSH_OK; // all of it was asked for
+        return OSH_OK; // the whole file was asked for
     if (r->status == 206 && r->range_from == h->has && r->range_total == h->f->n_bytes)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -35,7 +39,7 @@ static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
                     h->f->path, h->name->id);
 }
 
-static osh_status on_take(osh_ctx *cx, void *user, const void *p, size_t n)
+static osh_status head_on_take(osh_ctx *cx, void *user, const void *p, size_t n)
 {
     osh_status rc = OSH_OK;
     head *h = user;
@@ -47,8 +51,8 @@ done:
     return rc;
 }
 
-/* On to h->want bytes. */
-static osh_status fetch_to(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
+/* Fetches bytes until there are h->want. */
+static osh_status head_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
     osh_http_reply r = {0};         // own
@@ -60,8 +64,8 @@ static osh_status fetch_to(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *
         osh_http_request q = {.url = url,
                               .from = h->has,
                               .to = h->want,
-                              .begin = on_begin,
-                              .take = on_take,
+                              .begin = head_on_begin,
+                              .take = head_on_take,
                               .user = h};
         OSH_TRY(osh_hub_follow(cx, http, &r, &elsewhere, p->hub, &q));
         if (h->has == h->want) break;
@@ -78,9 +82,9 @@ done:
     return rc;
 }
 
-/* The directory of the file below HF_HOME. *name: view of f. */
-static osh_status open_dir(osh_ctx *cx, osh_at **out, const char **name, const osh_hub_place *p,
-                           const osh_hub_file *f)
+/* Opens the directory of the file below HF_HOME. *name is a view of f. */
+static osh_status head_open_dir(osh_ctx *cx, osh_at **out, const char **name,
+                                const osh_hub_place *p, const osh_hub_file *f)
 {
     const char *slash = strrchr(f->path, '/'), *below = p->headers + strlen(p->hub->home) + 1;
     *name = slash ? slash + 1 : f->path;
@@ -91,22 +95,22 @@ static osh_status open_dir(osh_ctx *cx, osh_at **out, const char **name, const o
     return rc;
 }
 
-/* The header of the file, and behind it nothing up to its size. */
-static osh_status write_head(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
+/* Writes the header of the file, then a hole up to its size. */
+static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head *h)
 {
     osh_status rc = OSH_OK;
     uint64_t n = 0;
     unsigned char first[8];
-    OSH_TRY(fetch_to(cx, http, p, h));
+    OSH_TRY(head_fetch(cx, http, p, h));
     OSH_TRY(osh_file_pread(cx, h->out, first, sizeof first, 0));
     for (int i = 0; i < 8; i++) n |= (uint64_t)first[i] << (8 * i);
     if (n > MAX_HEADER_BYTES || (int64_t)n + 8 > h->f->n_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: a header of %llu bytes in a file of %lld", h->f->path,
                  p->name->id, (unsigned long long)n, (long long)h->f->n_bytes);
     h->want = (int64_t)n + 8;
-    if (h->has < h->want) OSH_TRY(fetch_to(cx, http, p, h));
-    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // nothing of a weight
-    OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // longer
+    if (h->has < h->want) OSH_TRY(head_fetch(cx, http, p, h));
+    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // drops bytes of weights
+    OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // makes the hole
 done:
     return rc;
 }
@@ -127,9 +131,9 @@ osh_status osh_hub_header_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, co
     if (f->n_bytes < 8)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s of %s: no safetensors file has %lld bytes", f->path,
                  p->name->id, (long long)f->n_bytes);
-    OSH_TRY(open_dir(cx, &dir, &name, p, f));
+    OSH_TRY(head_open_dir(cx, &dir, &name, p, f));
     OSH_TRY(osh_at_create(cx, &h.out, &made, dir, "new-"));
-    OSH_TRY(write_head(cx, http, p, &h));
+    OSH_TRY(head_write(cx, http, p, &h));
     OSH_TRY(osh_at_rename(cx, h.out, dir, made, dir, name));
     whole = true;
 done:
@@ -149,7 +153,7 @@ osh_status osh_hub_header_link(osh_ctx *cx, const osh_hub_place *p, const osh_hu
     char *to = NULL, *from = osh_path_join(cx, p->snapshot, f->path); // own
     if (!from) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_path_resolve(cx, &to, from));
-    OSH_TRY(open_dir(cx, &dir, &name, p, f));
+    OSH_TRY(head_open_dir(cx, &dir, &name, p, f));
     OSH_TRY(osh_at_link(cx, dir, name, dir, to));
 done:
     osh_at_close(cx, dir);

@@ -1,4 +1,5 @@
-/* http.c - see http.h. Redirects are not followed here: who asks decides whether the token goes along. */
+/* http.c - makes one request with libcurl. It does not follow redirects: the caller decides whether
+ * the next host gets the token. */
 #include "hub/http.h"
 
 #include <ctype.h>
@@ -10,21 +11,27 @@
 #include "base/at.h"
 #include "hub/curl.h"
 
-enum { MAX_HEADER_BYTES = 64 << 10, MAX_REFUSAL_BYTES = 64 << 10, POLL_MS = 100, CONNECT_S = 10, IDLE_S = 10 };
+enum {
+    MAX_HEADER_BYTES = 64 << 10,
+    MAX_REFUSAL_BYTES = 64 << 10,
+    POLL_MS = 100,
+    CONNECT_S = 10,
+    IDLE_S = 10
+};
 
 struct osh_http {
     const osh_curl *curl; // view
     const osh_hub *hub;   // view
     const atomic_bool *stop;
     CURL *easy;   // own
-    CURLM *multi; // own: a poll that an interrupt ends soon
+    CURLM *multi; // own: its poll ends soon after an interrupt
     struct curl_slist *plain, *with_token; // own: headers
     char agent[128], text[CURL_ERROR_SIZE];
     long idle_s;
-    bool counted; // OSH_HTTP_BYTES
+    bool counted; // OSH_HTTP_BYTES are counted
 };
 
-typedef struct transfer { // what the callbacks of one request see
+typedef struct transfer { // state of one request for the callbacks
     osh_ctx *cx;
     osh_http *http;
     const osh_http_request *q;
@@ -33,7 +40,8 @@ typedef struct transfer { // what the callbacks of one request see
     bool began;
 } transfer;
 
-static struct curl_slist *add_header(const osh_http *h, struct curl_slist *list, const char *line)
+static struct curl_slist *http_add_header(const osh_http *h, struct curl_slist *list,
+                                          const char *line)
 {
     struct curl_slist *longer = list || line ? h->curl->curl_slist_append(list, line) : NULL;
     if (!longer) h->curl->curl_slist_free_all(list);
@@ -53,11 +61,12 @@ osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const 
     h->hub = hub, h->stop = stop;
     h->idle_s = idle && atol(idle) > 0 && atol(idle) < 86400 ? atol(idle) : IDLE_S;
     snprintf(h->agent, sizeof h->agent, "oneshot/%s; %s", osh_version(), h->curl->version);
-    h->plain = add_header(h, NULL, "Accept-Encoding: identity");
+    h->plain = http_add_header(h, NULL, "Accept-Encoding: identity");
     if (hub->token) {
-        if (!(bearer = osh_sprintf(cx, "Authorization: Bearer %s", hub->token))) OSH_TRY(OSH_E_NOMEM);
-        h->with_token = add_header(h, NULL, "Accept-Encoding: identity");
-        if (h->with_token) h->with_token = add_header(h, h->with_token, bearer);
+        if (!(bearer = osh_sprintf(cx, "Authorization: Bearer %s", hub->token)))
+            OSH_TRY(OSH_E_NOMEM);
+        h->with_token = http_add_header(h, NULL, "Accept-Encoding: identity");
+        if (h->with_token) h->with_token = http_add_header(h, h->with_token, bearer);
     }
     h->easy = h->curl->curl_easy_init();
     h->multi = h->curl->curl_multi_init();
@@ -111,8 +120,8 @@ bool osh_http_header_is(const osh_http_reply *r, const char *name, const char *v
     return n == strlen(value) && !memcmp(text, value, n);
 }
 
-/* "bytes 100-199/1000" */
-static void read_range(osh_http_reply *r)
+/* Reads Content-Range: "bytes 100-199/1000". */
+static void http_read_range(osh_http_reply *r)
 {
     size_t n;
     long long from, to, total;
@@ -141,18 +150,20 @@ int64_t osh_http_wait(const osh_http_reply *r)
     return atoll(value) + 1;
 }
 
-static size_t on_header(char *p, size_t size, size_t n, void *user)
+static size_t http_on_header(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
     n *= size;
-    if (n > 5 && !memcmp(p, "HTTP/", 5)) osh_buf_clear(&t->r->headers); // of a proxy, or 100: the last answer counts
+    /* A proxy or a 100 has headers, too: the last answer counts. */
+    if (n > 5 && !memcmp(p, "HTTP/", 5)) osh_buf_clear(&t->r->headers);
     if (!t->rc && t->r->headers.len + n > MAX_HEADER_BYTES)
-        t->rc = osh_fail(t->cx, OSH_E_FORMAT, "%s: headers of more than %d bytes", t->q->url, MAX_HEADER_BYTES);
+        t->rc = osh_fail(t->cx, OSH_E_FORMAT, "%s: headers of more than %d bytes", t->q->url,
+                         MAX_HEADER_BYTES);
     if (!t->rc) t->rc = osh_buf_append(t->cx, &t->r->headers, p, n);
     return t->rc ? 0 : n;
 }
 
-/* A file without a name: in HF_HOME, or in the cache if that cannot be written to. */
+/* Opens a file without a name in HF_HOME, or in the cache if HF_HOME is not writable. */
 static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
 {
     osh_at *dir = NULL; // own
@@ -166,7 +177,7 @@ static osh_status spool_open(osh_ctx *cx, osh_file **out, const osh_hub *hub)
     return rc;
 }
 
-/* A body that is wanted: into memory as long as it is short. */
+/* Appends to the body of an answer: in memory while it is short, else in a file. */
 static osh_status body_put(transfer *t, const char *p, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -190,7 +201,7 @@ done:
     return rc;
 }
 
-static size_t on_body(char *p, size_t size, size_t n, void *user)
+static size_t http_on_body(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
     long status = 0;
@@ -199,7 +210,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *user)
     bool wanted = status == 200 || status == 206;
     if (wanted && t->q->take) {
         t->r->status = status;
-        if (!t->began) read_range(t->r), t->rc = t->q->begin(t->cx, t->q->user, t->r);
+        if (!t->began) http_read_range(t->r), t->rc = t->q->begin(t->cx, t->q->user, t->r);
         t->began = true;
         if (!t->rc) t->rc = t->q->take(t->cx, t->q->user, p, n);
         return t->rc ? 0 : n;
@@ -211,18 +222,21 @@ static size_t on_body(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* libcurl reads the variables of proxies itself, but for HTTP_PROXY in capitals, which a web server could set. */
-static void set_proxy(osh_http *h, const char *url)
+/* Sets the proxy of HTTP_PROXY. libcurl reads the other variables of proxies itself, but not this
+ * one, which a web server could set. */
+static void http_set_proxy(osh_http *h, const char *url)
 {
     const char *proxy = h->hub->env("HTTP_PROXY");
     if (strncasecmp(url, "http:", 5) || !proxy || !*proxy || h->hub->env("http_proxy")) return;
     h->curl->curl_easy_setopt(h->easy, CURLOPT_PROXY, proxy);
 }
 
-/* Where the certificates are that this system trusts; NULL: where libcurl looks by itself. */
-static const char *certificates(const osh_http *h)
+/* Returns the file with the certificates that this system trusts; NULL if libcurl is to use its own
+ * default. */
+static const char *http_certificates(const osh_http *h)
 {
-    static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+    static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                         "/etc/pki/tls/certs/ca-bundle.crt",
                                          "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
     const char *file = h->hub->env("SSL_CERT_FILE");
     if (file && *file) return file;
@@ -231,38 +245,41 @@ static const char *certificates(const osh_http *h)
     return NULL;
 }
 
-static void set_options(osh_http *h, transfer *t, const char *range)
+static void http_set_options(osh_http *h, transfer *t, const char *range)
 {
     const osh_curl *c = h->curl;
-    const char *file = certificates(h), *dir = h->hub->env("SSL_CERT_DIR");
+    const char *file = http_certificates(h), *dir = h->hub->env("SSL_CERT_DIR");
     c->curl_easy_reset(h->easy);
     c->curl_easy_setopt(h->easy, CURLOPT_URL, t->q->url);
     c->curl_easy_setopt(h->easy, CURLOPT_NOSIGNAL, 1L);
     c->curl_easy_setopt(h->easy, CURLOPT_USERAGENT, h->agent);
-    c->curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, t->q->with_token && h->with_token ? h->with_token : h->plain);
-    c->curl_easy_setopt(h->easy, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE); // no proxy sees them
+    c->curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER,
+                        t->q->with_token && h->with_token ? h->with_token : h->plain);
+    /* The headers are not sent to a proxy. */
+    c->curl_easy_setopt(h->easy, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
     c->curl_easy_setopt(h->easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     c->curl_easy_setopt(h->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
     c->curl_easy_setopt(h->easy, CURLOPT_LOW_SPEED_TIME, h->idle_s);
     c->curl_easy_setopt(h->easy, CURLOPT_BUFFERSIZE, 262144L);
     c->curl_easy_setopt(h->easy, CURLOPT_ERRORBUFFER, h->text);
-    c->curl_easy_setopt(h->easy, CURLOPT_HEADERFUNCTION, on_header);
+    c->curl_easy_setopt(h->easy, CURLOPT_HEADERFUNCTION, http_on_header);
     c->curl_easy_setopt(h->easy, CURLOPT_HEADERDATA, t);
-    c->curl_easy_setopt(h->easy, CURLOPT_WRITEFUNCTION, on_body);
+    c->curl_easy_setopt(h->easy, CURLOPT_WRITEFUNCTION, http_on_body);
     c->curl_easy_setopt(h->easy, CURLOPT_WRITEDATA, t);
     if (*range) c->curl_easy_setopt(h->easy, CURLOPT_RANGE, range);
     if (file) c->curl_easy_setopt(h->easy, CURLOPT_CAINFO, file);
     if (dir && *dir) c->curl_easy_setopt(h->easy, CURLOPT_CAPATH, dir);
-    set_proxy(h, t->q->url);
+    http_set_proxy(h, t->q->url);
 }
 
-/* Until it is over, stopped or interrupted. */
-static osh_status perform(osh_ctx *cx, osh_http *h, CURLcode *code)
+/* Runs the request until it is done, stopped or interrupted. */
+static osh_status http_perform(osh_ctx *cx, osh_http *h, CURLcode *code)
 {
     osh_status rc = OSH_OK;
     int running = 1, left = 0;
     *code = CURLE_FAILED_INIT;
-    if (h->curl->curl_multi_add_handle(h->multi, h->easy)) OSH_FAIL(cx, OSH_E_NOMEM, "libcurl has no memory");
+    if (h->curl->curl_multi_add_handle(h->multi, h->easy))
+        OSH_FAIL(cx, OSH_E_NOMEM, "libcurl has no memory");
     while (running) {
         CURLMcode m = h->curl->curl_multi_perform(h->multi, &running);
         if (!m && running) m = h->curl->curl_multi_poll(h->multi, NULL, 0, POLL_MS, NULL);
@@ -285,22 +302,25 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     transfer t = {.cx = cx, .http = h, .q = q, .r = r};
     osh_http_reply_deinit(cx, r);
     osh_buf_init(&r->headers, 0), osh_buf_init(&r->body, 0);
-    if (!osh_http_is_url(q->url)) OSH_FAIL(cx, OSH_E_FORMAT, "'%.200s' is no address that begins with http", q->url);
+    if (!osh_http_is_url(q->url))
+        OSH_FAIL(cx, OSH_E_FORMAT, "'%.200s' is no address that begins with http", q->url);
     if (q->to) snprintf(range, sizeof range, "%lld-%lld", (long long)q->from, (long long)q->to - 1);
     else if (q->from) snprintf(range, sizeof range, "%lld-", (long long)q->from);
     h->text[0] = 0;
-    set_options(h, &t, range);
-    rc = perform(cx, h, &code);
-    if (t.rc) rc = t.rc; // of a callback
+    http_set_options(h, &t, range);
+    rc = http_perform(cx, h, &code);
+    if (t.rc) rc = t.rc; // failure of a callback
     if (rc) goto done;
     r->status = 0;
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &r->status);
-    else snprintf(r->why, sizeof r->why, "%s", *h->text ? h->text : h->curl->curl_easy_strerror(code));
+    else
+        snprintf(r->why, sizeof r->why, "%s",
+                 *h->text ? h->text : h->curl->curl_easy_strerror(code));
     r->unreached = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
                    code == CURLE_COULDNT_RESOLVE_PROXY;
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
-    read_range(r);
+    http_read_range(r);
     if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // an empty file
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);
@@ -309,8 +329,9 @@ done:
     return rc;
 }
 
-/* "host:port" of an address: where it begins, and its length; 0: it is no such address. */
-static const char *host_of(const char *url, size_t *n)
+/* Returns the start of "host:port" in an address; *n is its length, 0 if the address is not http or
+ * https. */
+static const char *url_host(const char *url, size_t *n)
 {
     size_t scheme = !strncasecmp(url, "http://", 7) ? 7 : !strncasecmp(url, "https://", 8) ? 8 : 0;
     *n = scheme ? strcspn(url + scheme, "/?#") : 0;
@@ -320,7 +341,7 @@ static const char *host_of(const char *url, size_t *n)
 bool osh_http_is_url(const char *url)
 {
     size_t n;
-    const char *host = host_of(url, &n);
+    const char *host = url_host(url, &n);
     for (const char *s = url; *s; s++)
         if ((unsigned char)*s <= ' ' || *s == 127 || *s == '\\') return false;
     return n && host[0] != ':' && !memchr(host, '@', n);
@@ -329,7 +350,7 @@ bool osh_http_is_url(const char *url)
 bool osh_http_same_host(const char *a, const char *b)
 {
     size_t n, k;
-    const char *x = host_of(a, &n), *y = host_of(b, &k);
+    const char *x = url_host(a, &n), *y = url_host(b, &k);
     return n && n == k && !strncasecmp(x, y, n);
 }
 

@@ -1,14 +1,14 @@
-/* mark.h - which files a snapshot must have that this program pulls:
+/* mark.h - the list of files that a snapshot of this program must have:
  *
  *   CACHE/models--org--name/.oneshot/<commit>      oneshot snapshot 1
  *                                                  all
  *                                                  726 0f3c...(40 hex digits) config.json
  *                                                  ...
  *
- * It is written before the first file of the snapshot is, so that a pull that ends early leaves
- * it: then `open` says that more files will be named, `all` that every file is. `whole` is written
- * last: all files were there, and their hashes were right. No other program reads this directory.
- * A snapshot of another program has no mark. */
+ * The mark is written before the first file of the snapshot, so a pull that ends early leaves it.
+ * Then it says `open` (more files will be named) or `all` (every file is named). `whole` is written
+ * last: all files were there with the right hashes. No other program reads this directory. A
+ * snapshot of another program has no mark. */
 #ifndef OSH_HUB_MARK_H
 #define OSH_HUB_MARK_H
 #include "base/at.h"
@@ -24,14 +24,14 @@ typedef enum { OSH_MARK_NONE, OSH_MARK_OPEN, OSH_MARK_ALL, OSH_MARK_WHOLE } osh_
 typedef struct osh_mark {
     osh_mark_state state;
     char *text;       // own
-    const char *next; // view of text: the line that osh_mark_file reads next
+    const char *next; // view of text: next line for osh_mark_file
 } osh_mark;
-/* A mark that cannot be understood counts as open. */
+/* Reads the mark. A mark that it does not understand counts as open. */
 osh_status osh_mark_read(osh_ctx *cx, osh_mark *out, const char *repo, const char *commit);
 void osh_mark_deinit(osh_ctx *cx, osh_mark *m);
-/* The next file of the list: its path is a view of m and ends with it. false: there are no more. */
+/* Returns the next file of the list; false if there are no more. Its path is a view of m. */
 bool osh_mark_file(osh_mark *m, osh_hub_file *f);
-/* Writes a mark, unless the one that is there says as much or more. dir: .oneshot of the
+/* Writes a mark unless the existing one has the same or a later state. dir: .oneshot of the
  * repository. */
 osh_status osh_mark_write(osh_ctx *cx, osh_at *dir, const char *commit, osh_mark_state state,
                           const osh_hub_file *const *files, size_t n);

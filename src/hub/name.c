@@ -1,22 +1,24 @@
-/* name.c - names of repositories and of their files: what may be one, and where it is in the cache.
+/* name.c - checks names of repositories and of their files, and finds their directory in the cache.
  *
  *   "org/name"                  a repository at revision main
- *   "org/name@refs/pr/1"        at another one: a branch, a tag, a commit of 40 hex digits
+ *   "org/name@refs/pr/1"        a repository at a branch, a tag or a commit of 40 hex digits
  *   "models/x/y" "./a" "/a/b"   paths */
 #include <ctype.h>
 #include <string.h>
 
 #include "hub/hub.h"
 
-enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 }; // the last: of file systems
+/* MAX_FILE_PART is the limit of file systems. */
+enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000, MAX_FILE_PART = 255 };
 
-static bool part_is_fine(const char *s, size_t n)
+static bool name_part_is_valid(const char *s, size_t n)
 {
     if (!n || n > MAX_PART || (!isalnum((unsigned char)s[0]) && s[0] != '_')) return false;
     if (!isalnum((unsigned char)s[n - 1]) && s[n - 1] != '_') return false;
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i])) return false;
-        if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false; // "--" joins the parts in the cache
+        /* "--" separates the parts in the cache. */
+        if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false;
     }
     return !(n > 4 && !memcmp(s + n - 4, ".git", 4));
 }
@@ -29,7 +31,9 @@ bool osh_hub_file_is_safe(const char *name)
         if ((unsigned char)*s < ' ' || *s == 127) return false;
     for (const char *s = name;; s++) { // each part between slashes
         size_t k = strcspn(s, "/");
-        if (!k || k > MAX_FILE_PART || (k == 1 && s[0] == '.') || (k == 2 && s[0] == '.' && s[1] == '.')) return false;
+        if (!k || k > MAX_FILE_PART || (k == 1 && s[0] == '.') ||
+            (k == 2 && s[0] == '.' && s[1] == '.'))
+            return false;
         s += k;
         if (!*s) return true;
     }
@@ -46,8 +50,8 @@ osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const cha
     const char *slash = strchr(text, '/'), *at = strchr(text, '@');
     size_t n = at ? (size_t)(at - text) : strlen(text);
     *out = (osh_hub_name){0};
-    *is = slash && slash < text + n && part_is_fine(text, (size_t)(slash - text)) &&
-          part_is_fine(slash + 1, n - 1 - (size_t)(slash - text)) &&
+    *is = slash && slash < text + n && name_part_is_valid(text, (size_t)(slash - text)) &&
+          name_part_is_valid(slash + 1, n - 1 - (size_t)(slash - text)) &&
           (!at || (strlen(at + 1) <= MAX_REVISION && osh_hub_file_is_safe(at + 1)));
     if (!*is) goto done;
     out->id = osh_sprintf(cx, "%.*s", (int)n, text);
@@ -68,6 +72,7 @@ void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name)
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name)
 {
     int n = (int)strcspn(name->id, "/");
-    return osh_sprintf(cx, "%s/%s--%.*s--%s", hub->cache, name->kind == OSH_HUB_DATASET ? "datasets" : "models", n,
-                       name->id, name->id + n + 1);
+    return osh_sprintf(cx, "%s/%s--%.*s--%s", hub->cache,
+                       name->kind == OSH_HUB_DATASET ? "datasets" : "models", n, name->id,
+                       name->id + n + 1);
 }

@@ -1,9 +1,10 @@
-/* page.c - a page of the server of rows, and the lines of JSON that its rows become:
+/* page.c - reads a page of the server of rows, and writes its rows as lines of JSON:
  *
- *   {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...], "num_rows_total": 7473}
+ *   {"rows": [{"row_idx": 0, "row": {"text": "..."}, "truncated_cells": []}, ...],
+ *    "num_rows_total": 7473}
  *
- * A row may be long. None is held: its text is gone through once to check it, and again to write
- * the line. */
+ * A row may be long, so none is held in memory: the reader goes over its text once to check it, and
+ * once more to write the line. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,15 +17,15 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    unsigned seen;          // keys of the page, or of the item
-    int64_t row_at, number; // of the item: where its row begins, and its row_idx; -1: not there
+    unsigned seen;          // bits: keys of the item that were seen; 8: the first message was
+    int64_t row_at, number; // row_at: position of the row; number: its row_idx; -1: not seen
     bool cut, no_object;
-    const char *column; // that is looked for
-    int64_t column_at;  // -1: not found
-    bool role, system;  // the first message has a role; it is "system"
+    const char *column; // column to find
+    int64_t column_at;  // position of its value; -1: not found
+    bool role, system;  // the first message has a role; the role is "system"
 } reading;
 
-static osh_status key_twice(osh_ctx *cx, const char *key)
+static osh_status page_key_twice(osh_ctx *cx, const char *key)
 {
     return osh_fail(cx, OSH_E_FORMAT, "the key '%s' occurs twice in one object", key);
 }
@@ -44,7 +45,7 @@ static osh_status item_member(osh_ctx *cx, void *user, osh_json_walk *w, const c
                    : !strcmp(key, "row_idx")         ? 2
                    : !strcmp(key, "truncated_cells") ? 4
                                                      : 0;
-    if (r->seen & bit) return key_twice(cx, key);
+    if (r->seen & bit) return page_key_twice(cx, key);
     r->seen |= bit;
     int c = osh_json_walk_peek(w);
     if (bit == 2) return osh_json_walk_count(w, &r->number, "row_idx");
@@ -60,7 +61,7 @@ static osh_status column_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     osh_status rc = OSH_OK;
     reading *r = user;
     if (!strcmp(key, r->column)) {
-        if (r->column_at >= 0) OSH_TRY(key_twice(cx, key));
+        if (r->column_at >= 0) OSH_TRY(page_key_twice(cx, key));
         r->column_at = osh_json_walk_place(w);
     }
     OSH_TRY(osh_json_walk_skip(w));
@@ -68,8 +69,9 @@ done:
     return rc;
 }
 
-/* Goes to the value of the row's column; *first: how it begins; -1: the row has no such column. */
-static osh_status go_to_column(reading *r, osh_json_walk *w, const char *column, int *first)
+/* Goes to the value of a column of the row. *first is its first character; -1 if the row has no
+ * such column. */
+static osh_status row_find_column(reading *r, osh_json_walk *w, const char *column, int *first)
 {
     osh_status rc = OSH_OK;
     r->column = column, r->column_at = -1, *first = -1;
@@ -82,8 +84,9 @@ done:
     return rc;
 }
 
-/* {"text": "..."}: "Question: {question}\nAnswer: {answer}" of the row. */
-static osh_status put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
+/* Writes {"text": "..."}: the template "Question: {question}\nAnswer: {answer}" with the columns of
+ * the row. */
+static osh_status row_put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(r->put(cx, r->user, "{\"text\":\"", 9));
@@ -96,7 +99,7 @@ static osh_status put_text(osh_ctx *cx, reading *r, osh_json_walk *w)
         if (!*text) break;
         int n = (int)strcspn(text + 1, "}");
         snprintf(key, sizeof key, "%.*s", n, text + 1);
-        OSH_TRY(go_to_column(r, w, key, &first));
+        OSH_TRY(row_find_column(r, w, key, &first));
         if (first != '"')
             OSH_FAIL(cx, OSH_E_FORMAT, "row %lld: the column '%s' holds no string",
                      (long long)r->number, key);
@@ -125,7 +128,7 @@ done:
     return rc;
 }
 
-/* Of the conversation the first message alone is looked at. */
+/* Reads the first message of the conversation, and skips the others. */
 static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     (void)cx, (void)key;
@@ -136,12 +139,12 @@ static osh_status message_item(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_skip(w);
 }
 
-typedef struct opening { // what stands in the place of the first byte
+typedef struct opening { // replaces the first byte by a text
     reading *r;
-    const char *text; // NULL: it was put
+    const char *text; // NULL: already written
 } opening;
 
-static osh_status put_opened(osh_ctx *cx, void *user, const char *s, size_t n)
+static osh_status opening_put(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
     opening *o = user;
@@ -154,14 +157,14 @@ done:
     return rc;
 }
 
-/* {"messages": [...]} of the row, as LLM Compressor's preprocessing leaves it. */
-static osh_status put_chat(osh_ctx *cx, reading *r, osh_json_walk *w)
+/* Writes {"messages": [...]} of the row, in the form that LLM Compressor's preprocessing makes. */
+static osh_status row_put_chat(osh_ctx *cx, reading *r, osh_json_walk *w)
 {
     osh_status rc = OSH_OK;
     const char *column = r->rows->chat;
     int first;
     r->role = r->system = false;
-    OSH_TRY(go_to_column(r, w, column, &first));
+    OSH_TRY(row_find_column(r, w, column, &first));
     if (first == '[') OSH_TRY(osh_json_walk_items(w, message_item, r));
     if (first != '[' || !(r->seen & 8))
         OSH_FAIL(cx, OSH_E_FORMAT, "row %lld: the column '%s' holds no conversation",
@@ -172,7 +175,7 @@ static osh_status put_chat(osh_ctx *cx, reading *r, osh_json_walk *w)
     OSH_TRY(r->put(cx, r->user, "\":", 2));
     osh_json_walk_seek(w, r->column_at);
     opening o = {r, add ? "[{\"role\":\"system\",\"content\":\"\"}," : "["};
-    OSH_TRY(osh_json_walk_copy(w, put_opened, &o));
+    OSH_TRY(osh_json_walk_copy(w, opening_put, &o));
     OSH_TRY(r->put(cx, r->user, "}", 1));
 done:
     return rc;
@@ -198,9 +201,9 @@ static osh_status row_item(osh_ctx *cx, void *user, osh_json_walk *w, const char
     if (!r->rows) goto done;
     int64_t end = osh_json_walk_place(w);
     if (r->rows->text)
-        OSH_TRY(put_text(cx, r, w));
+        OSH_TRY(row_put_text(cx, r, w));
     else if (r->rows->chat)
-        OSH_TRY(put_chat(cx, r, w));
+        OSH_TRY(row_put_chat(cx, r, w));
     else {
         osh_json_walk_seek(w, r->row_at);
         OSH_TRY(osh_json_walk_copy(w, r->put, r->user));
@@ -221,7 +224,7 @@ static osh_status page_member(osh_ctx *cx, void *user, osh_json_walk *w, const c
     int c = osh_json_walk_peek(w);
     if (i == 3 || c == 'n') return osh_json_walk_skip(w);
     if (i == 0 && c != '[') OSH_FAIL(cx, OSH_E_FORMAT, "wanted a list of rows");
-    if (i == 0 && r->page->n >= 0) OSH_TRY(key_twice(cx, key));
+    if (i == 0 && r->page->n >= 0) OSH_TRY(page_key_twice(cx, key));
     if (i == 1) return osh_json_walk_count(w, &r->page->n_total, keys[i]);
     if (i == 2) return osh_json_walk_bool(w, &r->page->partial, keys[i]);
     r->page->n = 0;

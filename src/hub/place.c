@@ -1,4 +1,4 @@
-/* place.c - what the threads of a pull have in common. */
+/* place.c - state that the threads of a pull share. */
 #include <stdio.h>
 #include <time.h>
 
@@ -28,7 +28,8 @@ osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, con
     osh_buf b; // own
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_printf(cx, &b, "%s/%s%s/resolve/%s/", p->hub->endpoint,
-                           p->name->kind == OSH_HUB_DATASET ? "datasets/" : "", p->name->id, p->commit));
+                           p->name->kind == OSH_HUB_DATASET ? "datasets/" : "", p->name->id,
+                           p->commit));
     OSH_TRY(osh_http_encode(cx, &b, f->path, "/"));
     if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
 done:

@@ -1,4 +1,4 @@
-/* pull.c - the files of a model that this program reads, several at a time. */
+/* pull.c - pulls the files of a model that this program reads, several at a time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,16 +10,17 @@
 #include "hub/pull.h"
 
 enum { AT_ONCE = 8, MAX_NAME = 4096 };
-enum { WORK_BYTES = 1 << 20 }; // of host memory that a thread takes beside its connections
-static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+enum { WORK_BYTES = 1 << 20 }; // host memory of a thread, without its connections
+static const char index_name[] = "model.safetensors.index.json",
+                  single_name[] = "model.safetensors";
 
 typedef struct batch {
     osh_hub_place *p;
     osh_status (*one)(osh_ctx *, osh_http *, osh_hub_place *, const osh_hub_file *);
     const osh_hub_file **files;
     size_t n;
-    int64_t n_bytes; // of all
-    size_t next, finished; // under p->lock, like the next
+    int64_t n_bytes; // sum over the files
+    size_t next, finished; // under p->lock, like at_work
     int at_work;
 } batch;
 
@@ -30,8 +31,9 @@ typedef struct worker {
     batch *b;
 } worker;
 
-/* The next file, else a part of one that another thread is at; until all are there, or one failed. */
-static osh_status work_files(osh_ctx *cx, batch *b, osh_http *http)
+/* Takes the next file, else a part of a file that another thread fetches, until all files are done
+ * or one has failed. */
+static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;
     osh_hub_place *p = b->p;
@@ -50,11 +52,11 @@ static osh_status work_files(osh_ctx *cx, batch *b, osh_http *http)
     return rc;
 }
 
-static void *work(void *user)
+static void *pull_worker_main(void *user)
 {
     worker *w = user;
     osh_hub_place *p = w->b->p;
-    osh_status rc = work_files(w->cx, w->b, w->http);
+    osh_status rc = pull_work(w->cx, w->b, w->http);
     if (rc) osh_hub_place_fail(w->cx, p, rc);
     pthread_mutex_lock(&p->lock);
     w->b->at_work--;
@@ -63,32 +65,39 @@ static void *work(void *user)
     return NULL;
 }
 
-static void show(osh_ctx *cx, batch *b, bool last)
+static void pull_show(osh_ctx *cx, batch *b, bool last)
 {
     pthread_mutex_lock(&b->p->lock);
     int64_t done = atomic_load(&b->p->done);
     size_t at = b->finished < b->n ? b->finished + 1 : b->n;
     pthread_mutex_unlock(&b->p->lock);
-    osh_progress_show(cx, &(osh_progress){
-        .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = b->n_bytes ? "MB" : "headers",
-        .done = (done + 999999) / 1000000,
-        .total = (b->n_bytes + 999999) / 1000000, .work_done = (double)done, .work_total = (double)b->n_bytes,
-        .error = -1, .finished = last});
+    osh_progress_show(cx, &(osh_progress){.step = (int64_t)at,
+                                          .n_steps = (int64_t)b->n,
+                                          .name = b->p->name->id,
+                                          .phase = b->n_bytes ? "MB" : "headers",
+                                          .done = (done + 999999) / 1000000,
+                                          .total = (b->n_bytes + 999999) / 1000000,
+                                          .work_done = (double)done,
+                                          .work_total = (double)b->n_bytes,
+                                          .error = -1,
+                                          .finished = last});
 }
 
-static void wait_for_all(osh_ctx *cx, batch *b)
+/* Shows the progress until all threads have ended. */
+static void pull_wait(osh_ctx *cx, batch *b)
 {
     pthread_mutex_lock(&b->p->lock);
     while (b->at_work) {
         osh_hub_place_wait(b->p);
         pthread_mutex_unlock(&b->p->lock);
-        show(cx, b, false);
+        pull_show(cx, b, false);
         pthread_mutex_lock(&b->p->lock);
     }
     pthread_mutex_unlock(&b->p->lock);
 }
 
-static osh_status check_disk(osh_ctx *cx, batch *b)
+/* Sums up b->n_bytes, and fails if the disk has no room for the missing bytes. */
+static osh_status pull_check_disk(osh_ctx *cx, batch *b)
 {
     osh_status rc = OSH_OK;
     int64_t need = 0, one, has = osh_disk_free(b->p->hub->cache);
@@ -98,17 +107,17 @@ static osh_status check_disk(osh_ctx *cx, batch *b)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: its files have more than 2^63 bytes together, by the list of %s",
                      b->p->name->id, b->p->hub->endpoint);
-        need += one; // of each at most what the file has
+        need += one; // for each file at most its size
     }
     if (has >= 0 && need > has)
-        OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free", b->p->name->id,
-                 (double)need / 1e6, b->p->hub->cache, (double)has / 1e6);
+        OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free",
+                 b->p->name->id, (double)need / 1e6, b->p->hub->cache, (double)has / 1e6);
 done:
     return rc;
 }
 
-/* Connections for as many workers as the host memory has room for, one at least. */
-static osh_status open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n, int most)
+/* Opens connections for as many workers as fit into the host memory, at least one. */
+static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n, int most)
 {
     osh_status rc = OSH_OK;
     for (*n = 0; *n < most; ++*n) {
@@ -124,11 +133,12 @@ static osh_status open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], int *n,
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // it is theirs now
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the workers count their own memory
     return rc;
 }
 
-static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
+/* Pulls all files of the batch on several threads. visible: shows a last line of progress. */
+static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
 {
     osh_status rc = OSH_OK;
     worker w[AT_ONCE] = {0};
@@ -139,20 +149,20 @@ static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
     for (size_t i = 0; i < b->n; i++)
         if (b->one == osh_hub_file_pull && osh_hub_fetch_has_parts(b->files[i])) most = AT_ONCE;
     atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);
-    if (b->one == osh_hub_file_pull) OSH_TRY(check_disk(cx, b));
-    OSH_TRY(open_workers(cx, b, w, &n_open, most));
+    if (b->one == osh_hub_file_pull) OSH_TRY(pull_check_disk(cx, b));
+    OSH_TRY(pull_open_workers(cx, b, w, &n_open, most));
     for (; n < n_open; n++) {
         pthread_mutex_lock(&b->p->lock);
-        bool made = !pthread_create(&w[n].thread, NULL, work, &w[n]);
+        bool made = !pthread_create(&w[n].thread, NULL, pull_worker_main, &w[n]);
         b->at_work += made;
         pthread_mutex_unlock(&b->p->lock);
         if (made) continue;
         if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no thread");
         break;
     }
-    wait_for_all(cx, b);
+    pull_wait(cx, b);
     if (b->p->rc) OSH_FAIL(cx, b->p->rc, "%s", b->p->text);
-    if (visible) show(cx, b, true);
+    if (visible) pull_show(cx, b, true);
 done:
     if (rc) atomic_store(&b->p->stop, true);
     for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
@@ -165,7 +175,7 @@ done:
     return rc;
 }
 
-typedef struct shards { // of the index
+typedef struct shards { // state while the shards of the index are read
     batch *b;
     const osh_hub_tree *t;
     osh_map *seen; // own
@@ -173,7 +183,7 @@ typedef struct shards { // of the index
     bool has_map;
 } shards;
 
-static osh_status add_shard(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+static osh_status shards_add(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
     shards *s = user;
@@ -198,11 +208,11 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     if (strcmp(key, "weight_map")) return osh_json_walk_skip(w);
     if (s->has_map) return osh_fail(cx, OSH_E_FORMAT, "%s: has two weight_map", w->s.what);
     s->has_map = true;
-    return osh_json_walk_members(w, add_shard, s);
+    return osh_json_walk_members(w, shards_add, s);
 }
 
-/* The shards that the index names: it was pulled before. */
-static osh_status add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
+/* Adds the shards that the index names; the index was pulled before. */
+static osh_status pull_add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
     osh_file *file = NULL;                                      // own
@@ -236,8 +246,9 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_skip(w);
 }
 
-/* Of compressed weights a plan reads more than the header: their shapes are tensors. */
-static osh_status look_at_config(osh_ctx *cx, osh_hub_place *p)
+/* Reads config.json. If the weights are compressed, whole files are pulled: a plan also reads their
+ * shapes, which are tensors. */
+static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
     osh_file *file = NULL; // own
@@ -258,8 +269,9 @@ done:
     return rc;
 }
 
-/* Before the first of the files is written: who finds the snapshot knows what it must have. */
-static osh_status mark_begin(osh_ctx *cx, const batch *b, osh_mark_state state)
+/* Writes the mark before the first of the files: a later process then knows the files of the
+ * snapshot. */
+static osh_status pull_mark_begin(osh_ctx *cx, const batch *b, osh_mark_state state)
 {
     osh_status rc = OSH_OK;
     osh_at *dir = NULL; // own
@@ -275,8 +287,8 @@ done:
     return rc;
 }
 
-/* After the last one. A cache that cannot be written to needs no mark if it lacked no file. */
-static osh_status mark_end(osh_ctx *cx, const batch *b)
+/* Writes the final mark. A cache that is not writable needs no mark if it lacked no file. */
+static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
 {
     osh_at *dir = NULL; // own
     osh_status rc = osh_hub_place_dir(cx, &dir, b->p, ".oneshot");
@@ -290,7 +302,8 @@ static osh_status mark_end(osh_ctx *cx, const batch *b)
     return rc;
 }
 
-static osh_status check_tree(osh_ctx *cx, const osh_hub_place *p, const osh_hub_tree *t)
+/* Fails unless the repository has a config.json and weights as safetensors. */
+static osh_status pull_check_tree(osh_ctx *cx, const osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
     if (!osh_hub_tree_find(t, "config.json"))
@@ -304,9 +317,9 @@ done:
     return rc;
 }
 
-/* Side files, then weights: all of b->files. *n_side: how many of them are side files. Those that say which files the
- * weights are come first. */
-static osh_status list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
+/* Fills b->files with the side files, then the weights; *n_side is the number of side files. The
+ * files that name the weights are pulled first. */
+static osh_status pull_list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_t *n_side)
 {
     osh_status rc = OSH_OK;
     const osh_hub_file *single = osh_hub_tree_find(t, single_name),
@@ -316,18 +329,19 @@ static osh_status list_files(osh_ctx *cx, batch *b, const osh_hub_tree *t, size_
     for (size_t i = 0; i < t->n; i++)
         if (osh_hub_is_side_file(t->files[i].path)) files[b->n++] = &t->files[i];
     *n_side = b->n;
-    OSH_TRY(mark_begin(cx, b, OSH_MARK_OPEN));
+    OSH_TRY(pull_mark_begin(cx, b, OSH_MARK_OPEN));
     batch begin = {.p = b->p, .one = osh_hub_file_pull, .files = first, .n = first[1] ? 2 : 1};
-    OSH_TRY(run_batch(cx, &begin, false));
+    OSH_TRY(pull_run_batch(cx, &begin, false));
     if (single)
         files[b->n++] = single;
     else
-        OSH_TRY(add_shards(cx, b, t));
-    OSH_TRY(mark_begin(cx, b, OSH_MARK_ALL));
+        OSH_TRY(pull_add_shards(cx, b, t));
+    OSH_TRY(pull_mark_begin(cx, b, OSH_MARK_ALL));
 done:
     return rc;
 }
 
+/* Pulls the files of the tree; for a plan the side files and the headers of the weights. */
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -336,29 +350,29 @@ static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *
     size_t n_side = 0;
     OSH_NEW(cx, b.files, 2 * t->n + 1);
     const osh_hub_file **all = b.files;
-    OSH_TRY(check_tree(cx, p, t));
+    OSH_TRY(pull_check_tree(cx, p, t));
     OSH_TRY(osh_mark_read(cx, &mark, p->repo, p->commit));
     p->verified = mark.state == OSH_MARK_WHOLE;
-    OSH_TRY(list_files(cx, &b, t, &n_side));
-    if (p->headers) OSH_TRY(look_at_config(cx, p));
+    OSH_TRY(pull_list_files(cx, &b, t, &n_side));
+    if (p->headers) OSH_TRY(pull_look_at_config(cx, p));
     if (!p->headers) {
-        OSH_TRY(run_batch(cx, &b, true));
-        OSH_TRY(mark_end(cx, &b));
+        OSH_TRY(pull_run_batch(cx, &b, true));
+        OSH_TRY(pull_mark_end(cx, &b));
         goto done;
     }
     batch side = {.p = p, .one = osh_hub_file_pull, .files = all, .n = n_side};
-    OSH_TRY(run_batch(cx, &side, false));
+    OSH_TRY(pull_run_batch(cx, &side, false));
     for (size_t i = 0; i < n_side; i++) OSH_TRY(osh_hub_header_link(cx, p, all[i]));
     batch heads = {.p = p, .one = osh_hub_header_pull, .files = all + n_side, .n = b.n - n_side};
-    OSH_TRY(run_batch(cx, &heads, true));
+    OSH_TRY(pull_run_batch(cx, &heads, true));
 done:
     osh_mark_deinit(cx, &mark);
     osh_free(cx, b.files);
     return rc;
 }
 
-/* refs/<revision>: a reader finds the old commit or the new one. */
-static osh_status write_ref(osh_ctx *cx, const osh_hub_place *p)
+/* Writes refs/<revision>: a reader finds the old commit or the new one. */
+static osh_status pull_write_ref(osh_ctx *cx, const osh_hub_place *p)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
@@ -386,10 +400,12 @@ done:
     return rc;
 }
 
-static osh_status write_tag(osh_ctx *cx, const osh_hub *hub)
+/* Makes a new cache with a CACHEDIR.TAG, so that backup programs skip it. */
+static osh_status cache_write_tag(osh_ctx *cx, const osh_hub *hub)
 {
     osh_status rc = OSH_OK;
-    static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub.\n";
+    static const char tag[] =
+        "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub.\n";
     osh_at *cache = NULL; // own
     if (osh_dir_exists(hub->cache)) goto done;
     OSH_TRY(osh_at_open(cx, &cache, hub->cache, ""));
@@ -399,8 +415,9 @@ done:
     return rc;
 }
 
-/* As osh_hub_pull says; headers: as osh_hub_pull_headers does. */
-static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name, bool headers)
+/* Pulls a model; headers: as for osh_hub_pull_headers. */
+static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name,
+                             bool headers)
 {
     osh_status rc = OSH_OK;
     osh_http *http = NULL;                               // own
@@ -412,19 +429,21 @@ static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hu
                  "%s: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says that there is no network",
                  name->id);
     if (!osh_http_is_url(hub->endpoint))
-        OSH_FAIL(cx, OSH_E_USAGE, "HF_ENDPOINT is '%.200s': want an address that begins with http", hub->endpoint);
+        OSH_FAIL(cx, OSH_E_USAGE, "HF_ENDPOINT is '%.200s': want an address that begins with http",
+                 hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
-    osh_http_close(cx, http), http = NULL; // what follows has its own connections
+    osh_http_close(cx, http), http = NULL; // the threads open their own connections
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);
-    if (headers && !(heads = osh_sprintf(cx, "%s/oneshot/headers%s/%s", hub->home, strrchr(repo, '/'), t.commit)))
+    if (headers && !(heads = osh_sprintf(cx, "%s/oneshot/headers%s/%s", hub->home,
+                                         strrchr(repo, '/'), t.commit)))
         OSH_TRY(OSH_E_NOMEM);
     p.repo = repo, p.snapshot = snapshot, p.headers = heads;
-    OSH_TRY(write_tag(cx, hub));
+    OSH_TRY(cache_write_tag(cx, hub));
     OSH_TRY(pull_files(cx, &p, &t));
-    if (!p.headers) OSH_TRY(write_ref(cx, &p));
+    if (!p.headers) OSH_TRY(pull_write_ref(cx, &p));
     *dir = p.headers ? heads : snapshot;
     *(p.headers ? &heads : &snapshot) = NULL; // give
 done:
@@ -438,10 +457,11 @@ done:
 
 osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
 {
-    return pull(cx, dir, hub, name, false);
+    return pull_model(cx, dir, hub, name, false);
 }
 
-osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
+osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub,
+                                const osh_hub_name *name)
 {
-    return pull(cx, dir, hub, name, true);
+    return pull_model(cx, dir, hub, name, true);
 }

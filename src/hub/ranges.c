@@ -1,4 +1,4 @@
-/* ranges.c - see ranges.h. */
+/* ranges.c - splits a file into parts for several threads. */
 #include "hub/ranges.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@ void osh_ranges_init(osh_ranges *s, int64_t n_bytes, int64_t at)
     *s = (osh_ranges){.n_bytes = n_bytes, .n = 1, .parts = {{.at = at, .end = n_bytes}}};
 }
 
-/* No part is smaller: so there is room for all that can be. */
-static int64_t least_part(int64_t n_bytes)
+/* Smallest part that is split off: with it no file has more than OSH_MOST_PARTS. */
+static int64_t ranges_least_part(int64_t n_bytes)
 {
     int64_t least = (n_bytes + OSH_MOST_PARTS - 1) / OSH_MOST_PARTS;
     return least < OSH_LEAST_PART ? OSH_LEAST_PART : least;
@@ -19,7 +19,7 @@ static int64_t least_part(int64_t n_bytes)
 int osh_ranges_take(osh_ranges *s)
 {
     int largest = -1;
-    int64_t most = 2 * least_part(s->n_bytes) - 1;
+    int64_t most = 2 * ranges_least_part(s->n_bytes) - 1;
     for (int i = 0; i < s->n; i++) {
         osh_part *p = &s->parts[i];
         if (!p->busy && p->at < p->end) return p->busy = true, i;
@@ -33,7 +33,7 @@ int osh_ranges_take(osh_ranges *s)
     return s->n++;
 }
 
-static int by_end(const void *a, const void *b)
+static int part_by_end(const void *a, const void *b)
 {
     int64_t x = ((const osh_part *)a)->end, y = ((const osh_part *)b)->end;
     return (x > y) - (x < y);
@@ -49,7 +49,8 @@ int64_t osh_ranges_done(const osh_ranges *s)
 size_t osh_ranges_write(char to[OSH_RANGES_BYTES], const osh_ranges *s)
 {
     int64_t words[OSH_RANGES_BYTES / 8] = {s->n_bytes, s->n};
-    for (int i = 0; i < s->n; i++) words[2 + 2 * i] = s->parts[i].at, words[3 + 2 * i] = s->parts[i].end;
+    for (int i = 0; i < s->n; i++)
+        words[2 + 2 * i] = s->parts[i].at, words[3 + 2 * i] = s->parts[i].end;
     memcpy(to, words, sizeof words);
     return sizeof words;
 }
@@ -62,12 +63,13 @@ bool osh_ranges_read(osh_ranges *s, const char *from, size_t n, int64_t n_bytes)
     memcpy(words, from, sizeof words);
     if (words[0] != n_bytes || words[1] < 1 || words[1] > OSH_MOST_PARTS) return false;
     int n_parts = (int)words[1];
-    for (int i = 0; i < n_parts; i++) parts[i] = (osh_part){.at = words[2 + 2 * i], .end = words[3 + 2 * i]};
-    qsort(parts, (size_t)n_parts, sizeof *parts, by_end);
+    for (int i = 0; i < n_parts; i++)
+        parts[i] = (osh_part){.at = words[2 + 2 * i], .end = words[3 + 2 * i]};
+    qsort(parts, (size_t)n_parts, sizeof *parts, part_by_end);
     *s = (osh_ranges){.n_bytes = n_bytes};
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].at < start || parts[i].at > parts[i].end) return false;
-        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // then it belongs to the next one
+        bool whole = parts[i].at == parts[i].end && i < n_parts - 1; // the next part has its bytes
         start = parts[i].end;
         if (!whole) s->parts[s->n++] = parts[i];
     }

@@ -1,6 +1,6 @@
 /* rows.c - rows of a data set of the Hub, a hundred at a time:
  *
- *   GET SERVER/splits?dataset=org/name                      which configurations and splits there are
+ *   GET SERVER/splits?dataset=org/name                      lists configurations and splits
  *   GET SERVER/rows?dataset=..&config=..&split=..&offset=0&length=100
  *                                                           a page (page.c)
  *
@@ -20,20 +20,20 @@ enum {
     LINE_BYTES = 64 << 10
 };
 
-typedef struct reader { // of one data set
+typedef struct reader { // state for one data set
     const osh_hub *hub;
     const osh_hub_rows *rows;
     osh_http *http; // own
     osh_http_reply r; // own: the last answer
-    char *config, *split; // own: of the part of `splits` that is read
+    char *config, *split; // own: of the current part of `splits`
     int part;
     int64_t n_rows, n_bytes; // written
     osh_file *out;           // own
-    char *lines;             // own [LINE_BYTES]: what is written next
+    char *lines;             // own [LINE_BYTES]: bytes to write next
     size_t n_lines;
 } reader;
 
-/* "SERVER/what?dataset=..", and further parameters where there are. */
+/* Makes "SERVER/what?dataset=..", with the configuration if it is known. */
 static osh_status rows_url(osh_ctx *cx, osh_buf *b, const reader *x, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -46,8 +46,9 @@ done:
     return rc;
 }
 
-/* *too_big: the server cannot answer for so many rows. */
-static osh_status ask_rows(osh_ctx *cx, reader *x, const char *url, bool *too_big)
+/* Asks until there is an answer. *too_big is true if the server cannot answer for this number of
+ * rows. */
+static osh_status rows_ask(osh_ctx *cx, reader *x, const char *url, bool *too_big)
 {
     osh_status rc = OSH_OK;
     osh_http_request q = {.url = url, .max_body = MAX_PAGE_BYTES};
@@ -66,16 +67,17 @@ done:
     return rc;
 }
 
-typedef struct splits { // of the server's list
+typedef struct splits { // state while the server's list of splits is read
     const reader *x;
-    osh_buf config, split, last_config, last_split; // own: of the entry, and of the one before
-    osh_buf configs, names; // own: "main, socratic"; splits of the configuration
+    osh_buf config, split, last_config, last_split; // own: of the entry, and of the entry before it
+    osh_buf configs, names; // own: "main, socratic"; the splits of the configuration
     int n_configs, n_names;
     bool has_list, several, has_config, has_split;
 } splits;
 
-/* Appends a name that is not the last one. */
-static osh_status name_add(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last, const osh_buf *name)
+/* Appends a name unless it is the last one. */
+static osh_status splits_add_name(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last,
+                                  const osh_buf *name)
 {
     osh_status rc = OSH_OK;
     if (last->data && !strcmp(last->data, name->data)) goto done;
@@ -112,8 +114,8 @@ static osh_status split_item(osh_ctx *cx, void *user, osh_json_walk *w, const ch
     s->several |= s->last_config.len && strcmp(s->last_config.data, s->config.data);
     bool ours = !wanted || !strcmp(s->config.data, wanted);
     s->has_config |= ours, s->has_split |= ours && !strcmp(s->split.data, s->x->split);
-    OSH_TRY(name_add(cx, &s->configs, &s->n_configs, &s->last_config, &s->config));
-    if (ours) OSH_TRY(name_add(cx, &s->names, &s->n_names, &s->last_split, &s->split));
+    OSH_TRY(splits_add_name(cx, &s->configs, &s->n_configs, &s->last_config, &s->config));
+    if (ours) OSH_TRY(splits_add_name(cx, &s->names, &s->n_names, &s->last_split, &s->split));
 done:
     return rc;
 }
@@ -127,8 +129,9 @@ static osh_status splits_member(osh_ctx *cx, void *user, osh_json_walk *w, const
     return osh_json_walk_items(w, split_item, s);
 }
 
-/* Which configuration is meant, and whether it has the split. */
-static osh_status find_config(osh_ctx *cx, reader *x, splits *s)
+/* Finds the configuration, and checks that it has the split. Fails with the names that there
+ * are. */
+static osh_status splits_find_config(osh_ctx *cx, reader *x, splits *s)
 {
     osh_status rc = OSH_OK;
     const char *id = x->rows->id, *wanted = x->rows->config;
@@ -153,7 +156,8 @@ done:
     return rc;
 }
 
-static osh_status ask_splits(osh_ctx *cx, reader *x)
+/* Asks for the list of splits, and finds the configuration there. */
+static osh_status rows_ask_splits(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
     osh_json_walk w = {0}; // own
@@ -165,7 +169,7 @@ static osh_status ask_splits(osh_ctx *cx, reader *x)
     osh_buf_init(&url, 0);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) osh_buf_init(texts[i], MAX_TEXT);
     OSH_TRY(rows_url(cx, &url, x, "splits"));
-    OSH_TRY(ask_rows(cx, x, url.data, &too_big));
+    OSH_TRY(rows_ask(cx, x, url.data, &too_big));
     OSH_TRY(osh_hub_walk(cx, &w, &x->r, url.data));
     if (osh_json_walk_peek(&w) == '{')
         OSH_TRY(osh_json_walk_members(&w, splits_member, &s));
@@ -173,7 +177,7 @@ static osh_status ask_splits(osh_ctx *cx, reader *x)
         OSH_TRY(osh_json_walk_skip(&w));
     OSH_TRY(osh_json_walk_end(&w));
     if (!s.has_list) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no list of splits", url.data);
-    OSH_TRY(find_config(cx, x, &s));
+    OSH_TRY(splits_find_config(cx, x, &s));
 done:
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) osh_buf_deinit(cx, texts[i]);
     osh_json_walk_deinit(cx, &w);
@@ -181,8 +185,8 @@ done:
     return rc;
 }
 
-/* Rows [offset, offset + *length) into the reply; *length becomes smaller where the server cannot. */
-static osh_status ask_page(osh_ctx *cx, reader *x, int64_t offset, int64_t *length)
+/* Asks for rows [offset, offset + *length). Halves *length as long as the server cannot answer. */
+static osh_status rows_ask_page(osh_ctx *cx, reader *x, int64_t offset, int64_t *length)
 {
     osh_status rc = OSH_OK;
     osh_buf url; // own
@@ -192,8 +196,9 @@ static osh_status ask_page(osh_ctx *cx, reader *x, int64_t offset, int64_t *leng
         OSH_TRY(rows_url(cx, &url, x, "rows"));
         OSH_TRY(osh_buf_printf(cx, &url, "&split="));
         OSH_TRY(osh_http_encode(cx, &url, x->split, ""));
-        OSH_TRY(osh_buf_printf(cx, &url, "&offset=%lld&length=%lld", (long long)offset, (long long)*length));
-        OSH_TRY(ask_rows(cx, x, url.data, &too_big));
+        OSH_TRY(osh_buf_printf(cx, &url, "&offset=%lld&length=%lld", (long long)offset,
+                               (long long)*length));
+        OSH_TRY(rows_ask(cx, x, url.data, &too_big));
         if (too_big && *length == 1) OSH_TRY(osh_hub_refused(cx, x->hub, &x->r, x->rows->id));
         if (too_big) *length /= 2;
     }
@@ -202,8 +207,9 @@ done:
     return rc;
 }
 
-/* Rows of the split that are meant: the server counts them where that decides. */
-static osh_status find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *end)
+/* Returns the range of rows of the current part. If the range depends on the size of the split, it
+ * asks the server for that. */
+static osh_status rows_find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *end)
 {
     osh_status rc = OSH_OK;
     osh_json_walk w = {0}; // own
@@ -212,13 +218,14 @@ static osh_status find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *en
     bool wants = false;
     OSH_TRY(osh_split_check(cx, &wants, x->rows->splits));
     if (wants) {
-        OSH_TRY(ask_page(cx, x, 0, &one));
+        OSH_TRY(rows_ask_page(cx, x, 0, &one));
         OSH_TRY(osh_hub_walk(cx, &w, &x->r, "rows"));
         OSH_TRY(osh_hub_page_read(cx, &page, &w, NULL, NULL, NULL));
         if (page.n_total < 0)
             OSH_FAIL(cx, OSH_E_FORMAT, "the answer has no 'num_rows_total', wanted a whole number");
         if (page.partial)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server has a part of the rows only: want --splits '%s[:N]'",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: the server has a part of the rows only: want --splits '%s[:N]'",
                      x->rows->id, x->split);
     }
     osh_split_rows(first, end, x->rows->splits, x->part, page.n_total);
@@ -229,7 +236,7 @@ done:
     return rc;
 }
 
-/* The last piece of the lines, to the end of the file. */
+/* Appends the buffered bytes to the file. */
 static osh_status lines_flush(osh_ctx *cx, reader *x)
 {
     osh_status rc = OSH_OK;
@@ -239,6 +246,7 @@ done:
     return rc;
 }
 
+/* Buffers bytes of the lines, and writes the buffer to the file when it is full. */
 static osh_status lines_put(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -253,13 +261,13 @@ done:
     return rc;
 }
 
-/* Rows [at, at + length) of the split, or fewer. */
-static osh_status write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
+/* Writes rows [at, at + *length) of the split, or fewer; *n: rows written. */
+static osh_status rows_write_page(osh_ctx *cx, reader *x, int64_t at, int64_t *length, int64_t *n)
 {
     osh_status rc = OSH_OK;
     osh_json_walk w = {0}; // own
     osh_hub_page page = {.first = at};
-    OSH_TRY(ask_page(cx, x, at, length));
+    OSH_TRY(rows_ask_page(cx, x, at, length));
     OSH_TRY(osh_hub_walk(cx, &w, &x->r, "rows"));
     OSH_TRY(osh_hub_page_read(cx, &page, &w, x->rows, lines_put, x));
     if (page.n > *length)
@@ -272,17 +280,17 @@ done:
     return rc;
 }
 
-/* All pages into the file. */
-static osh_status write_rows(osh_ctx *cx, reader *x, int64_t first, int64_t end)
+/* Writes rows [first, end) page by page. */
+static osh_status rows_write_all(osh_ctx *cx, reader *x, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
     int64_t at = first, n = 1, page = PAGE_ROWS;
     for (; at < end && n; at += n) {
         int64_t length = end - at < page ? end - at : page, asked = length;
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(write_page(cx, x, at, &length, &n));
+        OSH_TRY(rows_write_page(cx, x, at, &length, &n));
         if (length < asked) page = length;
-        bool known = end != INT64_MAX; // else: to the end of the split, wherever that is
+        bool known = end != INT64_MAX; // else the end of the split is not known
         osh_progress_show(cx, &(osh_progress){
             .step = 1, .n_steps = 1, .name = x->rows->id, .phase = "rows", .done = at + n - first,
             .total = known ? end - first : at + n - first, .work_done = (double)(at + n - first),
@@ -292,8 +300,9 @@ done:
     return rc;
 }
 
-/* Which state of the data set this was: the server has no way to ask for one. */
-static osh_status write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
+/* Writes the revision of the data set beside the rows. The server cannot be asked for a given
+ * one. */
+static osh_status rows_write_revision(osh_ctx *cx, osh_at *dir, const char *name, const reader *x)
 {
     osh_status rc = OSH_OK;
     size_t n;
@@ -307,25 +316,27 @@ done:
     return rc;
 }
 
-/* Rows of one part of a sum, behind those of the parts before it. */
-static osh_status write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
+/* Appends the rows of one part of `splits`. */
+static osh_status rows_write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;
     int64_t first = 0, end = 0;
     const char *slice = memchr(part, '[', n);
     osh_free(cx, x->split), osh_free(cx, x->config), x->config = NULL;
-    if (!(x->split = osh_sprintf(cx, "%.*s", (int)(slice ? slice - part : (ptrdiff_t)n), part))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(ask_splits(cx, x));
-    OSH_TRY(find_range(cx, x, &first, &end));
-    OSH_TRY(write_rows(cx, x, first, end));
+    if (!(x->split = osh_sprintf(cx, "%.*s", (int)(slice ? slice - part : (ptrdiff_t)n), part)))
+        OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(rows_ask_splits(cx, x));
+    OSH_TRY(rows_find_range(cx, x, &first, &end));
+    OSH_TRY(rows_write_all(cx, x, first, end));
 done:
     return rc;
 }
 
-osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows)
+osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
+                            const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
-    osh_hub server = *hub; // view: of all that is asked here
+    osh_hub server = *hub; // view: with the server of rows as its endpoint
     reader x = {.hub = &server, .rows = rows};
     osh_at *dir = NULL;               // own
     char *made = NULL, *below = NULL; // own
@@ -338,11 +349,13 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, c
     OSH_TRY(osh_at_open(cx, &dir, hub->home, below));
     OSH_NEW(cx, x.lines, LINE_BYTES);
     OSH_TRY(osh_at_create(cx, &x.out, &made, dir, "new-"));
-    for (; (!rows->most || x.n_rows < rows->most) && (part = osh_split_part(rows->splits, x.part, &n)); x.part++)
-        OSH_TRY(write_part(cx, &x, part, n));
+    for (; (!rows->most || x.n_rows < rows->most) &&
+           (part = osh_split_part(rows->splits, x.part, &n));
+         x.part++)
+        OSH_TRY(rows_write_part(cx, &x, part, n));
     if (!x.n_rows) OSH_FAIL(cx, OSH_E_USAGE, "splits '%s' has no row", rows->splits);
     OSH_TRY(osh_file_sync(cx, x.out));
-    OSH_TRY(write_revision(cx, dir, name, &x));
+    OSH_TRY(rows_write_revision(cx, dir, name, &x));
     OSH_TRY(osh_at_rename(cx, x.out, dir, made, dir, name));
     whole = true;
 done:

@@ -1,4 +1,4 @@
-/* settings.c - what the environment says of the Hub, by huggingface_hub's rules. */
+/* settings.c - reads the settings of the Hub from the environment, by huggingface_hub's rules. */
 #include <string.h>
 #include <strings.h>
 
@@ -14,14 +14,15 @@ bool osh_hub_true(const char *value)
     return false;
 }
 
-static const char *env_text(osh_env_fn env, const char *name) // NULL: not set, or empty
+static const char *env_text(osh_env_fn env, const char *name) // NULL: not set or empty
 {
     const char *value = env(name);
     return value && *value ? value : NULL;
 }
 
-/* A leading ~ and each $NAME or ${NAME}; of what is not set the text stays, as Python's expandvars leaves it. */
-static osh_status expand(osh_ctx *cx, char **out, const char *path, osh_env_fn env)
+/* Expands a leading ~ and each $NAME or ${NAME}. A variable that is not set stays as it is, as in
+ * Python's expandvars. */
+static osh_status path_expand(osh_ctx *cx, char **out, const char *path, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -53,13 +54,14 @@ done:
     return rc;
 }
 
-static osh_status find_home(osh_ctx *cx, char **out, osh_env_fn env)
+static osh_status hub_find_home(osh_ctx *cx, char **out, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
     const char *home = env_text(env, "HF_HOME"), *xdg = env_text(env, "XDG_CACHE_HOME");
-    if (!home && !(path = osh_path_join(cx, xdg ? xdg : "~/.cache", "huggingface"))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(expand(cx, out, home ? home : path, env));
+    if (!home && !(path = osh_path_join(cx, xdg ? xdg : "~/.cache", "huggingface")))
+        OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(path_expand(cx, out, home ? home : path, env));
 done:
     osh_free(cx, path);
     return rc;
@@ -67,8 +69,9 @@ done:
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-/* A token goes into a header: no white space around it, and nothing in it that ends a line. */
-static osh_status clean_token(osh_ctx *cx, char **out, const char *text)
+/* Copies a token without white space around it and without control characters: it becomes part of a
+ * header. *out stays NULL if nothing is left. */
+static osh_status token_clean(osh_ctx *cx, char **out, const char *text)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
@@ -84,7 +87,7 @@ done:
     return rc;
 }
 
-static osh_status find_token(osh_ctx *cx, char **out, const char *home, osh_env_fn env)
+static osh_status hub_find_token(osh_ctx *cx, char **out, const char *home, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     char *path = NULL, *text = NULL; // own
@@ -93,21 +96,22 @@ static osh_status find_token(osh_ctx *cx, char **out, const char *home, osh_env_
     if (osh_hub_true(env("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) goto done;
     if (!value) value = env_text(env, "HUGGING_FACE_HUB_TOKEN");
     if (!value) {
-        if (named) OSH_TRY(expand(cx, &path, named, env));
+        if (named) OSH_TRY(path_expand(cx, &path, named, env));
         else if (!(path = osh_path_join(cx, home, "token"))) OSH_TRY(OSH_E_NOMEM);
         if (!osh_file_exists(path)) goto done;
         OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_TOKEN_BYTES));
         value = text;
     }
-    OSH_TRY(clean_token(cx, out, value));
+    OSH_TRY(token_clean(cx, out, value));
 done:
     osh_free(cx, text);
     osh_free(cx, path);
     return rc;
 }
 
-/* https://huggingface.co: https://datasets-server.huggingface.co */
-static char *rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
+/* Returns the server of rows for an endpoint: https://datasets-server.huggingface.co for
+ * https://huggingface.co. The caller frees it. */
+static char *hub_rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
 {
     const char *given = env_text(env, "HF_DATASETS_SERVER"), *host = strstr(endpoint, "://");
     size_t n = given ? strlen(given) : 0;
@@ -128,13 +132,15 @@ osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env)
     hub->offline = osh_hub_true(offline ? offline : env("TRANSFORMERS_OFFLINE"));
     hub->no_links = osh_hub_true(env("HF_HUB_DISABLE_SYMLINKS"));
     if (!cache) cache = env_text(env, "HUGGINGFACE_HUB_CACHE");
-    OSH_TRY(find_home(cx, &home, env));
-    if (cache) OSH_TRY(expand(cx, &hub->cache, cache, env));
+    OSH_TRY(hub_find_home(cx, &home, env));
+    if (cache) OSH_TRY(path_expand(cx, &hub->cache, cache, env));
     else if (!(hub->cache = osh_path_join(cx, home, "hub"))) OSH_TRY(OSH_E_NOMEM);
-    if (!(hub->endpoint = osh_strdup(cx, endpoint ? endpoint : "https://huggingface.co"))) OSH_TRY(OSH_E_NOMEM);
-    for (size_t n = strlen(hub->endpoint); n && hub->endpoint[n - 1] == '/'; n--) hub->endpoint[n - 1] = 0;
-    if (!(hub->rows = rows_server(cx, hub->endpoint, env))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(find_token(cx, &hub->token, home, env));
+    if (!(hub->endpoint = osh_strdup(cx, endpoint ? endpoint : "https://huggingface.co")))
+        OSH_TRY(OSH_E_NOMEM);
+    for (size_t n = strlen(hub->endpoint); n && hub->endpoint[n - 1] == '/'; n--)
+        hub->endpoint[n - 1] = 0;
+    if (!(hub->rows = hub_rows_server(cx, hub->endpoint, env))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(hub_find_token(cx, &hub->token, home, env));
     hub->home = home, home = NULL; // give
     *out = hub, hub = NULL; // give
 done:

@@ -1,5 +1,5 @@
-/* sha.c - hashes by OpenSSL's libcrypto, which libcurl stands on: it uses the CPU's instructions for them. Opened when
- * a file is checked. */
+/* sha.c - hashes by OpenSSL's libcrypto, which libcurl needs anyway and which uses the CPU's
+ * instructions for them. It is opened when the first file is checked. */
 #include "hub/sha.h"
 
 #include <openssl/evp.h>
@@ -7,15 +7,18 @@
 
 #include "base/library.h"
 
-#define FUNCTIONS(X)                                                                                                   \
-    X(EVP_MD_CTX_new) X(EVP_MD_CTX_free) X(EVP_sha1) X(EVP_sha256) X(EVP_DigestInit_ex) X(EVP_DigestUpdate)            \
-    X(EVP_DigestFinal_ex)
+#define FUNCTIONS(X)                                                                               \
+    X(EVP_MD_CTX_new) X(EVP_MD_CTX_free) X(EVP_sha1) X(EVP_sha256) X(EVP_DigestInit_ex)            \
+    X(EVP_DigestUpdate) X(EVP_DigestFinal_ex)
 #define MEMBER(name) __typeof__(&(name)) name;
 static struct crypto { FUNCTIONS(MEMBER) } crypto;
 #define SYMBOL(name) {#name, offsetof(struct crypto, name)},
 static const osh_symbol symbols[] = {FUNCTIONS(SYMBOL)};
-static const osh_library library = {.sonames = {"libcrypto.so.3", "libcrypto.so.1.1"}, .use = "checksums of downloads",
-                                    .package = "libssl3", .symbols = symbols, .n = sizeof symbols / sizeof *symbols};
+static const osh_library library = {.sonames = {"libcrypto.so.3", "libcrypto.so.1.1"},
+                                    .use = "checksums of downloads",
+                                    .package = "libssl3",
+                                    .symbols = symbols,
+                                    .n = sizeof symbols / sizeof *symbols};
 static osh_once_state once = OSH_ONCE;
 
 struct osh_sha {
@@ -36,8 +39,9 @@ osh_status osh_sha_new(osh_ctx *cx, osh_sha **out, int bits)
     OSH_TRY(osh_once(cx, &once, open_crypto));
     OSH_NEW(cx, s, 1);
     if (!(s->md = crypto.EVP_MD_CTX_new())) OSH_FAIL(cx, OSH_E_NOMEM, "libcrypto has no memory");
-    if (crypto.EVP_DigestInit_ex(s->md, bits == 256 ? crypto.EVP_sha256() : crypto.EVP_sha1(), NULL) != 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "libcrypto makes no SHA-%d here", bits == 256 ? 256 : 1);
+    if (crypto.EVP_DigestInit_ex(s->md, bits == 256 ? crypto.EVP_sha256() : crypto.EVP_sha1(),
+                                 NULL) != 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "libcrypto here has no SHA-%d", bits == 256 ? 256 : 1);
     *out = s, s = NULL; // give
 done:
     osh_sha_free(cx, s);
@@ -51,7 +55,10 @@ void osh_sha_free(osh_ctx *cx, osh_sha *s)
     osh_free(cx, s);
 }
 
-void osh_sha_feed(osh_sha *s, const void *p, size_t n) { s->failed |= crypto.EVP_DigestUpdate(s->md, p, n) != 1; }
+void osh_sha_feed(osh_sha *s, const void *p, size_t n)
+{
+    s->failed |= crypto.EVP_DigestUpdate(s->md, p, n) != 1;
+}
 
 osh_status osh_sha_end(osh_ctx *cx, osh_sha *s, char hex[65])
 {

@@ -1,5 +1,5 @@
-/* snapshot.c - a model in the cache: which commit its revision means there, and whether its files
- * are all there. */
+/* snapshot.c - finds a model in the cache: the commit of its revision, and the files that its
+ * snapshot lacks. */
 #include <ctype.h>
 #include <string.h>
 
@@ -10,8 +10,10 @@
 
 enum { MAX_REF_BYTES = 4096, MAX_NAME = 4096, MAX_SHARDS = 16384, MAX_NAMED = 4 };
 
-/* own; NULL: the cache does not know the revision */
-static osh_status find_commit(osh_ctx *cx, char **out, const char *repo, const char *revision)
+/* Returns the commit of the revision, which the caller frees; NULL if the cache does not know the
+ * revision. */
+static osh_status snapshot_find_commit(osh_ctx *cx, char **out, const char *repo,
+                                       const char *revision)
 {
     osh_status rc = OSH_OK;
     char *path = NULL, *text = NULL; // own
@@ -33,7 +35,7 @@ done:
     return rc;
 }
 
-typedef struct lacking { // names of files that are not there
+typedef struct lacking { // names of missing files
     osh_buf text;
     int n;
 } lacking;
@@ -46,6 +48,7 @@ static osh_status lacking_add(osh_ctx *cx, lacking *l, const char *name)
     return rc;
 }
 
+/* Adds the name to l (unless l is NULL) if the file does not exist. */
 static osh_status look_for(osh_ctx *cx, lacking *l, const char *dir, const char *name, bool *there)
 {
     osh_status rc = OSH_OK;
@@ -58,6 +61,7 @@ done:
     return rc;
 }
 
+/* Adds the name to l if the file does not have n_bytes. */
 static osh_status look_for_size(osh_ctx *cx, lacking *l, const char *dir, const char *name,
                                 int64_t n_bytes)
 {
@@ -72,7 +76,7 @@ done:
     return rc;
 }
 
-typedef struct index_names { // of the files that an index names
+typedef struct index_names { // state while a list of file names is read
     lacking *l;
     const char *dir;
     osh_map *seen; // own
@@ -105,8 +109,9 @@ static osh_status look_in_index(osh_ctx *cx, void *user, osh_json_walk *w, const
     return wanted ? osh_json_walk_members(w, look_for_shard, user) : osh_json_walk_skip(w);
 }
 
-/* Members of the object that the file is. */
-static osh_status read_members(osh_ctx *cx, const char *path, osh_json_walk_fn member, void *user)
+/* Calls member for each member of the JSON object in the file. */
+static osh_status json_file_members(osh_ctx *cx, const char *path, osh_json_walk_fn member,
+                                    void *user)
 {
     osh_status rc = OSH_OK;
     osh_file *file = NULL; // own
@@ -121,7 +126,7 @@ done:
     return rc;
 }
 
-/* The shards of the index, each once. */
+/* Looks for each shard that the index names. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -130,7 +135,7 @@ static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
     osh_buf_init(&s.name, MAX_NAME);
     if (!path) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_map_new(cx, &s.seen, 0));
-    OSH_TRY(read_members(cx, path, look_in_index, &s));
+    OSH_TRY(json_file_members(cx, path, look_in_index, &s));
 done:
     osh_map_free(cx, s.seen);
     osh_buf_deinit(cx, &s.name);
@@ -138,9 +143,9 @@ done:
     return rc;
 }
 
-/* Whether the file is one without which an output would not be whole: the licence and the like are
- * not. */
-static bool is_needed(const char *path)
+/* True if an output would be incomplete without the file. The licence, the README and code are not
+ * needed. */
+static bool file_is_needed(const char *path)
 {
     size_t n = strlen(path);
     return osh_hub_is_side_file(path) && strncmp(path, "LICENSE", 7) && strcmp(path, "README.md") &&
@@ -152,7 +157,7 @@ static osh_status look_for_entry(osh_ctx *cx, void *user, osh_json_walk *w, cons
     osh_status rc = OSH_OK;
     index_names *s = user;
     bool there;
-    if (osh_hub_file_is_safe(key) && is_needed(key))
+    if (osh_hub_file_is_safe(key) && file_is_needed(key))
         OSH_TRY(look_for(cx, s->l, s->dir, key, &there));
     OSH_TRY(osh_json_walk_skip(w));
 done:
@@ -166,7 +171,7 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* huggingface_hub's own list of the files of the commit, if it wrote one. */
+/* Looks for the files in huggingface_hub's own list of the commit, if it wrote one. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
@@ -174,13 +179,13 @@ static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, con
     index_names s = {.l = l, .dir = dir};
     char *path = osh_sprintf(cx, "%s/trees/%s.json", repo, commit); // own
     if (!path) OSH_TRY(OSH_E_NOMEM);
-    if (osh_file_exists(path)) OSH_TRY(read_members(cx, path, look_in_list, &s));
+    if (osh_file_exists(path)) OSH_TRY(json_file_members(cx, path, look_in_list, &s));
 done:
     osh_free(cx, path);
     return rc;
 }
 
-/* Links of the snapshot's root that point to no file. */
+/* Looks for links in the snapshot's root that point to no file. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -193,7 +198,7 @@ static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
         bool dangles = osh_inode_at(path).kind == OSH_INODE_LINK && !osh_file_exists(path) &&
                        !osh_dir_exists(path);
         bool known = !strcmp(names[i], "config.json") ||
-                     strstr(names[i], ".safetensors"); // looked for already
+                     strstr(names[i], ".safetensors"); // these were looked for before
         if (dangles && !known) OSH_TRY(look_for(cx, l, dir, names[i], &there));
         osh_free(cx, path), path = NULL;
     }
@@ -203,7 +208,7 @@ done:
     return rc;
 }
 
-/* A download into blobs that did not end: nobody knows which files it was to bring. */
+/* Looks for a download into blobs that did not end. Its files are not known. */
 static osh_status look_for_partial(osh_ctx *cx, lacking *l, const char *repo)
 {
     osh_status rc = OSH_OK;
@@ -229,9 +234,9 @@ done:
     return rc;
 }
 
-/* A snapshot that another program made, and that has no mark. */
-static osh_status look_around(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
-                              const char *dir)
+/* Checks a snapshot without a mark, which another program made. */
+static osh_status look_for_unmarked(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
+                                    const char *dir)
 {
     osh_status rc = OSH_OK;
     bool there = false, single = false, index = false;
@@ -246,7 +251,8 @@ done:
     return rc;
 }
 
-/* A snapshot of this program: each file that its mark names, with its size. */
+/* Checks a snapshot with a mark, made by this program: each file of the mark must be there with its
+ * size. */
 static osh_status look_for_marked(osh_ctx *cx, lacking *l, osh_mark *m, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -260,8 +266,8 @@ done:
     return rc;
 }
 
-static osh_status find_missing(osh_ctx *cx, char **missing, const char *repo, const char *commit,
-                               const char *dir)
+static osh_status snapshot_find_missing(osh_ctx *cx, char **missing, const char *repo,
+                                        const char *commit, const char *dir)
 {
     osh_status rc = OSH_OK;
     osh_mark mark = {0}; // own
@@ -269,7 +275,7 @@ static osh_status find_missing(osh_ctx *cx, char **missing, const char *repo, co
     osh_buf_init(&l.text, 0);
     OSH_TRY(osh_mark_read(cx, &mark, repo, commit));
     OSH_TRY(mark.state ? look_for_marked(cx, &l, &mark, dir)
-                       : look_around(cx, &l, repo, commit, dir));
+                       : look_for_unmarked(cx, &l, repo, commit, dir));
     if (l.n > MAX_NAMED) OSH_TRY(osh_buf_printf(cx, &l.text, " and %d more", l.n - MAX_NAMED));
     if (l.n && !(*missing = osh_strdup(cx, l.text.data))) rc = OSH_E_NOMEM;
 done:
@@ -286,11 +292,11 @@ osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *
     char *repo = osh_hub_repo_dir(cx, hub, name); // own
     *dir = *missing = NULL;
     if (!repo) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(find_commit(cx, &commit, repo, name->revision));
+    OSH_TRY(snapshot_find_commit(cx, &commit, repo, name->revision));
     if (!commit) goto done;
     if (!(path = osh_sprintf(cx, "%s/snapshots/%s", repo, commit))) OSH_TRY(OSH_E_NOMEM);
     if (!osh_dir_exists(path)) goto done;
-    OSH_TRY(find_missing(cx, missing, repo, commit, path));
+    OSH_TRY(snapshot_find_missing(cx, missing, repo, commit, path));
     *dir = path, path = NULL; // give
 done:
     osh_free(cx, path);
@@ -307,7 +313,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
     char *found = NULL, *missing = NULL; // own
     bool is_name = false;
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &name, &is_name, model));
-    if (!is_name) { // what opens it says what it lacks
+    if (!is_name) { // the code that opens it reports missing files
         if (!(*dir = osh_strdup(cx, model))) rc = OSH_E_NOMEM;
         goto done;
     }

@@ -1,12 +1,14 @@
-/* tree.c - what a repository holds, by the Hub's API; names and sizes come from a stranger and are checked here. */
+/* tree.c - lists the files of a repository by the Hub's API, and checks the names and sizes that
+ * the server sends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hub/pull.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // of what comes
-enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };                   // of what is held in memory
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of an answer
+/* Limits of the list in memory. */
+enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;
 
 static bool is_hex(const char *s, size_t n)
@@ -28,11 +30,11 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
     return NULL;
 }
 
-typedef struct entry {                // of the list
+typedef struct entry {                // an entry of the list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // -1: not said
-    bool large;                       // then oid and n_bytes are those of a pointer
-    unsigned seen;                    // keys
+    int64_t n_bytes, n_lfs_bytes;     // -1: not given
+    bool large;                       // a large file: oid and n_bytes are those of a pointer
+    unsigned seen;                    // bits: keys that were seen
 } entry;
 
 typedef struct listing {
@@ -40,7 +42,7 @@ typedef struct listing {
     entry e;
 } listing;
 
-static osh_status twice(osh_ctx *cx, const osh_json_walk *w, const char *key)
+static osh_status tree_key_twice(osh_ctx *cx, const osh_json_walk *w, const char *key)
 {
     return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", w->s.what,
                     key);
@@ -50,7 +52,7 @@ static osh_status lfs_member(osh_ctx *cx, void *user, osh_json_walk *w, const ch
 {
     entry *e = user;
     unsigned bit = !strcmp(key, "oid") ? 256 : !strcmp(key, "size") ? 512 : 0;
-    if (e->seen & bit) return twice(cx, w, key);
+    if (e->seen & bit) return tree_key_twice(cx, w, key);
     e->seen |= bit;
     if (bit == 256) return osh_json_walk_string(w, &e->lfs_oid, "oid");
     return bit ? osh_json_walk_count(w, &e->n_lfs_bytes, "size") : osh_json_walk_skip(w);
@@ -62,7 +64,7 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     entry *e = user;
     unsigned i = 0;
     while (i < 5 && strcmp(key, keys[i])) i++;
-    if (i < 5 && e->seen & 1u << i) return twice(cx, w, key);
+    if (i < 5 && e->seen & 1u << i) return tree_key_twice(cx, w, key);
     if (i < 5) e->seen |= 1u << i;
     if (i == 5 || osh_json_walk_peek(w) == 'n') return osh_json_walk_skip(w);
     if (i == 3) return osh_json_walk_count(w, &e->n_bytes, "size");
@@ -72,8 +74,8 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, lfs_member, e);
 }
 
-/* A file that no pull of a model asks for is looked at, and not kept. */
-static bool is_kept(const char *path)
+/* True if a pull of a model may ask for the file. Other files are checked, and not kept. */
+static bool file_is_kept(const char *path)
 {
     const char *tail = ".safetensors";
     size_t n = strlen(path), k = strlen(tail);
@@ -86,6 +88,7 @@ static bool is_pickle(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".pth"));
 }
 
+/* Appends the file of an entry to the list. */
 static osh_status file_keep(osh_ctx *cx, osh_hub_tree *t, const entry *e, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -110,12 +113,13 @@ done:
     return rc;
 }
 
-static const char *text_of(const osh_buf *b)
+static const char *buf_text(const osh_buf *b)
 {
     return b->data ? b->data : "";
 }
 
-static osh_status add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
+/* Reads and checks an entry of the list, and keeps it if a pull may ask for it. */
+static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const char *key)
 {
     osh_status rc = OSH_OK;
     listing *l = user;
@@ -128,8 +132,8 @@ static osh_status add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const cha
     if (osh_json_walk_peek(w) != '{')
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
     OSH_TRY(osh_json_walk_members(w, entry_member, e));
-    if (strcmp(text_of(&e->type), "file")) goto done;
-    const char *path = text_of(&e->path), *id = text_of(e->large ? &e->lfs_oid : &e->oid);
+    if (strcmp(buf_text(&e->type), "file")) goto done;
+    const char *path = buf_text(&e->path), *id = buf_text(e->large ? &e->lfs_oid : &e->oid);
     int64_t n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes;
     int digits = e->large ? 64 : 40;
     if (!osh_hub_file_is_safe(path))
@@ -141,7 +145,7 @@ static osh_status add_entry(osh_ctx *cx, void *user, osh_json_walk *w, const cha
                  "at most 2^50 bytes",
                  what, path, (long long)n_bytes, id, digits);
     l->t->has_pickles |= is_pickle(path);
-    if (is_kept(path)) OSH_TRY(file_keep(cx, l->t, e, what));
+    if (file_is_kept(path)) OSH_TRY(file_keep(cx, l->t, e, what));
 done:
     return rc;
 }
@@ -154,7 +158,7 @@ osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w)
     osh_buf_init(&l.e.oid, MAX_TEXT), osh_buf_init(&l.e.lfs_oid, MAX_TEXT);
     if (osh_json_walk_peek(w) != '[')
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", w->s.what);
-    OSH_TRY(osh_json_walk_items(w, add_entry, &l));
+    OSH_TRY(osh_json_walk_items(w, tree_add_entry, &l));
     OSH_TRY(osh_json_walk_end(w));
 done:
     osh_buf_deinit(cx, &l.e.type), osh_buf_deinit(cx, &l.e.path);
@@ -162,26 +166,26 @@ done:
     return rc;
 }
 
-static int by_path(const void *a, const void *b)
+static int file_by_path(const void *a, const void *b)
 {
     return strcmp(((const osh_hub_file *)a)->path, ((const osh_hub_file *)b)->path);
 }
 
-/* In the order of their paths, none twice: two hashes for one path would be two files in one place. */
-static osh_status sort_files(osh_ctx *cx, osh_hub_tree *t, const char *what)
+/* Sorts the files by path. Fails if a path occurs twice: it would be two files with one name. */
+static osh_status tree_sort(osh_ctx *cx, osh_hub_tree *t, const char *what)
 {
     osh_status rc = OSH_OK;
-    if (t->n) qsort(t->files, t->n, sizeof *t->files, by_path);
+    if (t->n) qsort(t->files, t->n, sizeof *t->files, file_by_path);
     for (size_t i = 1; i < t->n; i++)
-        if (!by_path(&t->files[i - 1], &t->files[i]))
+        if (!file_by_path(&t->files[i - 1], &t->files[i]))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: lists %.200s twice", what, t->files[i].path);
 done:
     return rc;
 }
 
-/* "EP/api/models/org/name", then parts that are encoded whole. */
-static osh_status api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name,
-                          const char *verb, const char *revision)
+/* Makes "ENDPOINT/api/models/org/name/verb/revision", with the revision encoded. */
+static osh_status hub_api_url(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_name *name,
+                              const char *verb, const char *revision)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -205,13 +209,13 @@ static osh_status sha_member(osh_ctx *cx, void *user, osh_json_walk *w, const ch
 {
     sha *s = user;
     if (strcmp(key, "sha") || osh_json_walk_peek(w) == 'n') return osh_json_walk_skip(w);
-    if (s->seen) return twice(cx, w, key);
+    if (s->seen) return tree_key_twice(cx, w, key);
     s->seen = true;
     return osh_json_walk_string(w, &s->text, "sha");
 }
 
-static osh_status find_commit(osh_ctx *cx, char commit[41], osh_http *http, const osh_hub *hub,
-                              const osh_hub_name *name)
+static osh_status tree_find_commit(osh_ctx *cx, char commit[41], osh_http *http, const osh_hub *hub,
+                                   const osh_hub_name *name)
 {
     osh_status rc = OSH_OK;
     osh_http_reply r = {0};         // own
@@ -224,7 +228,7 @@ static osh_status find_commit(osh_ctx *cx, char commit[41], osh_http *http, cons
         goto done;
     }
     if (!(what = osh_sprintf(cx, "%s@%s", name->id, name->revision))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(api_url(cx, &url, hub, name, "revision", name->revision));
+    OSH_TRY(hub_api_url(cx, &url, hub, name, "revision", name->revision));
     OSH_TRY(osh_hub_ask(cx, http, &r, hub,
                         &(osh_http_request){.url = url, .max_body = MAX_PAGE_BYTES}, what));
     OSH_TRY(osh_hub_walk(cx, &w, &r, url));
@@ -233,7 +237,7 @@ static osh_status find_commit(osh_ctx *cx, char commit[41], osh_http *http, cons
     else
         OSH_TRY(osh_json_walk_skip(&w));
     OSH_TRY(osh_json_walk_end(&w));
-    if (!osh_hub_is_commit(text_of(&found.text)))
+    if (!osh_hub_is_commit(buf_text(&found.text)))
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: has no commit of 40 hex digits in its answer, which a Hub has", url);
     memcpy(commit, found.text.data, 41);
@@ -246,8 +250,10 @@ done:
     return rc;
 }
 
-/* Of `Link: <address>; rel="next"` the address. own; NULL: there is none */
-static osh_status next_page(osh_ctx *cx, char **out, const osh_http_reply *r, const osh_hub *hub)
+/* Returns the address in `Link: <address>; rel="next"`, which the caller frees; NULL if there is
+ * none. */
+static osh_status tree_next_page(osh_ctx *cx, char **out, const osh_http_reply *r,
+                                 const osh_hub *hub)
 {
     osh_status rc = OSH_OK;
     size_t n;
@@ -274,8 +280,8 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
     osh_json_walk w = {0};          // own
     char *url = NULL, *next = NULL; // own
     *out = (osh_hub_tree){0};
-    OSH_TRY(find_commit(cx, out->commit, http, hub, name));
-    OSH_TRY(api_url(cx, &url, hub, name, "tree", out->commit));
+    OSH_TRY(tree_find_commit(cx, out->commit, http, hub, name));
+    OSH_TRY(hub_api_url(cx, &url, hub, name, "tree", out->commit));
     if (!(next = osh_sprintf(cx, "%s?recursive=true", url))) OSH_TRY(OSH_E_NOMEM);
     for (int page = 0; next; page++) {
         if (page == MAX_PAGES)
@@ -286,9 +292,9 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
         OSH_TRY(osh_hub_walk(cx, &w, &r, url));
         OSH_TRY(osh_hub_tree_read(cx, out, &w));
         osh_json_walk_deinit(cx, &w);
-        OSH_TRY(next_page(cx, &next, &r, hub));
+        OSH_TRY(tree_next_page(cx, &next, &r, hub));
     }
-    OSH_TRY(sort_files(cx, out, url));
+    OSH_TRY(tree_sort(cx, out, url));
 done:
     osh_json_walk_deinit(cx, &w);
     osh_http_reply_deinit(cx, &r);

@@ -1,4 +1,5 @@
-/* block.c - see block.h. */
+/* block.c - draws samples, runs them through a block forward and backward, and moves the codes of
+ * its Linears. */
 #include "learn/block.h"
 
 #include <string.h>
@@ -7,55 +8,62 @@
 #include "graph/back.h"
 
 enum { BIAS = 5 }; // arrays of a bias
-enum { TOKENS = 2048 }; // that samples of a step go through the block with at a time, or one sample
+/* The most tokens that go through the block together, unless one sample has more. */
+enum { TOKENS = 2048 };
 
-typedef struct block_bias { // of a Linear, as f32
-    osh_ada_vector v; // x own, the others behind it
-    float *first;     // view: as it was, behind those
+typedef struct block_bias { // the bias of a Linear, as f32
+    osh_ada_vector v; // own: x; the other arrays follow it in one block of memory
+    float *first;     // view: the original bias, after those
 } block_bias;
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns]; own
-    osh_ada_learner **of; // own [n_learns]; own
-    int *which;           // own [weights]: place in of, of a bias of its weight; -1: it stays
-    bool *wants, *none;   // own: [weights] that learn; [values]
-    bool *placed;         // own [weights]: whose gradient is written where it learns from
-    osh_tensor **dv;      // own [values]: gradients, while one goes back
-    int64_t *order;       // own [samples]: as they are drawn
-    int64_t next, drawn;  // place in order; times that it was shuffled
-    int32_t *ids;         // own: tokens of those that go together
+    block_bias *biases;   // own [n_learns], with their arrays
+    osh_ada_learner **of; // own [n_learns], each own
+    int *which;           // own [weights]: index in `of` of a weight or bias; -1: it is fixed
+    bool *wants, *none;   // own: [weights] that learn; [values] all false
+    bool *placed;         // own [weights]: the gradient is written directly to the learner
+    osh_tensor **dv;      // own [values]: gradients during a backward pass
+    int64_t *order;       // own [samples]: the order in which they are drawn
+    int64_t next, drawn;  // next: position in order; drawn: number of shuffles
+    int32_t *ids;         // own: tokens of the samples that go together
     int64_t *offsets;     // own [samples of a step + 1]
-    bool judging;         // no gradient is wanted
-    int64_t step;         // that is taken
+    bool judging;         // no gradient is needed
+    int64_t step;         // the current step
 } learning;
 
-static int64_t sample_tokens(const osh_dataset *d, int64_t s) { return d->offsets[s + 1] - d->offsets[s]; }
+static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
+{
+    return d->offsets[s + 1] - d->offsets[s];
+}
 
-static int64_t samples_of(const osh_block *b) { return b->rule.samples < b->data->n ? b->rule.samples : b->data->n; }
+static int64_t block_step_samples(const osh_block *b)
+{
+    return b->rule.samples < b->data->n ? b->rule.samples : b->data->n;
+}
 
-/* The most tokens that go together. */
-static int64_t most_tokens(const osh_block *b)
+/* Returns the most tokens that go through the block together. */
+static int64_t block_most_tokens(const osh_block *b)
 {
     int64_t longest = 0, n = 0;
     for (int64_t s = 0; s < b->data->n; s++)
-        if (sample_tokens(b->data, s) > longest) longest = sample_tokens(b->data, s);
-    n = longest * samples_of(b);
+        if (block_sample_tokens(b->data, s) > longest) longest = block_sample_tokens(b->data, s);
+    n = longest * block_step_samples(b);
     return n < TOKENS ? n : longest > TOKENS ? longest : TOKENS;
 }
 
-/* The samples of a step all go together, whichever they are. */
-static bool is_whole(const osh_block *b)
+/* True if the samples of a step always go together, whichever are drawn. */
+static bool block_is_whole(const osh_block *b)
 {
     int64_t longest = 0;
     for (int64_t s = 0; s < b->data->n; s++)
-        if (sample_tokens(b->data, s) > longest) longest = sample_tokens(b->data, s);
-    return samples_of(b) == 1 || samples_of(b) * longest <= TOKENS;
+        if (block_sample_tokens(b->data, s) > longest) longest = block_sample_tokens(b->data, s);
+    return block_step_samples(b) == 1 || block_step_samples(b) * longest <= TOKENS;
 }
 
 /* ---- begin and end ---- */
 
-static void end(osh_ctx *cx, learning *l)
+static void learning_end(osh_ctx *cx, learning *l)
 {
     for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
     for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
@@ -72,7 +80,7 @@ static void end(osh_ctx *cx, learning *l)
     osh_free(cx, l->offsets);
 }
 
-static osh_status lists_new(osh_ctx *cx, learning *l)
+static osh_status learning_lists_new(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = l->b->g;
@@ -84,7 +92,8 @@ static osh_status lists_new(osh_ctx *cx, learning *l)
     for (int i = 0; i < l->b->n_learns; i++) {
         int w = l->b->learns[i].weight;
         l->wants[w] = true, l->which[w] = i;
-        l->placed[w] = l->b->data && is_whole(l->b) && osh_ada_learner_places(&l->b->learns[i].args);
+        l->placed[w] =
+            l->b->data && block_is_whole(l->b) && osh_ada_learner_places(&l->b->learns[i].args);
         if (l->b->learns[i].bias_rate <= 0) continue;
         w = l->b->learns[i].bias;
         l->wants[w] = true, l->which[w] = i;
@@ -100,14 +109,15 @@ static osh_status bias_new(osh_ctx *cx, learning *l, int i)
     int64_t n = osh_tensor_numel(t);
     osh_ada_vector *v = &l->biases[i].v;
     OSH_NEW(cx, v->x, BIAS * n);
-    v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n, l->biases[i].first = v->x + 4 * n;
+    v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n,
+    l->biases[i].first = v->x + 4 * n;
     osh_to_f32(v->x, t->data, t->dtype, n);
     memcpy(l->biases[i].first, v->x, (size_t)n * sizeof *v->x);
 done:
     return rc;
 }
 
-/* The bias of the i-th Linear becomes what it is, or was. */
+/* Writes the learned or the original bias of Linear i to the weights. */
 static void bias_show(const learning *l, int i, bool learned)
 {
     const block_bias *x = &l->biases[i];
@@ -115,18 +125,18 @@ static void bias_show(const learning *l, int i, bool learned)
     if (t) osh_from_f32(t->data, t->dtype, learned ? x->v.x : x->first, x->v.n);
 }
 
-static osh_status begin(osh_ctx *cx, learning *l)
+static osh_status learning_begin(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
-    OSH_TRY(lists_new(cx, l));
+    OSH_TRY(learning_lists_new(cx, l));
     OSH_NEW(cx, l->of, b->n_learns);
     OSH_NEW(cx, l->biases, b->n_learns);
     OSH_NEW(cx, l->dv, b->g->n_values);
     OSH_NEW(cx, l->order, b->data->n);
-    OSH_NEW(cx, l->ids, most_tokens(b));
-    OSH_NEW(cx, l->offsets, samples_of(b) + 1);
-    l->next = b->data->n; // none is drawn
+    OSH_NEW(cx, l->ids, block_most_tokens(b));
+    OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
+    l->next = b->data->n; // none is drawn yet
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
@@ -139,14 +149,15 @@ done:
 
 /* ---- samples ---- */
 
-/* Those of the next step stand in order from *first on. */
-static void draw(learning *l, int64_t *first)
+/* Draws the samples of the next step: they begin at order[*first]. */
+static void learning_draw(learning *l, int64_t *first)
 {
-    int64_t all = l->b->data->n, n = samples_of(l->b);
+    int64_t all = l->b->data->n, n = block_step_samples(l->b);
     if (l->next + n > all) {
         for (int64_t i = 0; i < all; i++) l->order[i] = i;
         for (int64_t i = all - 1; i > 0; i--) {
-            int64_t k = (int64_t)(osh_rng_u64(l->b->rule.seed, (uint64_t)l->drawn, (uint64_t)i) % (uint64_t)(i + 1));
+            int64_t k = (int64_t)(osh_rng_u64(l->b->rule.seed, (uint64_t)l->drawn, (uint64_t)i) %
+                                  (uint64_t)(i + 1));
             int64_t old = l->order[i];
             l->order[i] = l->order[k], l->order[k] = old;
         }
@@ -155,27 +166,33 @@ static void draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Rows of the samples at [first, first + n) of order: own. */
-static osh_status gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k, int64_t first, int64_t n)
+/* Makes a tensor with rows k (osh_block.rows) of the n samples from order[first] on. The caller
+ * frees it. */
+static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
+                                  int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
+    int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k]
+                                           : k < last  ? b->out[k - b->n_in]
+                                                       : b->in[k - last];
     int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
     osh_dtype dtype = b->g->values[value].dtype;
     size_t row = osh_value_bytes(b->g, value);
     OSH_TRY(osh_tensor_new(cx, out, dtype, 2, shape));
     for (int64_t i = 0; i < n; i++) {
         int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], shape[1]};
-        osh_tensor to = osh_tensor_view(dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
+        osh_tensor to =
+            osh_tensor_view(dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
         OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
     }
 done:
     return rc;
 }
 
-/* Of each element of what comes in the original's, where it is drawn for this step. */
-static osh_status mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k, int64_t first)
+/* Replaces the elements of input k that are drawn for this step by those of the original model. */
+static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
+                               int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -183,7 +200,7 @@ static osh_status mix(osh_ctx *cx, const learning *l, const osh_batch *batch, in
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
-    OSH_TRY(gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    OSH_TRY(learning_gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
     osh_op_args a = {.in = {x, x0}, .out = {x}, .attr = &at, .seqs = &batch->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("mix"), &a));
 done:
@@ -191,17 +208,20 @@ done:
     return rc;
 }
 
-/* As many of the samples at [first, end) of order as go together, with what comes in. */
-static osh_status batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first, int64_t end)
+/* Makes a batch of the first samples of [first, end) of order, as many as go together, with their
+ * inputs. */
+static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
+                                     int64_t end)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
     int64_t n = 0;
     l->offsets[0] = 0;
     while (first + n < end) {
-        int64_t s = l->order[first + n], more = sample_tokens(b->data, s);
+        int64_t s = l->order[first + n], more = block_sample_tokens(b->data, s);
         if (n && l->offsets[n] + more > TOKENS) break;
-        memcpy(l->ids + l->offsets[n], b->data->ids + b->data->offsets[s], (size_t)more * sizeof *l->ids);
+        memcpy(l->ids + l->offsets[n], b->data->ids + b->data->offsets[s],
+               (size_t)more * sizeof *l->ids);
         l->offsets[n + 1] = l->offsets[n] + more;
         n++;
     }
@@ -209,8 +229,8 @@ static osh_status batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t f
     (*out)->first_sample = l->order[first];
     for (int k = 0; k < b->n_in; k++) {
         if (b->in[k] == b->g->input_ids) continue;
-        OSH_TRY(gather(cx, &(*out)->values[b->in[k]], l, k, first, n));
-        OSH_TRY(mix(cx, l, *out, k, first));
+        OSH_TRY(learning_gather(cx, &(*out)->values[b->in[k]], l, k, first, n));
+        OSH_TRY(learning_mix(cx, l, *out, k, first));
     }
 done:
     return rc;
@@ -218,7 +238,7 @@ done:
 
 /* ---- a step ---- */
 
-typedef struct slope { // of the loss at one value
+typedef struct slope { // the gradient of the loss at one value
     const osh_tensor *y, *y0;
     float *dy;
     double *sums; // own [rows]
@@ -248,9 +268,10 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
-/* dv of what is compared; *loss grows by its share. elements: of the whole step. */
-static osh_status compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first, double elements,
-                          double *loss)
+/* Makes dv of the compared values, and adds their part of the loss to *loss. elements: of the whole
+ * step. */
+static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
+                                   double elements, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
@@ -260,7 +281,7 @@ static osh_status compare(osh_ctx *cx, learning *l, const osh_batch *batch, int6
     for (int k = 0; k < b->n_out; k++) {
         int v = b->out[k];
         s.y = batch->values[v];
-        OSH_TRY(gather(cx, &y0, l, b->n_in + k, first, batch->seqs.n));
+        OSH_TRY(learning_gather(cx, &y0, l, b->n_in + k, first, batch->seqs.n));
         OSH_TRY(osh_tensor_new(cx, &l->dv[v], OSH_F32, 2, s.y->shape));
         s.y0 = y0, s.dy = l->dv[v]->data;
         OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, &s));
@@ -273,59 +294,73 @@ done:
     return rc;
 }
 
-static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+static osh_status learning_add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
 {
     learning *l = user;
     int i = l->which[weight];
     if (weight == l->b->learns[i].weight) return osh_ada_learner_add(cx, l->of[i], dw);
-    for (int64_t k = 0; k < l->biases[i].v.n; k++) l->biases[i].v.grad[k] += ((const float *)dw->data)[k];
+    for (int64_t k = 0; k < l->biases[i].v.n; k++)
+        l->biases[i].v.grad[k] += ((const float *)dw->data)[k];
     return OSH_OK;
 }
 
-static osh_tensor *place_grad(void *user, int weight)
+static osh_tensor *learning_place_grad(void *user, int weight)
 {
     const learning *l = user;
     return osh_ada_learner_place(l->of[l->which[weight]]);
 }
 
-static osh_back way_back(const learning *l)
+static osh_back learning_back(const learning *l)
 {
     const osh_block *b = l->b;
-    return (osh_back){.g = b->g, .first = b->first, .n = b->n, .run = b->run, .weights = l->wants, .in = l->none,
-                      .rough = true, .weight = add_grad, .placed = l->placed, .place = place_grad, .user = (void *)l};
+    return (osh_back){.g = b->g,
+                      .first = b->first,
+                      .n = b->n,
+                      .run = b->run,
+                      .weights = l->wants,
+                      .in = l->none,
+                      .rough = true,
+                      .weight = learning_add_grad,
+                      .placed = l->placed,
+                      .place = learning_place_grad,
+                      .user = (void *)l};
 }
 
-static double width_of(const osh_block *b)
+static double block_out_width(const osh_block *b)
 {
     double width = 0;
     for (int v = 0; v < b->n_out; v++) width += (double)b->g->values[b->out[v]].width;
     return width;
 }
 
-/* Of which the loss of the samples at [first, end) of order is the mean. */
-static double parts_of(const learning *l, int64_t first, int64_t end)
+/* Returns the number over which the loss of samples [first, end) of order is the mean. */
+static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
-    for (int64_t i = first; i < end; i++) tokens += (double)sample_tokens(l->b->data, l->order[i]);
-    return l->b->rule.sum ? tokens : tokens * width_of(l->b);
+    for (int64_t i = first; i < end; i++)
+        tokens += (double)block_sample_tokens(l->b->data, l->order[i]);
+    return l->b->rule.sum ? tokens : tokens * block_out_width(l->b);
 }
 
-/* The samples at [first, end) of order: their loss, and gradients of what learns. */
-static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
+/* Computes the loss of samples [first, end) of order, and the gradients of the weights that
+ * learn. */
+static osh_status learning_look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_back k = way_back(l);
+    osh_back k = learning_back(l);
     osh_batch *batch = NULL; // own
-    double elements = parts_of(l, first, end);
+    double elements = learning_loss_divisor(l, first, end);
     *loss = 0;
     while (first < end) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(batch_new(cx, &batch, l, first, end));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){b->g, b->first, b->n, b->run, NULL}, b->w, batch, NULL, true));
-        OSH_TRY(compare(cx, l, batch, first, elements, loss));
+        OSH_TRY(learning_batch_new(cx, &batch, l, first, end));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){b->g, b->first, b->n, b->run, NULL}, b->w, batch,
+                             NULL, true));
+        OSH_TRY(learning_compare(cx, l, batch, first, elements, loss));
         if (!l->judging) OSH_TRY(osh_back_run(cx, &k, b->w, batch, l->dv));
-        for (int o = 0; l->judging && o < b->n_out; o++) osh_tensor_free(cx, l->dv[b->out[o]]), l->dv[b->out[o]] = NULL;
+        for (int o = 0; l->judging && o < b->n_out; o++)
+            osh_tensor_free(cx, l->dv[b->out[o]]), l->dv[b->out[o]] = NULL;
         first += batch->seqs.n;
         osh_batch_free(cx, batch), batch = NULL;
     }
@@ -334,12 +369,13 @@ done:
     return rc;
 }
 
-/* Loss of all samples, of weights as they are in the end or rounded to nearest; in order they stand as in the data. */
-static osh_status judge(osh_ctx *cx, learning *l, bool learned, double *loss)
+/* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
+ * Afterwards order is that of the data. */
+static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    int64_t all = b->data->n, n = samples_of(b);
+    int64_t all = b->data->n, n = block_step_samples(b);
     double one, sum = 0;
     for (int i = 0; i < b->n_learns; i++) {
         OSH_TRY(osh_ada_learner_show(cx, l->of[i], learned, b->w->w[b->learns[i].weight]));
@@ -349,23 +385,24 @@ static osh_status judge(osh_ctx *cx, learning *l, bool learned, double *loss)
     l->judging = true;
     for (int64_t first = 0; first < all; first += n) {
         int64_t end = first + n < all ? first + n : all;
-        OSH_TRY(look(cx, l, first, end, &one));
-        sum += one * parts_of(l, first, end);
+        OSH_TRY(learning_look(cx, l, first, end, &one));
+        sum += one * learning_loss_divisor(l, first, end);
     }
-    *loss = sum / parts_of(l, 0, all);
+    *loss = sum / learning_loss_divisor(l, 0, all);
 done:
     l->judging = false;
     return rc;
 }
 
-/* What is known before the first step: the loss rounded to nearest, and by it the rate. */
-static osh_status judge_nearest(osh_ctx *cx, learning *l)
+/* Computes the loss with weights rounded to nearest before the first step, and sets the rate that
+ * depends on it. */
+static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
     if (!b->rule.selective && b->rule.rate <= 0) return rc;
-    OSH_TRY(judge(cx, l, false, &b->nearest));
-    bool above = b->nearest / (b->rule.sum ? width_of(b) : 1) > b->rule.above;
+    OSH_TRY(learning_judge(cx, l, false, &b->nearest));
+    bool above = b->nearest / (b->rule.sum ? block_out_width(b) : 1) > b->rule.above;
     for (int i = 0; i < b->n_learns; i++) {
         if (b->rule.rate > 0 && above) osh_ada_learner_rate(l->of[i], b->rule.rate);
         OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[b->learns[i].weight]));
@@ -374,16 +411,18 @@ done:
     return rc;
 }
 
-/* Step t: *loss of its samples with AdaRound's term, and *watched, which early_stop goes by. */
-static osh_status take_step(osh_ctx *cx, learning *l, int64_t t, double *loss, double *watched)
+/* Takes step t. *loss is the loss of its samples with AdaRound's term; early_stop watches
+ * *watched. */
+static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
+                                     double *watched)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
     int64_t first;
     double term = 0;
-    draw(l, &first);
+    learning_draw(l, &first);
     l->step = t;
-    OSH_TRY(look(cx, l, first, first + samples_of(b), loss));
+    OSH_TRY(learning_look(cx, l, first, first + block_step_samples(b), loss));
     b->ended = *loss;
     if (!t) b->begun = *loss;
     for (int i = 0; i < b->n_learns; i++) {
@@ -400,14 +439,14 @@ done:
     return rc;
 }
 
-/* Codes, scales and weights become what they are in the end. */
-static osh_status conclude(osh_ctx *cx, learning *l)
+/* Sets codes, scales and weights to the result. */
+static osh_status learning_conclude(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
     osh_block *b = l->b;
     b->kept = true;
     if (b->rule.selective) {
-        OSH_TRY(judge(cx, l, true, &b->learned));
+        OSH_TRY(learning_judge(cx, l, true, &b->learned));
         b->kept = b->learned < b->nearest;
     }
     for (int i = 0; i < b->n_learns; i++) {
@@ -428,32 +467,33 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
     osh_ada_watch watch = {0};
     double loss = 0, watched;
     bool over = false;
-    OSH_TRY(begin(cx, &l));
-    OSH_TRY(judge_nearest(cx, &l));
+    OSH_TRY(learning_begin(cx, &l));
+    OSH_TRY(learning_judge_nearest(cx, &l));
     for (int64_t t = 0; t < u->steps; t++) {
-        if (!over) OSH_TRY(take_step(cx, &l, t, &loss, &watched));
+        if (!over) OSH_TRY(learning_take_step(cx, &l, t, &loss, &watched));
         if (b->curve && t % u->period == 0) b->curve[t / u->period] = loss;
         if (over) continue;
-        over = u->window && (double)t >= u->warm * (double)u->steps && osh_ada_is_over(&watch, watched, u->window);
+        over = u->window && (double)t >= u->warm * (double)u->steps &&
+               osh_ada_is_over(&watch, watched, u->window);
         if (b->step) b->step(cx, b->user, over ? u->steps : t + 1);
     }
-    OSH_TRY(conclude(cx, &l));
+    OSH_TRY(learning_conclude(cx, &l));
 done:
-    end(cx, &l);
+    learning_end(cx, &l);
     return rc;
 }
 
-/* ---- what that needs ---- */
+/* ---- checks and memory ---- */
 
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b)
 {
     osh_status rc = OSH_OK;
     learning l = {.b = (osh_block *)b}; // own
-    OSH_TRY(lists_new(cx, &l));
-    osh_back k = way_back(&l);
+    OSH_TRY(learning_lists_new(cx, &l));
+    osh_back k = learning_back(&l);
     OSH_TRY(osh_back_check(cx, &k));
 done:
-    end(cx, &l);
+    learning_end(cx, &l);
     return rc;
 }
 
@@ -463,9 +503,9 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     learning l = {.b = (osh_block *)b}; // own
     const osh_graph *g = b->g;
     bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
-    int64_t tokens = most_tokens(b);
+    int64_t tokens = block_most_tokens(b);
     size_t back = 0, forth = 0, target = 0;
-    OSH_TRY(lists_new(cx, &l));
+    OSH_TRY(learning_lists_new(cx, &l));
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, in, g->n_values);
     OSH_NEW(cx, all, g->n_values);
@@ -476,16 +516,18 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
         leaves[b->out[k]] = true;
         if (one > target) target = one;
     }
-    osh_back k = way_back(&l);
+    osh_back k = learning_back(&l);
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
     OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, all},
                           &(osh_exec_brought){.in = in}, &whole));
     forth += osh_batch_lists(g, tokens);
-    *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
+    *n_bytes = (back > forth ? back : forth) + target +
+               osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
-               osh_mem_gross((size_t)g->n_weights * sizeof(int)) + 2 * osh_mem_gross((size_t)g->n_weights) +
+               osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
+               2 * osh_mem_gross((size_t)g->n_weights) +
                2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                osh_mem_gross((size_t)b->n_learns * sizeof(void *));
     *n_bytes += osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
@@ -498,6 +540,6 @@ done:
     osh_free(cx, leaves);
     osh_free(cx, in);
     osh_free(cx, all);
-    end(cx, &l);
+    learning_end(cx, &l);
     return rc;
 }

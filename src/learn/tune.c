@@ -1,4 +1,5 @@
-/* tune.c - see tune.h. */
+/* tune.c - tunes the codes, scales and norms of a quantized model by the KL divergence from the
+ * original. */
 #include "learn/tune.h"
 
 #include <math.h>
@@ -9,19 +10,19 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // steps; one row of so many is held back
-enum { SMALL_BYTES = 1 << 16 }; // for small blocks that nothing here lists
-#define FROM_CODE 0.4f // a code's number begins no further than that from it
+enum { WARM = 4, HELD = 8 }; // WARM: steps; one row of HELD is held back
+enum { SMALL_BYTES = 1 << 16 }; // small blocks that are not listed here
+#define FROM_CODE 0.4f // largest distance of a code's number from the code at the start
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
-typedef struct learner { // of a weight
+typedef struct learner { // learning state of a weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: all f32 numbers of c or n
-    int8_t *zero;      // own; of c
-    int8_t *start;     // own: codes at the beginning
+    float *room;       // own: all floats of c or n
+    int8_t *zero;      // own: zero points of c
+    int8_t *start;     // own: codes at the start
 } learner;
 
 struct osh_tune {
@@ -31,14 +32,14 @@ struct osh_tune {
     osh_tune_rule rule;
     osh_weights *w;      // own
     learner *of;         // own [weights]
-    bool *wants, *in;    // own: [weights], [values]: none
-    osh_tensor **hidden; // own [rows]: of the original
-    osh_tensor *head;    // view: of both
-    int64_t n_train;     // rows in front of those that are held back
-    osh_tensor **dv;     // own [values]: gradients, while one goes back
+    bool *wants, *in;    // own: [weights] that learn, [values] all false
+    osh_tensor **hidden; // own [rows]: the original's hidden values
+    osh_tensor *head;    // view: the head of both models
+    int64_t n_train;     // number of rows before the held-back ones
+    osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* Its lists: new makes these, free frees them, the plan counts them. */
+/* The lists of osh_tune: allocated by osh_tune_new, freed by osh_tune_free, counted by the plan. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -49,7 +50,7 @@ static const struct { size_t at, each; whose of; } lists[] = {
 };
 enum { N_LISTS = sizeof lists / sizeof *lists };
 
-static size_t list_length(int list, const osh_graph *g, const osh_dataset *d)
+static size_t tune_list_length(int list, const osh_graph *g, const osh_dataset *d)
 {
     switch (lists[list].of) {
     case OF_WEIGHTS: return (size_t)g->n_weights;
@@ -59,17 +60,17 @@ static size_t list_length(int list, const osh_graph *g, const osh_dataset *d)
     return (size_t)d->n;
 }
 
-static osh_status lists_new(osh_ctx *cx, osh_tune *t)
+static osh_status tune_lists_new(osh_ctx *cx, osh_tune *t)
 {
     for (int i = 0; i < N_LISTS; i++) {
-        void *list = osh_calloc(cx, list_length(i, t->g, t->data), lists[i].each);
+        void *list = osh_calloc(cx, tune_list_length(i, t->g, t->data), lists[i].each);
         if (!list) return OSH_E_NOMEM;
         memcpy((char *)t + lists[i].at, &list, sizeof list);
     }
     return OSH_OK;
 }
 
-static void lists_free(osh_ctx *cx, osh_tune *t)
+static void tune_lists_free(osh_ctx *cx, osh_tune *t)
 {
     for (int i = 0; i < N_LISTS; i++) {
         void *list;
@@ -78,41 +79,46 @@ static void lists_free(osh_ctx *cx, osh_tune *t)
     }
 }
 
-static size_t lists_bytes(const osh_graph *g, const osh_dataset *d)
+static size_t tune_lists_bytes(const osh_graph *g, const osh_dataset *d)
 {
     size_t sum = 0;
-    for (int i = 0; i < N_LISTS; i++) sum += osh_mem_gross(list_length(i, g, d) * lists[i].each);
+    for (int i = 0; i < N_LISTS; i++)
+        sum += osh_mem_gross(tune_list_length(i, g, d) * lists[i].each);
     return sum;
 }
 
 bool osh_tune_can(const osh_q_args *q)
 {
-    return q->present && q->type == OSH_Q_INT && (q->strategy == OSH_Q_GROUP || q->strategy == OSH_Q_CHANNEL);
+    return q->present && q->type == OSH_Q_INT &&
+           (q->strategy == OSH_Q_GROUP || q->strategy == OSH_Q_CHANNEL);
 }
 
 int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD ? 1 : d->n / HELD; }
 
-/* ---- what learns ---- */
+/* ---- weights that learn ---- */
 
 static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
 
-static bool is_norm(const osh_node *n, int k)
+static bool tune_is_norm(const osh_node *n, int k)
 {
     bool is = false;
-    for (size_t i = 0; k == 0 && i < sizeof norm_ops / sizeof *norm_ops; i++) is |= !strcmp(n->op->name, norm_ops[i]);
+    for (size_t i = 0; k == 0 && i < sizeof norm_ops / sizeof *norm_ops; i++)
+        is |= !strcmp(n->op->name, norm_ops[i]);
     return is;
 }
 
-static float norm_offset(const osh_node *n)
+static float tune_norm_offset(const osh_node *n)
 {
-    return strcmp(n->op->name, "rms_norm") ? 0 : (float)((const osh_rms_norm_attr *)n->attr)->offset;
+    return strcmp(n->op->name, "rms_norm") ? 0
+                                           : (float)((const osh_rms_norm_attr *)n->attr)->offset;
 }
 
 void osh_tune_norms(bool *wants, const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; i != g->head && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && is_norm(&g->nodes[i], k)) wants[g->nodes[i].w[k]] = true;
+            if (g->nodes[i].w[k] >= 0 && tune_is_norm(&g->nodes[i], k))
+                wants[g->nodes[i].w[k]] = true;
 }
 
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear)
@@ -130,17 +136,17 @@ done:
     return rc;
 }
 
-/* What one learner takes, elements of each; the run makes it so, the plan counts it so. */
+/* Sizes of the arrays of one learner, in elements. Both the run and the plan use them. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
-static int64_t norm_floats(int64_t n) { return 5 * n; }
+static int64_t tune_norm_floats(int64_t n) { return 5 * n; }
 
-static learner_room codes_room(int64_t O, int64_t I, int64_t G, bool zero)
+static learner_room tune_codes_room(int64_t O, int64_t I, int64_t G, bool zero)
 {
     return (learner_room){4 * O * I + 4 * O * G, zero ? O * G : 0, O * I};
 }
 
-static osh_status room_new(osh_ctx *cx, learner *l, const learner_room *r)
+static osh_status learner_room_new(osh_ctx *cx, learner *l, const learner_room *r)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, l->room, r->floats);
@@ -150,23 +156,23 @@ done:
     return rc;
 }
 
-static size_t room_bytes(const learner_room *r)
+static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // of its members' sizes
+    const learner *l = NULL; // only for the sizes of its members
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
 }
 
-/* Numbers of a norm's weight, of n elements. */
-static osh_status take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
+/* Makes the learner of a norm's weight, unless an earlier node with this weight has made it. */
+static osh_status tune_take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
 {
     osh_status rc = OSH_OK;
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t n = osh_tensor_numel(w);
-    if (l->role != FIXED) goto done; // two nodes have it
-    OSH_TRY(room_new(cx, l, &(learner_room){.floats = norm_floats(n)}));
+    if (l->role != FIXED) goto done; // two nodes share it
+    OSH_TRY(learner_room_new(cx, l, &(learner_room){.floats = tune_norm_floats(n)}));
     float *r = l->room;
     l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
     osh_to_f32(l->n.w0, w->data, w->dtype, n);
@@ -175,20 +181,31 @@ done:
     return rc;
 }
 
-osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q, const int8_t *codes,
-                         const osh_qparams *params)
+osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q,
+                         const int8_t *codes, const osh_qparams *params)
 {
     osh_status rc = OSH_OK;
     learner *l = &t->of[weight];
     osh_tensor *w = t->w->w[weight];
     int64_t O = w->shape[0], I = w->shape[1], G = osh_tensor_numel(params->scale) / O;
     float top = (float)(1 << (q->bits - 1));
-    learner_room room = codes_room(O, I, G, params->zero != NULL);
-    OSH_TRY(room_new(cx, l, &room));
+    learner_room room = tune_codes_room(O, I, G, params->zero != NULL);
+    OSH_TRY(learner_room_new(cx, l, &room));
     float *r = l->room, *s = r + 4 * O * I;
-    l->c = (osh_tune_codes){.v = r, .mean = r + O * I, .square = r + 2 * O * I, .grad = r + 3 * O * I, .s0 = s,
-                            .d = s + O * G, .d_mean = s + 2 * O * G, .d_square = s + 3 * O * G, .O = O, .I = I, .G = G,
-                            .lo = -top, .hi = top - 1, .w = w};
+    l->c = (osh_tune_codes){.v = r,
+                            .mean = r + O * I,
+                            .square = r + 2 * O * I,
+                            .grad = r + 3 * O * I,
+                            .s0 = s,
+                            .d = s + O * G,
+                            .d_mean = s + 2 * O * G,
+                            .d_square = s + 3 * O * G,
+                            .O = O,
+                            .I = I,
+                            .G = G,
+                            .lo = -top,
+                            .hi = top - 1,
+                            .w = w};
     memcpy(l->start, codes, (size_t)(O * I));
     if (params->zero) {
         memcpy(l->zero, params->zero->data, (size_t)(O * G));
@@ -202,7 +219,8 @@ osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args 
         l->c.v[i] = c + (u > FROM_CODE ? FROM_CODE : u < -FROM_CODE ? -FROM_CODE : u == u ? u : 0);
     }
     if (w->dtype != params->scale->dtype)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "%s and its scales have two dtypes", t->g->weights[weight].name);
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s and its scales have two dtypes",
+                 t->g->weights[weight].name);
     OSH_TRY(osh_tune_codes_step(cx, &l->c, NULL));
     l->role = LINEAR, t->wants[weight] = true;
 done:
@@ -211,21 +229,26 @@ done:
 
 /* ---- rows ---- */
 
-static int64_t row_tokens(const osh_tune *t, int64_t row) { return t->data->offsets[row + 1] - t->data->offsets[row]; }
+static int64_t tune_row_tokens(const osh_tune *t, int64_t row)
+{
+    return t->data->offsets[row + 1] - t->data->offsets[row];
+}
 
-/* Forward, with all values (keep NULL) or with those of keep. */
-static osh_status forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row, const bool *keep)
+/* Runs a row forward. keep selects the values that stay; NULL: all. */
+static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
+                               const bool *keep)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_batch_new(cx, b, t->g, t->data->ids, t->data->offsets + row, 1));
     (*b)->first_sample = row;
-    OSH_TRY(osh_exec_run(cx, &(osh_exec_span){t->g, 0, t->g->head, NULL, keep}, t->w, *b, NULL, true));
+    OSH_TRY(
+        osh_exec_run(cx, &(osh_exec_span){t->g, 0, t->g->head, NULL, keep}, t->w, *b, NULL, true));
 done:
     return rc;
 }
 
-/* What the original makes of each row. */
-static osh_status teach(osh_ctx *cx, osh_tune *t)
+/* Makes the hidden values of the original for each row. */
+static osh_status tune_teach(osh_ctx *cx, osh_tune *t)
 {
     osh_status rc = OSH_OK;
     bool *keep = NULL; // own
@@ -234,7 +257,7 @@ static osh_status teach(osh_ctx *cx, osh_tune *t)
     for (int64_t i = 0; i < t->data->n; i++) {
         osh_batch *b = NULL; // own
         OSH_TRY(osh_check_interrupt(cx));
-        rc = forward(cx, &b, t, i, keep);
+        rc = tune_forward(cx, &b, t, i, keep);
         if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL; // give
         osh_batch_free(cx, b);
         if (rc) goto done;
@@ -250,16 +273,20 @@ osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const o
     osh_status rc = OSH_OK;
     osh_tune *t = NULL; // own
     OSH_NEW(cx, t, 1);
-    *t = (osh_tune){.g = g, .ck = ck, .data = data, .rule = *rule, .n_train = data->n - osh_tune_held(data)};
-    OSH_TRY(lists_new(cx, t));
+    *t = (osh_tune){.g = g,
+                    .ck = ck,
+                    .data = data,
+                    .rule = *rule,
+                    .n_train = data->n - osh_tune_held(data)};
+    OSH_TRY(tune_lists_new(cx, t));
     OSH_TRY(osh_weights_new(cx, &t->w, g));
     OSH_TRY(osh_weights_load(cx, t->w, g, ck, 0, g->n_nodes));
     t->head = t->w->w[g->nodes[g->head].w[0]];
-    OSH_TRY(teach(cx, t));
+    OSH_TRY(tune_teach(cx, t));
     for (int i = 0; i < g->head; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && is_norm(&g->nodes[i], k))
-                OSH_TRY(take_norm(cx, t, g->nodes[i].w[k], norm_offset(&g->nodes[i])));
+            if (g->nodes[i].w[k] >= 0 && tune_is_norm(&g->nodes[i], k))
+                OSH_TRY(tune_take_norm(cx, t, g->nodes[i].w[k], tune_norm_offset(&g->nodes[i])));
     *out = t, t = NULL; // give
 done:
     osh_tune_free(cx, t);
@@ -274,12 +301,14 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     for (int64_t i = 0; t->hidden && i < t->data->n; i++) osh_tensor_free(cx, t->hidden[i]);
     for (int v = 0; t->dv && v < t->g->n_values; v++) osh_tensor_free(cx, t->dv[v]);
     osh_weights_free(cx, t->w);
-    lists_free(cx, t);
+    tune_lists_free(cx, t);
     osh_free(cx, t);
 }
 
-/* Sum of the divergences of b's tokens but the last, which predicts nothing that is known. */
-static osh_status row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b, int64_t row)
+/* Adds up the divergences of the tokens of b. The last token is left out: the text does not go on
+ * after it. */
+static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
+                                int64_t row)
 {
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
     osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
@@ -287,10 +316,14 @@ static osh_status row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const os
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
-/* Tensors that are made for that, and counted so: the part of each token, and the gradient. */
-static osh_tensor parts_shape(int64_t n) { return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}}; }
+/* Shapes of the tensors of a backward pass, for allocating and counting them: the factor of each
+ * token, and the gradient. */
+static osh_tensor tune_parts_shape(int64_t n)
+{
+    return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};
+}
 
-static osh_tensor grad_shape(const osh_graph *g, int64_t n)
+static osh_tensor tune_grad_shape(const osh_graph *g, int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 2, .shape = {n, g->values[g->hidden].width}};
 }
@@ -302,39 +335,51 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* The gradient of the row's divergences by the hidden values, each token with this part. */
-static osh_status hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row, float part)
+/* Makes the gradient of the row's divergences with respect to the hidden values. Each token but the
+ * last has the factor `part`. */
+static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
+                                   float part)
 {
     osh_status rc = OSH_OK;
     osh_tensor *parts = NULL; // own
     int64_t n = b->n_tokens, h = t->g->hidden;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
-    OSH_TRY(shaped_new(cx, &parts, parts_shape(n)));
+    OSH_TRY(shaped_new(cx, &parts, tune_parts_shape(n)));
     for (int64_t i = 0; i < n; i++) ((float *)parts->data)[i] = i + 1 < n ? part : 0;
-    OSH_TRY(shaped_new(cx, &t->dv[h], grad_shape(t->g, n)));
+    OSH_TRY(shaped_new(cx, &t->dv[h], tune_grad_shape(t->g, n)));
     memset(t->dv[h]->data, 0, osh_tensor_bytes(t->dv[h]));
-    osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head}, .dout = {parts}, .din = {t->dv[h]},
-                       .attr = &rules, .seqs = &b->seqs};
+    osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head},
+                       .dout = {parts},
+                       .din = {t->dv[h]},
+                       .attr = &rules,
+                       .seqs = &b->seqs};
     OSH_TRY(osh_op_grad(cx, osh_op_find("kl"), &a));
 done:
     osh_tensor_free(cx, parts);
     return rc;
 }
 
-static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+static osh_status tune_add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
 {
     learner *l = &((osh_tune *)user)->of[weight];
     return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
 }
 
-static osh_status learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
+/* Runs a row forward and backward, and adds up its gradients. loss: grows by its divergences; or
+ * NULL. */
+static osh_status tune_learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
 {
     osh_status rc = OSH_OK;
     osh_batch *b = NULL; // own
-    osh_back k = {.g = t->g, .n = t->g->head, .weights = t->wants, .in = t->in, .weight = add_grad, .user = t};
-    OSH_TRY(forward(cx, &b, t, row, NULL));
-    if (loss) OSH_TRY(row_loss(cx, loss, t, b, row));
-    OSH_TRY(hidden_grad(cx, t, b, row, part));
+    osh_back k = {.g = t->g,
+                  .n = t->g->head,
+                  .weights = t->wants,
+                  .in = t->in,
+                  .weight = tune_add_grad,
+                  .user = t};
+    OSH_TRY(tune_forward(cx, &b, t, row, NULL));
+    if (loss) OSH_TRY(tune_row_loss(cx, loss, t, b, row));
+    OSH_TRY(tune_hidden_grad(cx, t, b, row, part));
     OSH_TRY(osh_back_run(cx, &k, t->w, b, t->dv));
 done:
     osh_batch_free(cx, b);
@@ -343,16 +388,17 @@ done:
 
 /* ---- steps ---- */
 
-static double rate_part(int64_t at, int64_t n)
+static double tune_rate_part(int64_t at, int64_t n)
 {
     if (at < WARM) return (double)(at + 1) / WARM;
     return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
-static osh_status move(osh_ctx *cx, osh_tune *t, int64_t at)
+/* Moves all weights that learn by step `at`. */
+static osh_status tune_move(osh_ctx *cx, osh_tune *t, int64_t at)
 {
     osh_status rc = OSH_OK;
-    double part = rate_part(at, t->rule.steps);
+    double part = tune_rate_part(at, t->rule.steps);
     osh_tune_step s = {at + 1, (float)(part * t->rule.code_rate), (float)(part * t->rule.rate)};
     for (int i = 0; i < t->g->n_weights; i++) {
         const learner *l = &t->of[i];
@@ -364,21 +410,24 @@ done:
     return rc;
 }
 
-static osh_status one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
+/* Takes step `at`. loss: mean divergence per token of its rows before the step; or NULL. */
+static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
     int64_t first = at * t->rule.rows, n = 0;
     double sum = 0;
-    for (int64_t i = first; i < first + t->rule.rows; i++) n += row_tokens(t, i % t->n_train) - 1;
+    for (int64_t i = first; i < first + t->rule.rows; i++)
+        n += tune_row_tokens(t, i % t->n_train) - 1;
     for (int64_t i = first; n && i < first + t->rule.rows; i++)
-        OSH_TRY(learn_row(cx, t, i % t->n_train, (float)(1 / (double)n), loss ? &sum : NULL));
+        OSH_TRY(tune_learn_row(cx, t, i % t->n_train, (float)(1 / (double)n), loss ? &sum : NULL));
     if (loss) *loss = n ? sum / (double)n : 0;
-    OSH_TRY(move(cx, t, at));
+    OSH_TRY(tune_move(cx, t, at));
 done:
     return rc;
 }
 
-static osh_status look(osh_ctx *cx, osh_tune *t, double *mean)
+/* Computes the mean divergence per token on the held-back rows. */
+static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
 {
     osh_status rc = OSH_OK;
     bool *keep = NULL; // own
@@ -388,11 +437,11 @@ static osh_status look(osh_ctx *cx, osh_tune *t, double *mean)
     keep[t->g->hidden] = true;
     for (int64_t i = t->n_train; i < t->data->n; i++) {
         osh_batch *b = NULL; // own
-        rc = forward(cx, &b, t, i, keep);
-        if (!rc) rc = row_loss(cx, &sum, t, b, i);
+        rc = tune_forward(cx, &b, t, i, keep);
+        if (!rc) rc = tune_row_loss(cx, &sum, t, b, i);
         osh_batch_free(cx, b);
         if (rc) goto done;
-        n += row_tokens(t, i) - 1;
+        n += tune_row_tokens(t, i) - 1;
     }
     *mean = n ? sum / (double)n : 0;
 done:
@@ -404,13 +453,13 @@ osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
                         void (*step)(osh_ctx *cx, void *user, int64_t t), void *user)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(look(cx, t, &r->before));
+    OSH_TRY(tune_look(cx, t, &r->before));
     for (int64_t i = 0; i < t->rule.steps; i++) {
         if (step) step(cx, user, i);
-        OSH_TRY(one_step(cx, t, i, r->curve ? &r->curve[i] : NULL));
+        OSH_TRY(tune_one_step(cx, t, i, r->curve ? &r->curve[i] : NULL));
     }
     if (step) step(cx, user, t->rule.steps);
-    OSH_TRY(look(cx, t, &r->after));
+    OSH_TRY(tune_look(cx, t, &r->after));
     for (int i = 0; i < t->g->n_weights; i++) {
         const learner *l = &t->of[i];
         for (int64_t k = 0; l->role == LINEAR && k < l->c.O * l->c.I; k++)
@@ -432,35 +481,39 @@ const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
     return t->of[weight].role == NORM ? t->of[weight].n.w : NULL;
 }
 
-/* ---- what that needs ---- */
+/* ---- memory ---- */
 
-/* What stays from beginning to end. */
-static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d, const bool *wants,
-                         const bool *loaded, const int64_t *n_scales)
+/* Returns the gross bytes that stay from beginning to end. */
+static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d,
+                              const bool *wants, const bool *loaded, const int64_t *n_scales)
 {
-    size_t sum = osh_mem_gross(sizeof(osh_tune)) + lists_bytes(g, d) + osh_weights_lists(g) + SMALL_BYTES;
+    size_t sum = osh_mem_gross(sizeof(osh_tune)) + tune_lists_bytes(g, d) + osh_weights_lists(g) +
+                 SMALL_BYTES;
     for (int i = 0; i < g->n_weights; i++) {
         const osh_weight *w = &g->weights[i];
         int64_t O = w->shape[0], I = w->ndim > 1 ? w->shape[1] : 1;
-        learner_room room = {.floats = norm_floats(O * I)};
-        if (n_scales[i]) room = codes_room(O, I, n_scales[i] / O, true);
-        if (n_scales[i] || wants[i]) sum += room_bytes(&room);
+        learner_room room = {.floats = tune_norm_floats(O * I)};
+        if (n_scales[i]) room = tune_codes_room(O, I, n_scales[i] / O, true);
+        if (n_scales[i] || wants[i]) sum += learner_room_bytes(&room);
         if (loaded[i]) sum += osh_weight_bytes(g, ck, i);
     }
-    for (int64_t i = 0; i < d->n; i++) sum += osh_value_gross(g, g->hidden, d->offsets[i + 1] - d->offsets[i]);
+    for (int64_t i = 0; i < d->n; i++)
+        sum += osh_value_gross(g, g->hidden, d->offsets[i + 1] - d->offsets[i]);
     return sum;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t tune_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Of one row of n_tokens: forward with all values, the divergence and its gradient, and the way back. */
-static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants, int64_t n_tokens)
+/* Computes the peak for one row of n_tokens tokens: the forward pass with all values, the
+ * divergence and its gradient, and the backward pass. */
+static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants,
+                                 int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run: [nodes], the others [values]
+    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run [nodes], else [values]
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    size_t back = 0, forth = 0, values = 0, made = shaped_bytes(grad_shape(g, n_tokens));
+    size_t back = 0, forth = 0, values = 0, made = shaped_bytes(tune_grad_shape(g, n_tokens));
     OSH_NEW(cx, none, g->n_values);
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, all, g->n_values);
@@ -475,9 +528,10 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
                           &(osh_exec_brought){.in = none}, &whole));
     forth += osh_batch_lists(g, n_tokens), values += osh_batch_lists(g, n_tokens);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
-    made += shaped_bytes(parts_shape(n_tokens)) + osh_kl_sum_lists(n_tokens);
-    size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
-    *peak = larger(larger(back, forth), values + made + larger(score, grad));
+    made += shaped_bytes(tune_parts_shape(n_tokens)) + osh_kl_sum_lists(n_tokens);
+    size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) +
+                  8 * osh_mem_gross(0);
+    *peak = tune_larger(tune_larger(back, forth), values + made + tune_larger(score, grad));
 done:
     osh_free(cx, run);
     osh_free(cx, all);
@@ -486,8 +540,9 @@ done:
     return rc;
 }
 
-osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g, const osh_checkpoint *ck,
-                          const osh_dataset *data, const int64_t *n_scales)
+osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g,
+                          const osh_checkpoint *ck, const osh_dataset *data,
+                          const int64_t *n_scales)
 {
     osh_status rc = OSH_OK;
     bool *linear = NULL, *wants = NULL, *loaded = NULL; // own
@@ -498,13 +553,15 @@ osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g, c
     for (int i = 0; i < g->n_weights; i++) linear[i] = n_scales[i] > 0;
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) loaded[g->nodes[i].w[k]] = true;
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k))
+                loaded[g->nodes[i].w[k]] = true;
     memcpy(wants, linear, (size_t)g->n_weights * sizeof *wants);
     osh_tune_norms(wants, g);
     for (int64_t i = 0; i < data->n; i++)
-        if (data->offsets[i + 1] - data->offsets[i] > most) most = data->offsets[i + 1] - data->offsets[i];
-    OSH_TRY(row_bytes(cx, &m->row, g, wants, most));
-    m->kept = kept_bytes(g, ck, data, wants, loaded, n_scales);
+        if (data->offsets[i + 1] - data->offsets[i] > most)
+            most = data->offsets[i + 1] - data->offsets[i];
+    OSH_TRY(tune_row_bytes(cx, &m->row, g, wants, most));
+    m->kept = tune_kept_bytes(g, ck, data, wants, loaded, n_scales);
 done:
     osh_free(cx, loaded);
     osh_free(cx, wants);

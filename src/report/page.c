@@ -1,4 +1,4 @@
-/* page.c - see page.h. */
+/* page.c - writes the frame, the style and the values of an HTML page. */
 #include "report/page.h"
 
 #include <math.h>
@@ -33,8 +33,10 @@ static const char style[] =
     "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
     ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
     "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
-    ".wide{overflow-x:auto}.wide svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
-    ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}#errors td:first-child{min-width:13em}"
+    ".wide{overflow-x:auto}.wide "
+    "svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
+    ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}#errors "
+    "td:first-child{min-width:13em}"
     "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
 
 void osh_page_bare(osh_page *pg, osh_ctx *cx)
@@ -53,7 +55,8 @@ void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title)
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
             "'unsafe-inline'\">\n"
-            "<meta name=\"viewport\" content=\"width=device-width\"><title>%s</title>\n<style>%s</style>"
+            "<meta name=\"viewport\" "
+            "content=\"width=device-width\"><title>%s</title>\n<style>%s</style>"
             "</head><body>\n<h1>%s</h1>\n",
             title, style, title);
 }
@@ -65,10 +68,10 @@ void osh_page_end(osh_page *pg, char **html)
     osh_buf_deinit(pg->cx, &pg->b);
 }
 
-/* Control characters as a line shows them: a page obeys those that turn text around. */
+/* Shows control characters as osh_show does: a page would obey those that turn text around. */
 void osh_page_escape(osh_page *pg, const char *text)
 {
-    char shown[512]; // of a part of the text
+    char shown[512]; // a piece of the text
     while (*text) {
         osh_show(shown, sizeof shown, text, &text);
         for (const char *s = shown; *s; s++) {
@@ -110,9 +113,9 @@ const char *osh_page_colour(const char *phase)
 {
     static const char *const known[] = {"observe", "solve", "propagate", "load", "write", "round",
                                         "copy", "seal", "plan", "tune"};
-    static const char *const quarks[][2] = {{"Pre-process", "plan"}, {"Calibration", "observe"},
-                                            {"Quantization", "solve"}, {"Fast Finetune", "tune"}, {"learn", "tune"},
-                                            {"Post-process", "copy"}};
+    static const char *const quarks[][2] = {{"Pre-process", "plan"},   {"Calibration", "observe"},
+                                            {"Quantization", "solve"}, {"Fast Finetune", "tune"},
+                                            {"learn", "tune"},         {"Post-process", "copy"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i], phase)) return known[i];
     for (size_t i = 0; i < sizeof quarks / sizeof *quarks; i++)

@@ -1,5 +1,5 @@
-/* plan_print.c - the plan as text, and as JSON: subgraphs with their weights, live values and
- * passes, schemes and who loads them, output files. */
+/* plan_print.c - prints the plan as text or JSON: subgraphs with their weights, live values and
+ * passes, schemes and the programs that load them, output files. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -19,12 +19,13 @@
 #include "plan/rotations.h"
 #include "plan/tuning.h"
 
-static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
+static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
 {
     const osh_graph *g = p->graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
-        for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) { // that one has the next one's
+        /* An original node has the weights of the next node. */
+        for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
             const osh_st_entry *e = osh_weight_entry(g, p->ck, w);
@@ -33,14 +34,14 @@ static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
     return bytes;
 }
 
-static int64_t hessian_bytes(const osh_plan *p, const osh_range *r)
+static int64_t range_hessian_bytes(const osh_plan *p, const osh_range *r)
 {
     int64_t bytes = 0;
     for (int s = 0; s < r->n_subgraphs; s++) bytes += osh_stats_bytes(p, r->first_subgraph + s);
     return bytes;
 }
 
-static int n_linears_of(const osh_plan *p, const osh_range *r)
+static int range_n_linears(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
@@ -51,24 +52,27 @@ static int n_linears_of(const osh_plan *p, const osh_range *r)
     return n;
 }
 
-static const char *passes_text(const osh_range *r)
+static const char *range_passes_text(const osh_range *r)
 {
     if (r->fold && r->merged) return "smooth, observe and propagate in one";
-    if (r->fold && r->observe) return r->propagate ? "smooth, observe, propagate" : "smooth, observe";
+    if (r->fold && r->observe)
+        return r->propagate ? "smooth, observe, propagate" : "smooth, observe";
     if (r->fold) return r->propagate ? "smooth, propagate" : "smooth";
     if (r->merged) return "observe and propagate in one";
     if (r->observe && r->propagate) return "observe, propagate";
     return r->observe ? "observe" : r->propagate ? "propagate" : "none";
 }
 
-static double mb(int64_t n) { return (double)n / 1e6; }
+static double bytes_to_mb(int64_t n) { return (double)n / 1e6; }
 
-static const char *way_text(const osh_visit *v)
+static const char *visit_way_text(const osh_visit *v)
 {
-    return v->segments ? "one group of modules at a time" : v->round_bytes ? "statistics in several rounds" : "whole";
+    return v->segments      ? "one group of modules at a time"
+           : v->round_bytes ? "statistics in several rounds"
+                            : "whole";
 }
 
-static osh_status print_values(osh_ctx *cx, osh_buf *b, const osh_plan *p, const int *v, int n)
+static osh_status print_value_names(osh_ctx *cx, osh_buf *b, const osh_plan *p, const int *v, int n)
 {
     osh_status rc = OSH_OK;
     for (int k = 0; k < n; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[v[k]].name));
@@ -78,39 +82,45 @@ done:
 
 static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
 {
-    return osh_buf_printf(cx, b,
-                          "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, host "
-                          "%.1f MB above the base; %s%s%s%s\n",
-                          mb(v->weight_bytes), mb(v->stats_bytes), mb(v->live_bytes), mb(v->device_peak),
-                          mb(v->host_peak), way_text(v), v->prefetch ? ", reads ahead" : "",
-                          v->values_ahead ? ", values beside the work" : "", v->apart ? ", small Linears apart" : "");
+    return osh_buf_printf(
+        cx, b,
+        "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, "
+        "host %.1f MB above the base; %s%s%s%s\n",
+        bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
+        bytes_to_mb(v->device_peak), bytes_to_mb(v->host_peak), visit_way_text(v),
+        v->prefetch ? ", reads ahead" : "", v->values_ahead ? ", values beside the work" : "",
+        v->apart ? ", small Linears apart" : "");
 }
 
-/* What is said of a subgraph behind its number and its name. */
-static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r, int i)
+/* Prints a subgraph after its number and its name. */
+static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r,
+                                 int i)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, b, " %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:",
-                           r->n_nodes, n_linears_of(p, r), (double)weight_bytes(p, r) / 1e6,
-                           (double)hessian_bytes(p, r) / 1e6, passes_text(r)));
-    OSH_TRY(print_values(cx, b, p, r->live_in, r->n_live_in));
+    OSH_TRY(osh_buf_printf(
+        cx, b, " %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:",
+        r->n_nodes, range_n_linears(p, r), (double)range_weight_bytes(p, r) / 1e6,
+        (double)range_hessian_bytes(p, r) / 1e6, range_passes_text(r)));
+    OSH_TRY(print_value_names(cx, b, p, r->live_in, r->n_live_in));
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
-    OSH_TRY(print_values(cx, b, p, r->live_out, r->n_live_out));
+    OSH_TRY(print_value_names(cx, b, p, r->live_out, r->n_live_out));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
 done:
     return rc;
 }
 
-/* The text with * for the numbers that are parts of names, as in "model.layers.3.h"; own. */
-static osh_status number_free(osh_ctx *cx, char **to, const char *text)
+/* Replaces the numbers that are parts of names by *: "model.layers.3.h" becomes "model.layers.*.h".
+ * The caller frees it. */
+static osh_status text_without_numbers(osh_ctx *cx, char **to, const char *text)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
     OSH_NEW(cx, *to, strlen(text) + 1);
     for (const char *s = text; *s; n++) {
         size_t digits = s > text && s[-1] == '.' ? strspn(s, "0123456789") : 0;
-        bool part = digits && (!s[digits] || (s[digits] == '.' && (s[digits + 1] < '0' || s[digits + 1] > '9')));
+        bool part = digits && (!s[digits] ||
+                               (s[digits] == '.' && (s[digits + 1] < '0' || s[digits + 1] > '9')));
         (*to)[n] = part ? '*' : *s;
         s += part ? digits : 1;
     }
@@ -118,9 +128,9 @@ done:
     return rc;
 }
 
-typedef struct fold { // subgraphs that are alike but for the numbers in names
+typedef struct fold { // subgraphs that differ only in the numbers in names
     int first, n;
-    char *name, *text; // own: without numbers
+    char *name, *text; // own: with * for numbers
 } fold;
 
 static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
@@ -137,8 +147,8 @@ static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
         fold *f = &folds[n];
         osh_buf_clear(&text), osh_buf_clear(&key);
         OSH_TRY(print_subgraph(cx, &text, p, &r, i));
-        OSH_TRY(number_free(cx, &f->name, r.name));
-        OSH_TRY(number_free(cx, &f->text, text.data));
+        OSH_TRY(text_without_numbers(cx, &f->name, r.name));
+        OSH_TRY(text_without_numbers(cx, &f->text, text.data));
         OSH_TRY(osh_buf_printf(cx, &key, "%s%s", f->name, f->text));
         if (osh_map_get(rows, key.data, key.len, &at)) {
             osh_free(cx, f->name), osh_free(cx, f->text);
@@ -156,7 +166,8 @@ done:
     return rc;
 }
 
-/* A row of each, those that are alike as one where the first of them stands. */
+/* Prints a row for each subgraph. Subgraphs that are alike have one row, where the first of them
+ * is. */
 static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -171,7 +182,8 @@ static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
             OSH_TRY(osh_buf_printf(cx, b, "%-40s", r.name));
             OSH_TRY(print_subgraph(cx, b, p, &r, folds[k].first));
         } else {
-            OSH_TRY(osh_buf_printf(cx, b, "%s, %d alike, each:%s", folds[k].name, folds[k].n, folds[k].text));
+            OSH_TRY(osh_buf_printf(cx, b, "%s, %d alike, each:%s", folds[k].name, folds[k].n,
+                                   folds[k].text));
         }
     }
 done:
@@ -180,10 +192,12 @@ done:
     return rc;
 }
 
-/* Seconds on the threads of this process, of what cost.c counts for one core with AVX2; bytes go to one disk. */
-static osh_status estimate_time(osh_ctx *cx, double *seconds, const osh_plan *p)
+/* Estimates the seconds on the threads of this process. cost.c counts for one core with AVX2; all
+ * bytes go to one disk. */
+static osh_status plan_estimate_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
 {
-    static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5}; // products, by instruction set
+    /* Speed of products by instruction set; AVX2 is 1. */
+    static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5};
     osh_status rc = OSH_OK;
     double threads = osh_threads(cx), products = threads * faster[osh_isa_used()];
     osh_cost *cost = NULL; // own
@@ -192,28 +206,33 @@ static osh_status estimate_time(osh_ctx *cx, double *seconds, const osh_plan *p)
     OSH_TRY(osh_cost_new(cx, &cost, &n, p));
     for (int s = 0; s < n; s++)
         for (int k = 0; k < OSH_N_PHASES; k++)
-            *seconds += cost[s].work[k] / (k < OSH_PHASE_ROUND ? products : k == OSH_PHASE_ROUND ? threads : 1);
+            *seconds += cost[s].work[k] / (k < OSH_PHASE_ROUND    ? products
+                                           : k == OSH_PHASE_ROUND ? threads
+                                                                  : 1);
 done:
     osh_free(cx, cost);
     return rc;
 }
 
-/* What a person asks first, last. */
+/* Prints the needs of the job in the last line: a reader looks for them first. */
 static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_memory *m = &p->memory;
     double seconds = 0;
     char time[32];
-    OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", mb(m->host_peak)));
-    if (p->on_device) OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", mb(m->device_peak)));
-    OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", mb(p->total_bytes)));
-    if (m->scratch_peak) OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", mb(m->scratch_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->host_peak)));
+    if (p->on_device)
+        OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", bytes_to_mb(m->device_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->total_bytes)));
+    if (m->scratch_peak)
+        OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->scratch_peak)));
     if (!p->on_device) {
-        OSH_TRY(estimate_time(cx, &seconds, p));
+        OSH_TRY(plan_estimate_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
-        OSH_TRY(osh_buf_printf(cx, b, "; about %s with %d threads, counted from operations and bytes", time,
-                               osh_threads(cx)));
+        OSH_TRY(osh_buf_printf(cx, b,
+                               "; about %s with %d threads, counted from operations and bytes",
+                               time, osh_threads(cx)));
     }
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
@@ -228,9 +247,10 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     for (int i = 0; i < m->n_visits; i++) ahead += m->visits[i].prefetch;
     if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
     if (m->n_kept)
-        OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory", (long long)m->n_kept,
-                               (long long)p->n_batches));
-    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
+        OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory",
+                               (long long)m->n_kept, (long long)p->n_batches));
+    if (m->n_visits)
+        OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
     if (m->n_visits && osh_looks_twice(p))
         OSH_TRY(osh_buf_line(cx, b, "what observers look at twice: %s",
                              m->looks == OSH_LOOK_AGAIN  ? "made again"
@@ -238,20 +258,24 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                              : m->looks == OSH_LOOK_DISK ? "kept on the disk"
                                                          : "kept in memory"));
     if (m->n_loaders)
-        OSH_TRY(osh_buf_line(cx, b, "threads that read values ahead from the disk: %d", m->n_loaders));
-    OSH_TRY(osh_buf_printf(cx, b,
-                           "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
-                           "MB\n",
-                           mb(m->device_peak), mb(m->host_peak), mb(m->base_bytes), mb(m->scratch_peak)));
-    OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n", mb(m->least_device),
-                           mb(m->least_host)));
-    OSH_TRY(osh_buf_printf(cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
-                           mb(m->read_bytes), mb(m->write_bytes)));
+        OSH_TRY(
+            osh_buf_line(cx, b, "threads that read values ahead from the disk: %d", m->n_loaders));
+    OSH_TRY(osh_buf_printf(
+        cx, b,
+        "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
+        "MB\n",
+        bytes_to_mb(m->device_peak), bytes_to_mb(m->host_peak), bytes_to_mb(m->base_bytes),
+        bytes_to_mb(m->scratch_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n",
+                           bytes_to_mb(m->least_device), bytes_to_mb(m->least_host)));
+    OSH_TRY(osh_buf_printf(
+        cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
+        bytes_to_mb(m->read_bytes), bytes_to_mb(m->write_bytes)));
 done:
     return rc;
 }
 
-/* Of each transform: how many layers give factors to how many modules. */
+/* Prints for each transform how many layers give factors to how many modules. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -277,19 +301,22 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         if (p->recipe->modifiers[m].type->rotates)
             OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->recipe->modifiers[m].type->name));
     for (int i = 0; i < r->n; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
+        OSH_TRY(
+            osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
     for (int i = 0; i < r->online.n_matrices; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld at %s%s while the model runs, ",
-                               r->transforms.of[r->online.matrices[i].group].name, (long long)r->online.matrices[i].n,
-                               osh_q_place_name(r->online.matrices[i].at),
-                               osh_q_place_attends(r->online.matrices[i].at) ? " and k_cache" : ""));
+        OSH_TRY(osh_buf_printf(
+            cx, b, "%s in blocks of %lld at %s%s while the model runs, ",
+            r->transforms.of[r->online.matrices[i].group].name, (long long)r->online.matrices[i].n,
+            osh_q_place_name(r->online.matrices[i].at),
+            osh_q_place_attends(r->online.matrices[i].at) ? " and k_cache" : ""));
     OSH_TRY(osh_buf_line(cx, b, "%d weights rotated or fused with norms%s", r->n_weights,
                          r->untied ? "; the head is no longer tied" : ""));
 done:
     return rc;
 }
 
-/* What is not observed, and whose range it has: a line for each kind, the first of which stands for those behind it. */
+/* Prints the values that are not observed, and the value whose range they take. Lines that differ
+ * only in numbers are printed once. */
 static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -298,13 +325,14 @@ static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_map_new(cx, &seen, 64));
     for (int i = 0; i < p->n_inherits; i++) {
         const osh_inherit *h = &p->inherits[i];
-        static const char *const kinds[OSH_RANGED] = {"keys", "values", "queries", [OSH_INPUT] = "the input"};
+        static const char *const kinds[OSH_RANGED] = {"keys", "values",
+                                                      "queries", [OSH_INPUT] = "the input"};
         osh_buf line;
         osh_buf_init(&line, 0);
         rc = osh_buf_printf(cx, &line, "not observed: %s of %s, %s: the range is that of %s",
                             kinds[h->k], p->linears[h->linear].name,
                             p->graph->values[h->value].name, p->graph->values[h->from].name);
-        if (!rc) rc = number_free(cx, &text, line.data);
+        if (!rc) rc = text_without_numbers(cx, &text, line.data);
         osh_buf_deinit(cx, &line);
         if (rc) goto done;
         if (!osh_map_get(seen, text, strlen(text), &(int64_t){0})) {
@@ -319,16 +347,16 @@ done:
     return rc;
 }
 
-/* Weights that stay dense, and why: a line for each kind. */
+/* Prints the weights that stay dense and the reason, a line for each kind. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_buf warning;
     osh_buf_init(&warning, 0);
     for (int64_t i = 0; i < p->n_dense; i++)
-        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB%s): %s", p->dense[i].names, (long long)p->dense[i].n,
-                             mb(p->dense[i].bytes), p->dense[i].decoded ? ", codes in the source" : "",
-                             p->dense[i].why));
+        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB%s): %s", p->dense[i].names,
+                             (long long)p->dense[i].n, bytes_to_mb(p->dense[i].bytes),
+                             p->dense[i].decoded ? ", codes in the source" : "", p->dense[i].why));
     OSH_TRY(osh_dense_warning(cx, &warning, p));
     if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
     osh_buf_clear(&warning);
@@ -339,93 +367,112 @@ done:
     return rc;
 }
 
-/* What the table of cards says of this job. */
+/* Prints the share of memory and the estimated times on the GPU that the plan is for. */
 static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_card_model *m = p->card_model;
     osh_estimate e;
-    int64_t gives = p->opt->device_memory > 0 ? p->opt->device_memory : osh_memory_of_card(m->memory_bytes);
-    OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title, (double)gives / 1e9,
-                           (double)m->memory_bytes / 1e9));
+    int64_t gives =
+        p->opt->device_memory > 0 ? p->opt->device_memory : osh_memory_of_card(m->memory_bytes);
+    OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title,
+                           (double)gives / 1e9, (double)m->memory_bytes / 1e9));
     if (!p->on_device) {
-        OSH_TRY(osh_buf_printf(cx, b, "nothing for a card to do: what needs no data is rounded on the host\n"));
+        OSH_TRY(osh_buf_printf(
+            cx, b, "nothing for a GPU to do: all Linears are rounded on the host, without data\n"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, p, m));
-    OSH_TRY(osh_buf_printf(cx, b, "estimated from its sheet, not measured, and without the disk: observe %.1f s, solve"
-                           " %.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
-                           e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
-                           e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
-                           e.copies));
+    OSH_TRY(osh_buf_printf(
+        cx, b,
+        "estimated from its sheet, not measured, and without the disk: observe %.1f s, solve"
+        " %.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
+        e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
+        e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
+        e.copies));
 done:
     return rc;
 }
 
-/* One for each modifier; what follows is of the one that takes the most. */
+/* Prints a line for each modifier. The subgraphs that follow are those of the traversal with the
+ * highest host memory. */
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     for (int t = 0; t < p->n_traversals; t++)
-        OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1, p->n_traversals,
+        OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1,
+                             p->n_traversals,
                              p->recipe->modifiers[p->traversals[t].modifier].type->name,
-                             mb(p->traversals[t].memory.host_peak), t == p->traversal ? "; its subgraphs:" : ""));
+                             bytes_to_mb(p->traversals[t].memory.host_peak),
+                             t == p->traversal ? "; its subgraphs:" : ""));
 done:
     return rc;
 }
 
-static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *arch = p->ck->config->architecture ? p->ck->config->architecture : "(none)";
-    OSH_TRY(osh_buf_line(cx, b, "pipeline %s, architecture %s, %d modules quantized, %zu left dense",
+    OSH_TRY(osh_buf_line(cx, b,
+                         "pipeline %s, architecture %s, %d modules quantized, %zu left dense",
                          osh_plan_pipeline(p), arch, p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
         bool acts = p->rotated && p->rotated->online.n_turns;
-        char *who = osh_online_attends(p) ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
-                    : acts ? osh_strdup(cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
-                                            "runs")
-                         : osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
+        char *who =
+            osh_online_attends(p)
+                ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
+            : acts
+                ? osh_strdup(
+                      cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
+                          "runs")
+                : osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         bool attention = osh_q_of_attention(&p->schemes[i]);
         const osh_q_args *a = attention ? &p->schemes[i].inputs : &p->schemes[i].weights;
-        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s %s; %s", p->schemes[i].group_name, p->schemes[i].format, a->bits,
-                          a->type == OSH_Q_FLOAT ? "float" : "int", attention ? "attention" : "weights", who);
+        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s %s; %s", p->schemes[i].group_name,
+                          p->schemes[i].format, a->bits, a->type == OSH_Q_FLOAT ? "float" : "int",
+                          attention ? "attention" : "weights", who);
         osh_free(cx, who);
         if (rc) goto done;
     }
     if (p->spared)
-        OSH_TRY(osh_buf_line(cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
-                             p->spared, p->spared));
+        OSH_TRY(osh_buf_line(
+            cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
+            p->spared, p->spared));
     OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_inherits(cx, b, p));
     for (size_t i = 0; i < p->ck->n_aside; i++)
-        OSH_TRY(osh_buf_line(cx, b, "left aside: %s, a file of the model that is neither read nor copied",
+        OSH_TRY(osh_buf_line(cx, b,
+                             "left aside: %s, a file of the model that is neither read nor copied",
                              p->ck->aside[i]));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
-        OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample", (long)p->data.n,
-                               (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
+        OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample",
+                               (long)p->data.n, (long)p->data.offsets[p->data.n],
+                               (long)p->max_seq_length));
     if (p->pipeline != OSH_PIPELINE_DATAFREE && !p->on_device && p->batch_size > 1)
         OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->batch_size));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
     if (p->on_device)
-        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
-                               (long)p->n_batches, (long)p->batch_tokens));
+        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n",
+                               p->ordinal, (long)p->n_batches, (long)p->batch_tokens));
     OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));
     if (p->tune.steps)
-        OSH_TRY(osh_buf_line(cx, b, "then codes, scales and norms are tuned: %lld steps of %lld samples, %lld held "
-                             "back", (long long)p->tune.steps, (long long)p->tune.rows,
-                             (long long)osh_tune_held(&p->data)));
-    if (p->tune_not) OSH_TRY(osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->tune_not));
+        OSH_TRY(osh_buf_line(
+            cx, b,
+            "then codes, scales and norms are tuned: %lld steps of %lld samples, %lld held back",
+            (long long)p->tune.steps, (long long)p->tune.rows, (long long)osh_tune_held(&p->data)));
+    if (p->tune_not)
+        OSH_TRY(osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->tune_not));
     OSH_TRY(print_memory(cx, b, p));
     if (p->card_model) OSH_TRY(print_card_model(cx, b, p));
     for (int s = 0; s < p->n_shards; s++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
-    OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out, (long)p->total_bytes));
+    OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out,
+                           (long)p->total_bytes));
     OSH_TRY(print_needs(cx, b, p));
 done:
     return rc;
@@ -434,7 +481,8 @@ done:
 static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int *v, int n)
 {
     cJSON *list = cJSON_AddArrayToObject(o, key);
-    for (int i = 0; list && i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(p->graph->values[v[i]].name));
+    for (int i = 0; list && i < n; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(p->graph->values[v[i]].name));
     return list != NULL;
 }
 
@@ -445,12 +493,16 @@ static bool json_number(cJSON *o, const char *key, int64_t v)
 
 static bool json_visit(cJSON *o, const osh_visit *v)
 {
-    return cJSON_AddStringToObject(o, "phases", way_text(v)) && cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
+    return cJSON_AddStringToObject(o, "phases", visit_way_text(v)) &&
+           cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
            cJSON_AddBoolToObject(o, "values_ahead", v->values_ahead) &&
            cJSON_AddBoolToObject(o, "solved_apart", v->apart) &&
-           json_number(o, "peak_weight_bytes", v->weight_bytes) && json_number(o, "statistics_bytes", v->stats_bytes) &&
-           json_number(o, "value_bytes", v->live_bytes) && json_number(o, "device_bytes", v->device_peak) &&
-           json_number(o, "host_bytes", v->host_peak) && json_number(o, "scratch_bytes", v->scratch_peak) &&
+           json_number(o, "peak_weight_bytes", v->weight_bytes) &&
+           json_number(o, "statistics_bytes", v->stats_bytes) &&
+           json_number(o, "value_bytes", v->live_bytes) &&
+           json_number(o, "device_bytes", v->device_peak) &&
+           json_number(o, "host_bytes", v->host_peak) &&
+           json_number(o, "scratch_bytes", v->scratch_peak) &&
            json_number(o, "read_bytes", v->read_bytes);
 }
 
@@ -465,13 +517,19 @@ static bool json_memory(cJSON *root, const osh_plan *p)
               (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
               (p->on_device || json_number(o, "batch_size", p->batch_size)) &&
               json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
-              json_number(o, "num_workers", m->n_loaders) && json_number(o, "batches_ahead", m->n_ahead) &&
-              json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
-              json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&
-              json_number(o, "scratch_bytes", m->scratch_peak) && json_number(o, "read_bytes", m->read_bytes) &&
-              json_number(o, "write_bytes", m->write_bytes) && json_number(o, "reread_bytes", m->reread_bytes) &&
+              json_number(o, "num_workers", m->n_loaders) &&
+              json_number(o, "batches_ahead", m->n_ahead) &&
+              json_number(o, "prefetch_depth", ahead) &&
+              json_number(o, "base_bytes", m->base_bytes) &&
+              json_number(o, "device_bytes", m->device_peak) &&
+              json_number(o, "host_bytes", m->host_peak) &&
+              json_number(o, "scratch_bytes", m->scratch_peak) &&
+              json_number(o, "read_bytes", m->read_bytes) &&
+              json_number(o, "write_bytes", m->write_bytes) &&
+              json_number(o, "reread_bytes", m->reread_bytes) &&
               (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
-    return ok && json_number(least, "device_bytes", m->least_device) && json_number(least, "host_bytes", m->least_host);
+    return ok && json_number(least, "device_bytes", m->least_device) &&
+           json_number(least, "host_bytes", m->least_host);
 }
 
 static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
@@ -481,10 +539,13 @@ static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
     cJSON *o = cJSON_AddObjectToObject(root, "device_model"), *t = NULL;
     osh_estimate e = {0};
     if (p->on_device && osh_plan_estimate(cx, &e, p, m)) return false;
-    bool ok = o && cJSON_AddStringToObject(o, "name", m->name) && cJSON_AddStringToObject(o, "title", m->title) &&
-              json_number(o, "memory_bytes", m->memory_bytes) && json_number(o, "batches", p->n_batches) &&
+    bool ok = o && cJSON_AddStringToObject(o, "name", m->name) &&
+              cJSON_AddStringToObject(o, "title", m->title) &&
+              json_number(o, "memory_bytes", m->memory_bytes) &&
+              json_number(o, "batches", p->n_batches) &&
               json_number(o, "batch_tokens", p->batch_tokens) &&
-              (t = cJSON_AddObjectToObject(o, "estimated_seconds")) && cJSON_AddNumberToObject(t, "copies", e.copies);
+              (t = cJSON_AddObjectToObject(o, "estimated_seconds")) &&
+              cJSON_AddNumberToObject(t, "copies", e.copies);
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
         ok = cJSON_AddNumberToObject(t, osh_phase_name((osh_phase)k), e.phase[k]) != NULL;
     return ok;
@@ -498,10 +559,12 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
         const osh_range r = osh_range_at(p, i);
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "name", r.name) && json_number(o, "nodes", r.n_nodes) &&
-             json_number(o, "quantized", n_linears_of(p, &r)) && json_number(o, "weight_bytes", weight_bytes(p, &r)) &&
-             json_number(o, "hessian_bytes", hessian_bytes(p, &r)) &&
-             cJSON_AddStringToObject(o, "passes", passes_text(&r)) &&
+        ok = o && cJSON_AddStringToObject(o, "name", r.name) &&
+             json_number(o, "nodes", r.n_nodes) &&
+             json_number(o, "quantized", range_n_linears(p, &r)) &&
+             json_number(o, "weight_bytes", range_weight_bytes(p, &r)) &&
+             json_number(o, "hessian_bytes", range_hessian_bytes(p, &r)) &&
+             cJSON_AddStringToObject(o, "passes", range_passes_text(&r)) &&
              json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
              json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
              (i >= p->memory.n_visits || json_visit(o, &p->memory.visits[i]));
@@ -521,7 +584,8 @@ static bool json_factors(cJSON *root, const osh_plan *p)
              cJSON_AddStringToObject(o, "modifier", p->recipe->modifiers[f->modifier].type->name) &&
              (weights = cJSON_AddArrayToObject(o, "weights"));
         for (int k = 0; ok && k < f->n_takes; k++)
-            ok = cJSON_AddItemToArray(weights, cJSON_CreateString(p->graph->weights[f->takes[k]].name));
+            ok = cJSON_AddItemToArray(weights,
+                                      cJSON_CreateString(p->graph->weights[f->takes[k]].name));
     }
     return ok;
 }
@@ -532,7 +596,8 @@ static bool json_inherits(cJSON *root, const osh_plan *p)
     bool ok = list || !p->n_inherits;
     for (int i = 0; ok && i < p->n_inherits; i++) {
         const osh_inherit *h = &p->inherits[i];
-        static const char *const kinds[OSH_RANGED] = {"keys", "values", "queries", [OSH_INPUT] = "input"};
+        static const char *const kinds[OSH_RANGED] = {"keys", "values",
+                                                      "queries", [OSH_INPUT] = "input"};
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
         ok = o && cJSON_AddStringToObject(o, "module", p->linears[h->linear].name) &&
@@ -546,7 +611,8 @@ static bool json_inherits(cJSON *root, const osh_plan *p)
 static bool json_tune(cJSON *root, const osh_plan *p)
 {
     cJSON *o = p->tune.steps || p->tune_not ? cJSON_AddObjectToObject(root, "tune") : NULL;
-    if (!p->tune.steps) return !p->tune_not || (o && cJSON_AddStringToObject(o, "left_out", p->tune_not));
+    if (!p->tune.steps)
+        return !p->tune_not || (o && cJSON_AddStringToObject(o, "left_out", p->tune_not));
     return o && json_number(o, "steps", p->tune.steps) && json_number(o, "rows", p->tune.rows) &&
            json_number(o, "held_back", osh_tune_held(&p->data));
 }
@@ -556,7 +622,8 @@ static bool json_rest(cJSON *root, const osh_plan *p)
     cJSON *q = *p->quantization_json ? cJSON_Parse(p->quantization_json) : cJSON_CreateNull();
     cJSON *mods = NULL, *files = NULL;
     bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
-    ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) && (files = cJSON_AddArrayToObject(root, "files"));
+    ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) &&
+         (files = cJSON_AddArrayToObject(root, "files"));
     for (int i = 0; ok && i < p->n_linears; i++)
         ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->linears[i].name));
     for (int s = 0; ok && s < p->n_shards; s++) {
@@ -576,18 +643,17 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
     char *text = NULL;  // own
     osh_buf_init(&b, 0);
     if (!json) {
-        OSH_TRY(as_text(cx, &b, p));
+        OSH_TRY(plan_as_text(cx, &b, p));
     } else {
         root = cJSON_CreateObject();
-        bool ok = root &&
-                  cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
+        bool ok = root && cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
                   cJSON_AddStringToObject(root, "device", p->on_device ? "cuda" : "cpu") &&
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
                   (!p->n_folds || json_factors(root, p)) && json_inherits(root, p) &&
-                  json_subgraphs(root, p) && json_memory(root, p) &&
-                  json_card_model(cx, root, p) && json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, p);
+                  json_subgraphs(root, p) && json_memory(root, p) && json_card_model(cx, root, p) &&
+                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

@@ -1,8 +1,9 @@
-/* profile_read.c - a profile's YAML back to what it was written from.
+/* profile_read.c - reads the YAML of a profile.
  *
- * A record holds the highest memory since the one before, so between two records the picture has that value. Stages are
- * the records "X Start" and "X End"; what has neither ending is a checkpoint. Stages of a thread beside the job's own
- * overlap: they are known by name, and their time is none of the job's. */
+ * A record holds the highest memory since the record before it, so the picture has that value
+ * between the two. The records "X Start" and "X End" bound a stage; any other record is a
+ * checkpoint. Stages of a thread beside the job's own overlap: they are known by name, and their
+ * time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -17,7 +18,7 @@ static const double mb = 1 << 20;
 
 typedef struct open_stage {
     int row;
-    double start, inside; // seconds
+    double start, inside; // seconds; inside: time of the stages in it
 } open_stage;
 
 typedef struct reader {
@@ -27,12 +28,12 @@ typedef struct reader {
     const char *path;
     open_stage open[MAX_OPEN]; // the outermost first
     int n_open;
-    double beside; // start of the one that is open on the other thread
+    double beside; // start of the stage that is open on the other thread
 } reader;
 
 /* ---- values ---- */
 
-static bool number(const osh_yaml *map, const char *key, double *out)
+static bool record_number(const osh_yaml *map, const char *key, double *out)
 {
     const osh_yaml *v = map->kind == OSH_Y_MAP ? osh_yaml_get(map, key) : NULL;
     if (!v || (v->kind != OSH_Y_INT && v->kind != OSH_Y_FLOAT)) return false;
@@ -40,18 +41,19 @@ static bool number(const osh_yaml *map, const char *key, double *out)
     return isfinite(*out) && *out >= 0 && *out < 1e15;
 }
 
-static int64_t bytes(const osh_yaml *map, const char *key)
+static int64_t record_bytes(const osh_yaml *map, const char *key)
 {
     double v;
-    return number(map, key, &v) ? (int64_t)(v * mb) : -1;
+    return record_number(map, key, &v) ? (int64_t)(v * mb) : -1;
 }
 
 /* ---- stages ---- */
 
 static const char beside[] = "read ahead";
 
-/* Our phases are a word, and what they are of follows; of anybody else's stages the whole is the phase. */
-static size_t phase_length(const char *stage)
+/* Returns the length of the phase in the name of a stage. A phase of oneshot is one word, and its
+ * subject follows; a stage of another program is a phase as a whole. */
+static size_t stage_phase_length(const char *stage)
 {
     char word[32];
     size_t n = strcspn(stage, " ");
@@ -61,7 +63,8 @@ static size_t phase_length(const char *stage)
     return osh_profile_stage(word) == OSH_N_STAGES ? strlen(stage) : n;
 }
 
-static osh_status row_of(reader *r, const char *stage, size_t n, int *row)
+/* Returns the row of a stage, and makes it if the stage is new. */
+static osh_status stage_row(reader *r, const char *stage, size_t n, int *row)
 {
     osh_status rc = OSH_OK;
     osh_profile_data *d = r->d;
@@ -73,7 +76,7 @@ static osh_status row_of(reader *r, const char *stage, size_t n, int *row)
         return OSH_OK;
     }
     if (!(name = osh_sprintf(r->cx, "%.*s", (int)n, stage))) OSH_TRY(OSH_E_NOMEM);
-    size_t k = phase_length(name);
+    size_t k = stage_phase_length(name);
     made.background = !strncmp(name, beside, sizeof beside - 1);
     if (!(made.phase = osh_sprintf(r->cx, "%.*s", (int)k, name))) OSH_TRY(OSH_E_NOMEM);
     if (name[k] == ' ' && !(made.of = osh_strdup(r->cx, name + k + 1))) OSH_TRY(OSH_E_NOMEM);
@@ -88,7 +91,7 @@ done:
     return rc;
 }
 
-static void begin(reader *r, int row, double t)
+static void stage_begin(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];
     x->n++;
@@ -96,8 +99,8 @@ static void begin(reader *r, int row, double t)
     else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
 }
 
-/* An end without its begin is of a file that somebody cut. */
-static void end(reader *r, int row, double t)
+/* Ends a stage. An end without a begin is left from a file that was cut. */
+static void stage_end(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];
     int k = r->n_open;
@@ -109,14 +112,15 @@ static void end(reader *r, int row, double t)
     if (k < 0) return;
     double all = t - r->open[k].start;
     x->seconds += all - r->open[k].inside;
-    r->n_open--; // stages of the user's may overlap others
+    r->n_open--; // stages of a user may overlap others
     memmove(&r->open[k], &r->open[k + 1], (size_t)(r->n_open - k) * sizeof *r->open);
     if (k) r->open[k - 1].inside += all;
 }
 
 /* ---- records ---- */
 
-static void seen(reader *r, int64_t high, int64_t live)
+/* Raises the peaks of the open stages and of the profile. */
+static void stages_see(reader *r, int64_t high, int64_t live)
 {
     for (int i = 0; i < r->n_open; i++) {
         osh_profile_row *x = &r->d->rows[r->open[i].row];
@@ -127,7 +131,8 @@ static void seen(reader *r, int64_t high, int64_t live)
     if (live > r->d->live_peak) r->d->live_peak = live;
 }
 
-static osh_status read_step(reader *r, const char *step, double t, int64_t now)
+/* Begins or ends a stage, or adds a checkpoint. */
+static osh_status profile_read_step(reader *r, const char *step, double t, int64_t now)
 {
     osh_status rc = OSH_OK;
     osh_profile_data *d = r->d;
@@ -135,8 +140,8 @@ static osh_status read_step(reader *r, const char *step, double t, int64_t now)
     int row;
     if (!strcmp(step, "Start") || !strcmp(step, "End")) return OSH_OK;
     if (begins || ends) {
-        OSH_TRY(row_of(r, step, begins ? begins : ends, &row));
-        (begins ? begin : end)(r, row, t);
+        OSH_TRY(stage_row(r, step, begins ? begins : ends, &row));
+        (begins ? stage_begin : stage_end)(r, row, t);
         goto done;
     }
     d->marks[d->n_marks] = (osh_profile_mark){osh_strdup(r->cx, step), t, now};
@@ -145,29 +150,33 @@ done:
     return rc;
 }
 
-static bool is_record(const osh_yaml *item)
+static bool record_is_valid(const osh_yaml *item)
 {
     const osh_yaml *step = item->kind == OSH_Y_MAP ? osh_yaml_get(item, "step") : NULL;
     double t;
-    return step && step->text && number(item, "relative_time_secs", &t) && bytes(item, "cpu_memory_mb") >= 0;
+    return step && step->text && record_number(item, "relative_time_secs", &t) &&
+           record_bytes(item, "cpu_memory_mb") >= 0;
 }
 
-static osh_status read_record(reader *r, const osh_yaml *item)
+static osh_status profile_read_record(reader *r, const osh_yaml *item)
 {
     osh_status rc = OSH_OK;
     osh_profile_data *d = r->d;
     double t = 0;
-    int64_t now = bytes(item, "cpu_memory_mb"), high = bytes(item, "cpu_memory_high_mb");
-    int64_t live = bytes(item, "live_high_mb"), read = bytes(item, "disk_read_mb");
-    int64_t written = bytes(item, "disk_write_mb");
-    if (!is_record(item))
-        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: want a record with step, relative_time_secs and cpu_memory_mb", r->path,
+    int64_t now = record_bytes(item, "cpu_memory_mb"),
+            high = record_bytes(item, "cpu_memory_high_mb");
+    int64_t live = record_bytes(item, "live_high_mb"), read = record_bytes(item, "disk_read_mb");
+    int64_t written = record_bytes(item, "disk_write_mb");
+    if (!record_is_valid(item))
+        OSH_FAIL(r->cx, OSH_E_FORMAT,
+                 "%s:%d: want a record with step, relative_time_secs and cpu_memory_mb", r->path,
                  item->line);
-    number(item, "relative_time_secs", &t);
+    record_number(item, "relative_time_secs", &t);
     if (t < d->seconds)
-        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs %.3f behind %.3f", r->path, item->line, t, d->seconds);
-    seen(r, high > now ? high : now, live);
-    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // of the interval that ends here
+        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs falls to %.3f from %.3f", r->path,
+                 item->line, t, d->seconds);
+    stages_see(r, high > now ? high : now, live);
+    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // row of the interval that ends here
     if (d->n_points) {
         osh_profile_point *before = &d->points[d->n_points - 1];
         if (high > before->bytes) before->bytes = high;
@@ -177,14 +186,14 @@ static osh_status read_record(reader *r, const osh_yaml *item)
     d->seconds = t;
     if (read > d->io.read_bytes) d->io.read_bytes = read;
     if (written > d->io.written_bytes) d->io.written_bytes = written;
-    OSH_TRY(read_step(r, osh_yaml_get(item, "step")->text, t, now));
-    d->points[d->n_points++] = (osh_profile_point){t, now, bytes(item, "live_mb"), -1};
+    OSH_TRY(profile_read_step(r, osh_yaml_get(item, "step")->text, t, now));
+    d->points[d->n_points++] = (osh_profile_point){t, now, record_bytes(item, "live_mb"), -1};
 done:
     return rc;
 }
 
-/* At most 1000 points: of neighbours the highest. */
-static void thin(osh_profile_data *d)
+/* Keeps at most 1000 points, each the highest of its neighbours. */
+static void points_thin(osh_profile_data *d)
 {
     enum { MOST = 1000 };
     size_t per = (d->n_points + MOST - 1) / MOST, n = 0;
@@ -199,7 +208,8 @@ static void thin(osh_profile_data *d)
     if (per > 1) d->n_points = n;
 }
 
-static osh_status read_records(osh_ctx *cx, osh_profile_data *d, const osh_yaml *list, const char *path)
+static osh_status profile_read_records(osh_ctx *cx, osh_profile_data *d, const osh_yaml *list,
+                                       const char *path)
 {
     osh_status rc = OSH_OK;
     reader r = {.cx = cx, .d = d, .path = path};
@@ -208,10 +218,11 @@ static osh_status read_records(osh_ctx *cx, osh_profile_data *d, const osh_yaml 
     OSH_NEW(cx, d->rows, n + 1);
     OSH_NEW(cx, d->marks, n + 1);
     OSH_NEW(cx, d->points, n + 1);
-    if (n && !is_record(list->items[n - 1])) n--; // cut short
-    for (size_t i = 0; i < n; i++) OSH_TRY(read_record(&r, list->items[i]));
-    while (r.n_open) end(&r, r.open[r.n_open - 1].row, d->seconds); // of a run that was killed
-    thin(d);
+    if (n && !record_is_valid(list->items[n - 1])) n--; // the last record was cut short
+    for (size_t i = 0; i < n; i++) OSH_TRY(profile_read_record(&r, list->items[i]));
+    while (r.n_open)
+        stage_end(&r, r.open[r.n_open - 1].row, d->seconds); // stages that a kill left open
+    points_thin(d);
 done:
     osh_map_free(cx, r.rows);
     return rc;
@@ -219,13 +230,14 @@ done:
 
 /* ---- the file ---- */
 
-/* Operations stand in the summary, by phase. */
-static void read_flops(osh_profile_data *d, const osh_yaml *phases)
+/* Adds the operations of each phase, which the summary has. */
+static void profile_read_flops(osh_profile_data *d, const osh_yaml *phases)
 {
     for (size_t i = 0; phases && phases->kind == OSH_Y_SEQ && i < phases->n; i++) {
-        const osh_yaml *item = phases->items[i], *name = item->kind == OSH_Y_MAP ? osh_yaml_get(item, "phase") : NULL;
+        const osh_yaml *item = phases->items[i],
+                       *name = item->kind == OSH_Y_MAP ? osh_yaml_get(item, "phase") : NULL;
         double gflop;
-        if (!name || !name->text || !number(item, "gflop", &gflop)) continue;
+        if (!name || !name->text || !record_number(item, "gflop", &gflop)) continue;
         for (size_t k = 0; k < d->n_rows; k++) {
             if (strcmp(d->rows[k].phase, name->text) || d->rows[k].background) continue;
             d->rows[k].flops += gflop * 1e9;
@@ -234,30 +246,33 @@ static void read_flops(osh_profile_data *d, const osh_yaml *phases)
     }
 }
 
-static osh_status read_name(osh_ctx *cx, char **to, const osh_yaml *y, const char *key)
+static osh_status profile_read_name(osh_ctx *cx, char **to, const osh_yaml *y, const char *key)
 {
     const osh_yaml *v = osh_yaml_get(y, key);
     if (!v || !v->text || !*v->text) return OSH_OK;
     return (*to = osh_strdup(cx, v->text)) ? OSH_OK : OSH_E_NOMEM;
 }
 
-static void read_summary(osh_profiled *out, const osh_yaml *y)
+static void profile_read_summary(osh_profiled *out, const osh_yaml *y)
 {
     double t;
-    int64_t peak = bytes(y, "peak_memory_mb");
-    out->whole = number(y, "total_quantization_time_seconds", &t);
+    int64_t peak = record_bytes(y, "peak_memory_mb");
+    out->whole = record_number(y, "total_quantization_time_seconds", &t);
     if (out->whole && t > out->d.seconds) out->d.seconds = t;
     if (peak > out->d.peak_bytes) out->d.peak_bytes = peak;
-    if (bytes(y, "peak_live_mb") > out->d.live_peak) out->d.live_peak = bytes(y, "peak_live_mb");
-    out->rss_peak = bytes(y, "peak_rss_mb");
-    out->d.driver_peak = bytes(y, "peak_gpu_device_mb");
-    out->card_peak = bytes(y, "peak_gpu_memory_mb");
-    if (out->card_peak < 0) out->card_peak = bytes(y, "gpu_peak_memory_mb");
-    read_flops(&out->d, osh_yaml_get(y, "phases"));
+    if (record_bytes(y, "peak_live_mb") > out->d.live_peak)
+        out->d.live_peak = record_bytes(y, "peak_live_mb");
+    out->rss_peak = record_bytes(y, "peak_rss_mb");
+    out->d.driver_peak = record_bytes(y, "peak_gpu_device_mb");
+    out->card_peak = record_bytes(y, "peak_gpu_memory_mb");
+    if (out->card_peak < 0) out->card_peak = record_bytes(y, "gpu_peak_memory_mb");
+    profile_read_flops(&out->d, osh_yaml_get(y, "phases"));
 }
 
-/* Quark's files are not written record by record: where the end does not parse, it is left out. */
-static osh_status parse(osh_ctx *cx, osh_yaml **y, const char *text, size_t n, const char *path)
+/* Parses the file. Quark's files are not written record by record: if the file does not parse, its
+ * last record and the text after it are dropped. */
+static osh_status profile_parse(osh_ctx *cx, osh_yaml **y, const char *text, size_t n,
+                                const char *path)
 {
     static const char item[] = "\n- step:";
     size_t k = n > sizeof item ? n - sizeof item : 0;
@@ -278,14 +293,15 @@ osh_status osh_profiled_read(osh_ctx *cx, osh_profiled *out, const char *path)
     *out = (osh_profiled){.d = {.peak_bytes = -1, .live_peak = -1, .driver_peak = -1}};
     if (!(out->name = osh_strdup(cx, osh_path_last(path)))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_BYTES));
-    OSH_TRY(parse(cx, &y, text, n, path));
+    OSH_TRY(profile_parse(cx, &y, text, n, path));
     const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
     if (!list) OSH_FAIL(cx, OSH_E_FORMAT, "%s is no profile: it has no list memory_usage", path);
-    OSH_TRY(read_records(cx, &out->d, list, path));
-    if (!out->d.n_points) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list memory_usage has no records", path);
-    OSH_TRY(read_name(cx, &out->model, y, "model"));
-    OSH_TRY(read_name(cx, &out->method, y, "method"));
-    read_summary(out, y);
+    OSH_TRY(profile_read_records(cx, &out->d, list, path));
+    if (!out->d.n_points)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list memory_usage has no records", path);
+    OSH_TRY(profile_read_name(cx, &out->model, y, "model"));
+    OSH_TRY(profile_read_name(cx, &out->method, y, "method"));
+    profile_read_summary(out, y);
 done:
     osh_yaml_free(cx, y);
     osh_free(cx, text);

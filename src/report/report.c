@@ -1,5 +1,5 @@
-/* report.c - what a run did, as JSON: options, error per module, time per phase and subgraph,
- * memory against time, bytes, fallbacks. The keys are in docs/report.md. */
+/* report.c - collects the results of a run and writes them as JSON: options, error per module, time
+ * per phase and subgraph, memory against time, bytes, fallbacks. docs/report.md has the keys. */
 #include "report/report.h"
 
 #include <math.h>
@@ -17,42 +17,45 @@
 
 /* ---- options ---- */
 
-static bool is_path(const char *name)
+static bool option_is_path(const char *name)
 {
-    static const char *const paths[] = {"model", "recipe", "dataset", "output", "models_dir", "profile", "log_file",
-                                        "scratch_dir", "eval"};
+    static const char *const paths[] = {"model",    "recipe",      "dataset",
+                                        "output",   "models_dir",  "profile",
+                                        "log_file", "scratch_dir", "eval"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (!strcmp(name, paths[i])) return true;
     return false;
 }
 
-static bool add_strs(cJSON *o, const char *key, const osh_strs *s)
+static bool option_add_strs(cJSON *o, const char *key, const osh_strs *s)
 {
     cJSON *list = s->n ? cJSON_AddArrayToObject(o, key) : NULL;
-    for (size_t i = 0; list && i < s->n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(s->items[i]));
+    for (size_t i = 0; list && i < s->n; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(s->items[i]));
     return list || !s->n;
 }
 
-static bool add_option(cJSON *o, const osh_field *f, const void *v, const void *dflt)
+static bool options_add(cJSON *o, const osh_field *f, const void *v, const void *dflt)
 {
     static const size_t sizes[] = {[OSH_F_INT] = sizeof(int64_t), [OSH_F_FLOAT] = sizeof(double),
                                    [OSH_F_BOOL] = sizeof(bool), [OSH_F_BYTES] = sizeof(int64_t)};
     const char *text;
     switch (f->type) {
-    case OSH_F_STRS: return add_strs(o, f->name, v);
+    case OSH_F_STRS: return option_add_strs(o, f->name, v);
     case OSH_F_STR:
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
-        /* An output is published, the directories of a machine are not. */
-        return osh_report_string(o, f->name, is_path(f->name) ? osh_path_last(text) : text);
+        /* An output is published, but the directories of a machine are not. */
+        return osh_report_string(o, f->name, option_is_path(f->name) ? osh_path_last(text) : text);
     default: break;
     }
     if (!memcmp(v, dflt, sizes[f->type])) return true;
     if (f->type == OSH_F_BOOL) return cJSON_AddBoolToObject(o, f->name, *(const bool *)v) != NULL;
-    return osh_report_number(o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
+    return osh_report_number(
+        o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
 }
 
-/* Options that differ from their default. own */
+/* Returns the options that differ from their default. The caller frees it. */
 static osh_status options_json(osh_ctx *cx, cJSON **out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -61,7 +64,7 @@ static osh_status options_json(osh_ctx *cx, cJSON **out, const osh_options *opt)
     bool ok = o != NULL;
     OSH_TRY(osh_fields_default(cx, osh_option_fields, &dflt));
     for (const osh_field *f = osh_option_fields; ok && f->name; f++)
-        ok = add_option(o, f, (const char *)opt + f->offset, (const char *)&dflt + f->offset);
+        ok = options_add(o, f, (const char *)opt + f->offset, (const char *)&dflt + f->offset);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     *out = o, o = NULL;
 done:
@@ -70,56 +73,61 @@ done:
     return rc;
 }
 
-/* ---- which run it was ---- */
+/* ---- identity of the run ---- */
 
-static osh_status put_word(osh_ctx *cx, osh_buf *b, const char *s)
+static osh_status command_put_word(osh_ctx *cx, osh_buf *b, const char *s)
 {
     osh_status rc = OSH_OK;
-    size_t plain = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
+    size_t plain =
+        strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
     bool quoted = s[plain] || !plain;
     OSH_TRY(osh_buf_append(cx, b, " '", quoted ? 2 : 1));
-    for (const char *c = s; *c; c++) OSH_TRY(osh_buf_append(cx, b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
+    for (const char *c = s; *c; c++)
+        OSH_TRY(osh_buf_append(cx, b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
     if (quoted) OSH_TRY(osh_buf_append(cx, b, "'", 1));
 done:
     return rc;
 }
 
-/* The flags that say the same, with the last part of each path. */
-static osh_status put_flag(osh_ctx *cx, osh_buf *b, const cJSON *o)
+/* Appends the flags that set this option. */
+static osh_status command_put_flag(osh_ctx *cx, osh_buf *b, const cJSON *o)
 {
     osh_status rc = OSH_OK;
     char flag[80] = "--";
     char *text = cJSON_IsString(o) || cJSON_IsArray(o) ? NULL : cJSON_PrintUnformatted(o); // own
-    for (size_t i = 0; o->string[i] && i < sizeof flag - 3; i++) flag[i + 2] = o->string[i] == '_' ? '-' : o->string[i];
+    for (size_t i = 0; o->string[i] && i < sizeof flag - 3; i++)
+        flag[i + 2] = o->string[i] == '_' ? '-' : o->string[i];
     if (cJSON_IsArray(o)) {
         for (const cJSON *c = o->child; c; c = c->next) {
-            OSH_TRY(put_word(cx, b, flag));
-            OSH_TRY(put_word(cx, b, cJSON_IsString(c) ? c->valuestring : ""));
+            OSH_TRY(command_put_word(cx, b, flag));
+            OSH_TRY(command_put_word(cx, b, cJSON_IsString(c) ? c->valuestring : ""));
         }
         goto done;
     }
-    OSH_TRY(put_word(cx, b, flag));
-    if (!cJSON_IsTrue(o)) OSH_TRY(put_word(cx, b, cJSON_IsString(o) ? o->valuestring : text ? text : ""));
+    OSH_TRY(command_put_word(cx, b, flag));
+    if (!cJSON_IsTrue(o))
+        OSH_TRY(command_put_word(cx, b, cJSON_IsString(o) ? o->valuestring : text ? text : ""));
 done:
     cJSON_free(text);
     return rc;
 }
 
-static osh_status find_command(osh_ctx *cx, char **out, const cJSON *options)
+static osh_status command_find(osh_ctx *cx, char **out, const cJSON *options)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_append(cx, &b, "oneshot", 7));
-    for (const cJSON *o = options->child; o; o = o->next) OSH_TRY(put_flag(cx, &b, o));
+    for (const cJSON *o = options->child; o; o = o->next) OSH_TRY(command_put_flag(cx, &b, o));
     *out = b.data, b.data = NULL; // give
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* Its processor, threads and instruction set; not its name. */
-static osh_status find_machine(osh_ctx *cx, char **out)
+/* Returns the processor, the threads and the memory of the machine, but not its name. The caller
+ * frees it. */
+static osh_status machine_find(osh_ctx *cx, char **out)
 {
     static const char key[] = "model name";
     char text[16384], *at, *end;
@@ -131,26 +139,29 @@ static osh_status find_machine(osh_ctx *cx, char **out)
     at = at ? strchr(at, ':') : NULL;
     if (at) at += 1 + strspn(at + 1, " \t");
     if (at && (end = strchr(at, '\n'))) *end = 0;
-    *out = osh_sprintf(cx, "%.100s, %d threads, %.1f GiB", at ? at : "a processor that is not known", osh_threads(cx),
+    *out = osh_sprintf(cx, "%.100s, %d threads, %.1f GiB",
+                       at ? at : "a processor that is not known", osh_threads(cx),
                        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30));
     return *out ? OSH_OK : OSH_E_NOMEM;
 }
 
-static bool add_identity(cJSON *root, const osh_report *r)
+static bool report_add_identity(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const char *arch = p->ck->config ? p->ck->config->architecture : NULL;
     bool ok = osh_report_string(root, "model", r->model) &&
               osh_report_string(root, "architecture", arch ? arch : "") &&
               osh_report_string(root, "command", r->command) &&
-              osh_report_string(root, "date", r->date) && osh_report_string(root, "machine", r->machine);
+              osh_report_string(root, "date", r->date) &&
+              osh_report_string(root, "machine", r->machine);
     return ok && (!r->n_experts || osh_report_number(root, "expert_modules", r->n_experts));
 }
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
-/* Sums of the rows of the job's own thread by phase: with "other" they add up to "total". */
-static bool add_seconds(cJSON *root, const osh_report *r)
+/* Adds the sums of the rows of the job's own thread by phase. With "other" they add up to
+ * "total". */
+static bool report_add_seconds(cJSON *root, const osh_report *r)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "seconds");
     double other = r->d.seconds;
@@ -163,10 +174,11 @@ static bool add_seconds(cJSON *root, const osh_report *r)
         else ok = osh_report_seconds(o, row->phase, row->seconds);
         other -= row->seconds;
     }
-    return ok && osh_report_seconds(o, "other", other > 0 ? other : 0) && osh_report_seconds(o, "total", r->d.seconds);
+    return ok && osh_report_seconds(o, "other", other > 0 ? other : 0) &&
+           osh_report_seconds(o, "total", r->d.seconds);
 }
 
-static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
+static bool report_add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *list = NULL;
     bool ok = o && osh_report_string(o, "measure", "RssAnon + RssShmem") &&
@@ -174,39 +186,45 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
               osh_report_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx)) &&
               osh_report_number(o, "used_peak_bytes", (double)r->d.live_peak);
     if (ok && r->budget_bytes) ok = osh_report_number(o, "budget_bytes", (double)r->budget_bytes);
-    if (ok && r->predicted_bytes) ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
+    if (ok && r->predicted_bytes)
+        ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        char triple[80]; // on one line each
+        char triple[80]; // each point on one line
         const osh_profile_point *x = &r->d.points[i];
-        snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes, (long long)x->live);
+        snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes,
+                 (long long)x->live);
         cJSON *item = cJSON_CreateRaw(triple);
         ok = item && cJSON_AddItemToArray(list, item);
     }
     return ok;
 }
 
-static bool add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
+static bool device_add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
 {
     cJSON *c = cJSON_AddObjectToObject(o, key);
-    bool ok = c && osh_report_number(c, "bytes", (double)bytes) && osh_report_seconds(c, "seconds", seconds);
-    if (ok && seconds > 0) ok = osh_report_number(c, "bytes_per_second", round((double)bytes / seconds));
+    bool ok = c && osh_report_number(c, "bytes", (double)bytes) &&
+              osh_report_seconds(c, "seconds", seconds);
+    if (ok && seconds > 0)
+        ok = osh_report_number(c, "bytes_per_second", round((double)bytes / seconds));
     return ok;
 }
 
-/* What the card did in another way than it should, each with the number of times. */
-static bool add_detours(cJSON *o, const osh_cuda_counters *c)
+/* Adds the fallbacks of the GPU, each with the number of times that it happened. */
+static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
 {
     cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");
     bool ok = list != NULL;
     for (int k = 0; ok && k < OSH_N_DETOURS; k++)
         if (c->detours[k])
-            ok = osh_report_number(list, osh_cuda_detour_name((osh_cuda_detour)k), (double)c->detours[k]);
+            ok = osh_report_number(list, osh_cuda_detour_name((osh_cuda_detour)k),
+                                   (double)c->detours[k]);
     return ok;
 }
 
-/* Where values rest between subgraphs, and what of them went over the bus for that. */
-static bool add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
+/* Adds the tier of values between subgraphs, and the bytes of values that were copied to and from
+ * the device. */
+static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
     return v && osh_report_string(v, "rest_in", osh_tier_name(p->memory.tier)) &&
@@ -214,7 +232,7 @@ static bool add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
            osh_report_number(v, "from_device_bytes", (double)c->value_out_bytes);
 }
 
-static bool add_device(cJSON *root, const osh_report *r)
+static bool report_add_device(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
@@ -223,23 +241,28 @@ static bool add_device(cJSON *root, const osh_report *r)
     bool ok = o && osh_report_string(o, "name", p->device->text) &&
               osh_report_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
               osh_report_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
-              (r->d.driver_peak < 0 || osh_report_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
-              (!p->opt->device_memory || osh_report_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
-              add_copies(o, "to_device", c->put_bytes, c->put_s) &&
-              add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
-              add_copies(o, "from_device", c->get_bytes, c->get_s) &&
+              (r->d.driver_peak < 0 ||
+               osh_report_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
+              (!p->opt->device_memory ||
+               osh_report_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
+              device_add_copies(o, "to_device", c->put_bytes, c->put_s) &&
+              device_add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
+              device_add_copies(o, "from_device", c->get_bytes, c->get_s) &&
               osh_report_number(o, "read_by_device_bytes", (double)c->file_bytes);
     double to = c->put_s + c->ahead_s;
-    if (ok && to > 0) ok = osh_report_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
+    if (ok && to > 0)
+        ok = osh_report_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
     if (ok && c->get_s > 0)
-        ok = osh_report_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
-    ok = ok && add_values(o, p, c) && add_detours(o, c) && (t = cJSON_AddObjectToObject(o, "seconds"));
+        ok = osh_report_number(o, "hidden_share_from",
+                               round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
+    ok = ok && device_add_values(o, p, c) && device_add_detours(o, c) &&
+         (t = cJSON_AddObjectToObject(o, "seconds"));
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
         ok = osh_report_seconds(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
     return ok;
 }
 
-static bool add_io(cJSON *root, const osh_report *r)
+static bool report_add_io(cJSON *root, const osh_report *r)
 {
     const osh_memory *m = &r->run->plan->memory;
     cJSON *o = cJSON_AddObjectToObject(root, "io");
@@ -250,27 +273,31 @@ static bool add_io(cJSON *root, const osh_report *r)
               osh_report_number(o, "planned_read_bytes", (double)m->read_bytes) &&
               osh_report_number(o, "planned_write_bytes", (double)m->write_bytes) &&
               osh_report_number(o, "planned_reread_bytes", (double)m->reread_bytes);
-    if (ok && r->storage_read >= 0) ok = osh_report_number(o, "storage_read_bytes", (double)r->storage_read);
-    if (ok && r->storage_written >= 0) ok = osh_report_number(o, "storage_written_bytes", (double)r->storage_written);
+    if (ok && r->storage_read >= 0)
+        ok = osh_report_number(o, "storage_read_bytes", (double)r->storage_read);
+    if (ok && r->storage_written >= 0)
+        ok = osh_report_number(o, "storage_written_bytes", (double)r->storage_written);
     return ok;
 }
 
-/* What codes, scales and norms learned. */
-static bool add_tuned(cJSON *root, const osh_run *r)
+/* Adds the result of tuning codes, scales and norms, or the reason why they were not tuned. */
+static bool report_add_tuned(cJSON *root, const osh_run *r)
 {
     const osh_tune_rule *rule = &r->plan->tune;
     const osh_tuned none = {0}, *t = r->emitter ? osh_emit_tuned(r->emitter) : &none;
     cJSON *o = t->known ? cJSON_AddObjectToObject(root, "tuned") : NULL;
-    if (!t->known) return !r->plan->tune_not || osh_report_string(root, "not_tuned", r->plan->tune_not);
+    if (!t->known)
+        return !r->plan->tune_not || osh_report_string(root, "not_tuned", r->plan->tune_not);
     return o && osh_report_number(o, "steps", (double)rule->steps) &&
            osh_report_number(o, "rows", (double)rule->rows) &&
-           osh_report_number(o, "kl_divergence_before", t->before) && osh_report_number(o, "kl_divergence", t->after) &&
+           osh_report_number(o, "kl_divergence_before", t->before) &&
+           osh_report_number(o, "kl_divergence", t->after) &&
            osh_report_number(o, "codes", (double)t->n_codes) &&
            osh_report_number(o, "codes_changed", (double)t->n_changed) &&
            cJSON_AddBoolToObject(o, "kept", t->kept);
 }
 
-static bool add_checkpoints(cJSON *root, const osh_report *r)
+static bool report_add_checkpoints(cJSON *root, const osh_report *r)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "checkpoints");
     bool ok = list != NULL;
@@ -278,7 +305,8 @@ static bool add_checkpoints(cJSON *root, const osh_report *r)
         const osh_profile_mark *m = &r->d.marks[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && osh_report_string(o, "name", m->name) && osh_report_seconds(o, "seconds", m->seconds) &&
+        ok = o && osh_report_string(o, "name", m->name) &&
+             osh_report_seconds(o, "seconds", m->seconds) &&
              osh_report_number(o, "memory_bytes", (double)m->bytes);
     }
     return ok;
@@ -295,8 +323,9 @@ static int64_t number_after(const char *text, const char *key)
     return v;
 }
 
-/* Of each modifier, where they have one each; of one that an earlier run did no time is known. */
-static bool add_traversals(cJSON *root, const osh_plan *p)
+/* Adds the traversals, if each modifier has its own. The time of a traversal that an earlier run
+ * did is unknown. */
+static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
     cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
     bool ok = list || !p->n_traversals;
@@ -310,14 +339,17 @@ static bool add_traversals(cJSON *root, const osh_plan *p)
     return ok;
 }
 
-static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
+static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
 {
     osh_status rc = OSH_OK;
     char *io = NULL; // own
     size_t n;
     const osh_plan *p = r->plan;
-    *out = (osh_report){.run = r, .storage_read = -1, .storage_written = -1, .budget_bytes = r->progress.budget_bytes,
-                          .predicted_bytes = r->plan->memory.host_peak};
+    *out = (osh_report){.run = r,
+                        .storage_read = -1,
+                        .storage_written = -1,
+                        .budget_bytes = r->progress.budget_bytes,
+                        .predicted_bytes = r->plan->memory.host_peak};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
     if (rc) osh_error_clear(cx); // some systems hide it
@@ -334,7 +366,7 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     time_t now = time(NULL);
     struct tm day;
     if (gmtime_r(&now, &day)) strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M UTC", &day);
-    OSH_TRY(find_machine(cx, &out->machine));
+    OSH_TRY(machine_find(cx, &out->machine));
     if (p->device) OSH_TRY(osh_cuda_count(cx, p->device, &out->copies));
     OSH_TRY(osh_profile_read(cx, &out->d));
     out->seconds = out->d.seconds;
@@ -347,9 +379,9 @@ osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_r
 {
     osh_status rc = OSH_OK;
     osh_report r = {0}; // own
-    OSH_TRY(collect(cx, &r, run));
+    OSH_TRY(report_collect(cx, &r, run));
     OSH_TRY(options_json(cx, &r.options, run->plan->opt));
-    OSH_TRY(find_command(cx, &r.command, r.options));
+    OSH_TRY(command_find(cx, &r.command, r.options));
     OSH_TRY(osh_report_html(cx, html, &r, r.options));
     *out = r, r = (osh_report){0}; // give
 done:
@@ -377,14 +409,14 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
     OSH_TRY(osh_report_lists_init(cx, &lists, r));
     bool ok = root && cJSON_AddItemReferenceToObject(root, "options", r->options);
     ok = ok && osh_report_string(root, "program", "oneshot") &&
-         osh_report_string(root, "version", osh_version()) &&
-         add_identity(root, r) && osh_report_string(root, "pipeline", osh_plan_pipeline(p)) &&
-         add_traversals(root, p) &&
-         osh_report_number(root, "samples", (double)p->data.n) &&
+         osh_report_string(root, "version", osh_version()) && report_add_identity(root, r) &&
+         osh_report_string(root, "pipeline", osh_plan_pipeline(p)) &&
+         report_add_traversals(root, p) && osh_report_number(root, "samples", (double)p->data.n) &&
          osh_report_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
-         osh_report_number(root, "output_bytes", (double)p->total_bytes) && osh_mixed_json(root, p->opt->mixed) &&
-         add_tuned(root, run) && osh_dense_json(root, p) && add_seconds(root, r) && add_memory(cx, root, r) &&
-         add_device(root, r) && add_io(root, r) && add_checkpoints(root, r);
+         osh_report_number(root, "output_bytes", (double)p->total_bytes) &&
+         osh_mixed_json(root, p->opt->mixed) && report_add_tuned(root, run) &&
+         osh_dense_json(root, p) && report_add_seconds(root, r) && report_add_memory(cx, root, r) &&
+         report_add_device(root, r) && report_add_io(root, r) && report_add_checkpoints(root, r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     OSH_TRY(osh_json_write(cx, f, root, lists.lists, &lists));
 done:

@@ -1,4 +1,4 @@
-/* report.h - what a run did, collected once for both reports. */
+/* report.h - results of a run, collected once for the JSON and the HTML report. */
 #ifndef OSH_REPORT_H
 #define OSH_REPORT_H
 #include "base/buf.h"
@@ -7,23 +7,24 @@
 typedef struct osh_report {
     const osh_run *run;   // view
     osh_profile_data d;   // own
-    double seconds;       // of the run
-    int64_t source_bytes; // of all tensors
-    int64_t storage_read, storage_written; // of the process, as the kernel counts what reached a disk; < 0: unknown
-    int64_t budget_bytes, predicted_bytes; // of host memory; 0: none
-    osh_cuda_counters copies; // of the device
+    double seconds;       // duration of the run
+    int64_t source_bytes; // stored bytes of all tensors of the source
+    int64_t storage_read, storage_written; // bytes of the process, by the kernel; < 0: unknown
+    int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory; 0: none
+    osh_cuda_counters copies; // counters of the device
     int n_fallbacks;
-    int n_experts;        // modules of experts
+    int n_experts;        // quantized modules of experts
     const char *model;    // view: the last part of its path
     char *command, *machine; // own
-    char date[32];        // of the report, UTC
-    cJSON *options;       // own: those that differ from their default
+    char date[32];        // date of the report, UTC
+    cJSON *options;       // own: the options that differ from their default
 } osh_report;
 
-osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r); // own both
+/* Collects the report and makes its page. The caller frees both. */
+osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_run *r);
 void osh_report_deinit(osh_ctx *cx, osh_report *r);
-/* The report as JSON, item by item, since that of 20,000 modules takes 10 MB; for osh_file_write_by. report: an
- * osh_report. */
+/* Writes the report as JSON, item by item: the JSON of 20,000 modules takes 10 MB. For
+ * osh_file_write_by; report: an osh_report. */
 osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f);
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
 #endif

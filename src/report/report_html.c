@@ -1,4 +1,5 @@
-/* report_html.c - oneshot-report.html: a page (page.h) of what a run did; charts are inline SVG. */
+/* report_html.c - makes oneshot-report.html: a page (page.h) with the results of a run; charts are
+ * inline SVG. */
 #include "base/name.h"
 #include "plan/dense.h"
 #include "report/page.h"
@@ -10,15 +11,23 @@
 #include <string.h>
 
 enum {
-    MAX_BARS = 1500, MAX_ROWS = 1000,
-    CHART_W = OSH_CHART_W, CHART_H = OSH_CHART_H, LEFT = OSH_CHART_LEFT, BOTTOM = OSH_CHART_BOTTOM, TOP = OSH_CHART_TOP
+    MAX_BARS = 1500,
+    MAX_ROWS = 1000,
+    CHART_W = OSH_CHART_W,
+    CHART_H = OSH_CHART_H,
+    LEFT = OSH_CHART_LEFT,
+    BOTTOM = OSH_CHART_BOTTOM,
+    TOP = OSH_CHART_TOP
 };
 
 #define PUT OSH_PUT
 
-static void card(osh_page *pg, const char *label) { PUT(pg, "</b><span>%s</span></div>\n", label); }
+static void html_card(osh_page *pg, const char *label)
+{
+    PUT(pg, "</b><span>%s</span></div>\n", label);
+}
 
-static void about_row(osh_page *pg, const char *what, const char *text, bool code)
+static void html_about_row(osh_page *pg, const char *what, const char *text, bool code)
 {
     if (!text || !*text) return;
     PUT(pg, "<tr><th>%s</th><td>%s", what, code ? "<code>" : "");
@@ -26,69 +35,76 @@ static void about_row(osh_page *pg, const char *what, const char *text, bool cod
     PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
 }
 
-/* Which run this was. */
-static void about(osh_page *pg, const osh_report *r)
+/* Puts a table that identifies the run. */
+static void html_about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
-    about_row(pg, "model", r->model, false);
-    about_row(pg, "architecture", p->ck->config ? p->ck->config->architecture : NULL, false);
-    about_row(pg, "scheme", p->opt->scheme, false);
-    about_row(pg, "recipe", p->opt->recipe ? osh_path_last(p->opt->recipe) : NULL, false);
-    about_row(pg, "date", r->date, false);
-    about_row(pg, "machine", r->machine, false);
-    about_row(pg, "command", r->command, true);
+    html_about_row(pg, "model", r->model, false);
+    html_about_row(pg, "architecture", p->ck->config ? p->ck->config->architecture : NULL, false);
+    html_about_row(pg, "scheme", p->opt->scheme, false);
+    html_about_row(pg, "recipe", p->opt->recipe ? osh_path_last(p->opt->recipe) : NULL, false);
+    html_about_row(pg, "date", r->date, false);
+    html_about_row(pg, "machine", r->machine, false);
+    html_about_row(pg, "command", r->command, true);
     PUT(pg, "</table></div>\n");
 }
 
-static void head(osh_page *pg, const osh_report *r)
+static void html_head(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_plan_pipeline(p));
-    about(pg, r);
+    html_about(pg, r);
     PUT(pg, "<div class=\"cards\">\n");
     PUT(pg, "<div><b id=\"modules\">%d", p->n_linears);
-    card(pg, "modules quantized");
+    html_card(pg, "modules quantized");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->source_bytes);
     PUT(pg, " → ");
     osh_page_bytes(pg, (double)p->total_bytes);
-    card(pg, "tensors, source and output");
+    html_card(pg, "tensors, source and output");
     PUT(pg, "<div><b>");
     osh_page_seconds(pg, r->d.seconds);
-    card(pg, "until the report was written");
+    html_card(pg, "until the report was written");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->d.peak_bytes);
-    card(pg, "highest memory");
+    html_card(pg, "highest memory");
     if (p->data.n) {
         PUT(pg, "<div><b>%lld", (long long)p->data.offsets[p->data.n]);
-        card(pg, "calibration tokens");
+        html_card(pg, "calibration tokens");
     }
-    PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "", r->n_fallbacks);
-    card(pg, "fallbacks");
-    PUT(pg, "<!-- evaluation --></div>\n"); // --eval puts its numbers there
+    PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
+        r->n_fallbacks);
+    html_card(pg, "fallbacks");
+    PUT(pg, "<!-- evaluation --></div>\n"); // --eval replaces this by its numbers
 }
 
 /* ---- error per module ---- */
 
-static double error_at(const osh_run *r, int i) { return r->results[i].nmse > 0 ? r->results[i].nmse : 0; }
+static double module_error(const osh_run *r, int i)
+{
+    return r->results[i].nmse > 0 ? r->results[i].nmse : 0;
+}
 
-/* Of what the layer's output loses, the part of what rounding to nearest would. */
-static double share_at(const osh_run *r, int i)
+/* Returns the loss of the layer's output relative to its loss with the weight rounded to nearest; 0
+ * if not known. */
+static double module_share(const osh_run *r, int i)
 {
     const osh_result *x = &r->results[i];
     return x->objective > 0 && x->nearest > 0 ? x->objective / x->nearest : 0;
 }
 
-static bool has_shares(const osh_run *r)
+static bool run_has_shares(const osh_run *r)
 {
     for (int i = 0; i < r->plan->n_linears; i++)
-        if (share_at(r, i) > 0) return true;
+        if (module_share(r, i) > 0) return true;
     return false;
 }
 
-/* One bar per module in order of execution, or the worst of each of MAX_BARS ranges; logarithmic. */
-static void error_chart(osh_page *pg, const osh_run *r, double (*value)(const osh_run *r, int i), const char *what)
+/* Draws one bar for each module in the order of execution; for more than MAX_BARS modules, one bar
+ * for the worst of each range. The scale is logarithmic. */
+static void html_error_chart(osh_page *pg, const osh_run *r,
+                             double (*value)(const osh_run *r, int i), const char *what)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears, bars = n < MAX_BARS ? n : MAX_BARS;
@@ -107,46 +123,54 @@ static void error_chart(osh_page *pg, const osh_run *r, double (*value)(const os
         "y=\"12\">%s</text>\n", CHART_W, CHART_H, what, what);
     for (int d = d0; d <= d1; d++) {
         double y = TOP + h * (d1 - d) / (d1 - d0);
-        PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
-                "text-anchor=\"end\">1e%d</text>\n", LEFT, CHART_W, y, y, LEFT - 6, y + 4, d);
+        PUT(pg,
+            "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" "
+            "y=\"%.1f\" text-anchor=\"end\">1e%d</text>\n",
+            LEFT, CHART_W, y, y, LEFT - 6, y + 4, d);
     }
     for (int k = 0; k < bars; k++) {
         int worst = (int)((int64_t)k * n / bars);
         for (int i = worst; i < (int)((int64_t)(k + 1) * n / bars); i++)
             if (value(r, i) > value(r, worst)) worst = i;
         double e = value(r, worst), top = e > 0 ? (d1 - log10(e)) / (d1 - d0) : 1;
-        PUT(pg, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"var(--%s)\"><title>",
+        PUT(pg,
+            "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"var(--%s)\"><title>",
             LEFT + k * step, TOP + h * top, step > 3 ? step - 1 : step, h * (1 - top),
             r->results[worst].fallback ? "warn" : "bar");
         osh_page_escape(pg, p->linears[worst].name);
         PUT(pg, ": %.3e</title></rect>\n", e);
     }
-    if (value == share_at && d0 <= 0 && d1 >= 0) {
+    if (value == module_share && d0 <= 0 && d1 >= 0) {
         double y = TOP + h * d1 / (d1 - d0);
-        PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--warn)\" stroke-dasharray=\"8 4\"/>"
-                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">rounded to nearest</text>\n", LEFT, CHART_W, y, y,
-            CHART_W - 4, y - 4);
+        PUT(pg,
+            "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--warn)\" "
+            "stroke-dasharray=\"8 4\"/>"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">rounded to nearest</text>\n",
+            LEFT, CHART_W, y, y, CHART_W - 4, y - 4);
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">modules in the order of execution%s</text></svg></div>\n", LEFT, CHART_H - 8,
-        bars < n ? "; each bar is the worst of a few" : "");
+    PUT(pg, "<text x=\"%d\" y=\"%d\">modules in the order of execution%s</text></svg></div>\n",
+        LEFT, CHART_H - 8, bars < n ? "; each bar is the worst of a few" : "");
 }
 
 typedef struct ranked { double error; int i; } ranked;
-static int by_error(const void *a, const void *b)
+static int ranked_by_error(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->error != y->error) return x->error > y->error ? -1 : 1;
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-static void error_table(osh_page *pg, const osh_run *r, const ranked *order)
+static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears < MAX_ROWS ? p->n_linears : MAX_ROWS;
-    PUT(pg, "<details%s><summary>%d modules, the worst first</summary>\n"
-            "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th>"
-            "<th>format</th><th class=\"n\">loss</th><th class=\"n\">rounded to nearest</th><th class=\"n\">part</th>"
-            "<th class=\"n\">weight error</th><th>by step</th><th class=\"n\">relative output error</th></tr>\n",
+    PUT(pg,
+        "<details%s><summary>%d modules, the worst first</summary>\n"
+        "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th>"
+        "<th>format</th><th class=\"n\">loss</th><th class=\"n\">rounded to nearest</th><th "
+        "class=\"n\">part</th>"
+        "<th class=\"n\">weight error</th><th>by step</th><th class=\"n\">relative output "
+        "error</th></tr>\n",
         n <= 40 ? " open" : "", n);
     for (int k = 0; k < n; k++) {
         const osh_result *x = &r->results[order[k].i];
@@ -157,9 +181,10 @@ static void error_table(osh_page *pg, const osh_run *r, const ranked *order)
         PUT(pg, "</td><td class=\"n\">");
         if (x->objective >= 0 && x->nearest >= 0) PUT(pg, "%.4g", x->nearest);
         PUT(pg, "</td><td class=\"n\">");
-        if (share_at(r, order[k].i) > 0) PUT(pg, "%.3f", share_at(r, order[k].i));
+        if (module_share(r, order[k].i) > 0) PUT(pg, "%.3f", module_share(r, order[k].i));
         PUT(pg, "</td><td class=\"n\">%.3e</td><td>", x->nmse);
-        const osh_modifier *m = x->losses.n ? &p->recipe->modifiers[p->linears[order[k].i].modifier] : NULL;
+        const osh_modifier *m =
+            x->losses.n ? &p->recipe->modifiers[p->linears[order[k].i].modifier] : NULL;
         for (int i = 0; i < x->losses.n; i++)
             PUT(pg, "%s%s %.4g", i ? ", " : "", m->type->step(m, i), x->losses.of[i]);
         PUT(pg, "</td><td class=\"n\">");
@@ -167,12 +192,13 @@ static void error_table(osh_page *pg, const osh_run *r, const ranked *order)
         PUT(pg, "</td></tr>\n");
     }
     PUT(pg, "</table></div>\n");
-    if (n < p->n_linears) PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->n_linears);
+    if (n < p->n_linears)
+        PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->n_linears);
     PUT(pg, "</details>\n");
 }
 
-/* Experts that fewer tokens than an eighth of an even share went to. */
-static void starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
+/* Lists experts that got less than an eighth of an even share of the tokens. */
+static void html_starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
 {
     int n = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {
@@ -183,7 +209,7 @@ static void starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
     if (!n) PUT(pg, "none");
 }
 
-static void router_row(osh_page *pg, const osh_graph *g, const osh_router_tokens *x)
+static void html_router_row(osh_page *pg, const osh_graph *g, const osh_router_tokens *x)
 {
     int64_t least = x->tokens[0], most = least, all = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {
@@ -198,35 +224,37 @@ static void router_row(osh_page *pg, const osh_graph *g, const osh_router_tokens
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         PUT(pg, "<td class=\"n\">%lld</td>", (long long)cells[i]);
     PUT(pg, "<td>");
-    starved(pg, x, all / x->n_experts);
+    html_starved(pg, x, all / x->n_experts);
     PUT(pg, "</td></tr>\n");
 }
 
-static void coverage(osh_page *pg, const osh_run *run)
+static void html_coverage(osh_page *pg, const osh_run *run)
 {
     const osh_coverage *c = run->coverage;
-    PUT(pg, "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n\">experts</th>"
-            "<th class=\"n\">tokens, least</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
-            "<th>starved: expert (tokens)</th></tr>\n");
+    PUT(pg,
+        "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n\">experts</th>"
+        "<th class=\"n\">tokens, least</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
+        "<th>starved: expert (tokens)</th></tr>\n");
     for (int i = 0; i < c->n; i++)
-        if (c->routers[i].n_tokens) router_row(pg, run->plan->graph, &c->routers[i]);
-    PUT(pg, "</table></div>\n<p class=\"soft\">Tokens that the router sends to an expert; starved: less than an eighth "
-            "of the mean.</p>\n");
+        if (c->routers[i].n_tokens) html_router_row(pg, run->plan->graph, &c->routers[i]);
+    PUT(pg, "</table></div>\n<p class=\"soft\">Tokens that the router sends to an expert; starved: "
+            "less than an eighth of the mean.</p>\n");
 }
 
-static void experts(osh_page *pg, const osh_report *r)
+static void html_experts(osh_page *pg, const osh_report *r)
 {
     const osh_dataset *d = &r->run->plan->data;
     if (!r->n_experts) return;
-    PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts", r->n_experts);
+    PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts",
+        r->n_experts);
     if (d->n)
         PUT(pg, ", each calibrated on all %lld tokens, whichever expert the router chose",
             (long long)d->offsets[d->n]);
     PUT(pg, ".</p>\n");
-    if (r->run->coverage) coverage(pg, r->run);
+    if (r->run->coverage) html_coverage(pg, r->run);
 }
 
-static void fallbacks(osh_page *pg, const osh_report *r)
+static void html_fallbacks(osh_page *pg, const osh_report *r)
 {
     const osh_run *run = r->run;
     PUT(pg, "<h2>Fallbacks</h2>\n");
@@ -234,7 +262,8 @@ static void fallbacks(osh_page *pg, const osh_report *r)
         PUT(pg, "<p class=\"soft\">None: every module was solved as asked.</p>\n");
         return;
     }
-    PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>what was done instead</th></tr>\n");
+    PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>what was done "
+            "instead</th></tr>\n");
     for (int i = 0; i < run->plan->n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
@@ -246,10 +275,13 @@ static void fallbacks(osh_page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
-static void left_dense(osh_page *pg, const osh_plan *p)
+static void html_left_dense(osh_page *pg, const osh_plan *p)
 {
-    PUT(pg, "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight bytes</p>\n",
-        p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"", 100 * p->dense_share);
+    PUT(pg,
+        "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight "
+        "bytes</p>\n",
+        p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"",
+        100 * p->dense_share);
     PUT(pg, "<details><summary>what, and why</summary>"
             "<div class=\"wide\"><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
             "<th>why</th></tr>\n");
@@ -265,28 +297,32 @@ static void left_dense(osh_page *pg, const osh_plan *p)
 
 /* ---- time ---- */
 
-static double seconds_of(const osh_profile_data *d, const char *name)
+static double subgraph_seconds(const osh_profile_data *d, const char *name)
 {
     double s = 0;
     for (size_t i = 0; i < d->n_rows; i++)
-        if (!d->rows[i].background && d->rows[i].of && !strcmp(d->rows[i].of, name)) s += d->rows[i].seconds;
+        if (!d->rows[i].background && d->rows[i].of && !strcmp(d->rows[i].of, name))
+            s += d->rows[i].seconds;
     return s;
 }
 
-/* One stacked column per subgraph. */
-static void subgraph_chart(osh_page *pg, const osh_report *r)
+/* Draws one stacked column for each subgraph. */
+static void html_subgraph_chart(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     double most = 0, h = CHART_H - TOP - BOTTOM;
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || p->parts->n > MAX_BARS) return;
-    for (int s = 0; s < p->parts->n; s++) most = fmax(most, seconds_of(&r->d, p->parts->parts[s].name));
+    for (int s = 0; s < p->parts->n; s++)
+        most = fmax(most, subgraph_seconds(&r->d, p->parts->parts[s].name));
     if (most <= 0) return;
     double step = (double)(CHART_W - LEFT) / p->parts->n;
-    PUT(pg, "<h3>Per subgraph</h3>\n"
-            "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per subgraph\">\n"
-            "<text x=\"0\" y=\"12\">seconds</text>"
-            "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\" text-anchor=\"end\">"
-            "%.3g s</text><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">0</text>\n",
+    PUT(pg,
+        "<h3>Per subgraph</h3>\n"
+        "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per "
+        "subgraph\">\n"
+        "<text x=\"0\" y=\"12\">seconds</text>"
+        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\" "
+        "text-anchor=\"end\">%.3g s</text><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">0</text>\n",
         CHART_W, CHART_H, LEFT, CHART_W, TOP, TOP, LEFT - 6, TOP + 4, most, LEFT - 6, TOP + h);
     for (int s = 0; s < p->parts->n; s++) {
         double y = TOP + h;
@@ -295,7 +331,9 @@ static void subgraph_chart(osh_page *pg, const osh_report *r)
             if (row->background || !row->of || strcmp(row->of, p->parts->parts[s].name)) continue;
             double part = h * row->seconds / most;
             y -= part;
-            PUT(pg, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"var(--%s)\"><title>",
+            PUT(pg,
+                "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
+                "fill=\"var(--%s)\"><title>",
                 LEFT + s * step, y, step > 3 ? step - 1 : step, part, osh_page_colour(row->phase));
             osh_page_escape(pg, p->parts->parts[s].name);
             PUT(pg, ", ");
@@ -308,7 +346,7 @@ static void subgraph_chart(osh_page *pg, const osh_report *r)
 
 /* ---- memory, bytes, options ---- */
 
-static void bytes_row(osh_page *pg, const char *what, double n)
+static void html_bytes_row(osh_page *pg, const char *what, double n)
 {
     if (n < 0) return;
     PUT(pg, "<tr><td>%s</td><td class=\"n\">%.0f</td><td class=\"n\">", what, n);
@@ -316,22 +354,24 @@ static void bytes_row(osh_page *pg, const char *what, double n)
     PUT(pg, "</td></tr>\n");
 }
 
-static void bytes_table(osh_page *pg, const osh_report *r)
+static void html_bytes_table(osh_page *pg, const osh_report *r)
 {
     PUT(pg, "<h2>Bytes</h2>\n"
-            "<div class=\"wide\"><table id=\"bytes\"><tr><th></th><th class=\"n\">bytes</th><th></th></tr>\n");
-    bytes_row(pg, "tensors of the source", (double)r->source_bytes);
-    bytes_row(pg, "tensors of the output", (double)r->run->plan->total_bytes);
-    bytes_row(pg, "read by the program, the check of the output included", (double)r->d.io.read_bytes);
-    bytes_row(pg, "written by the program", (double)r->d.io.written_bytes);
-    bytes_row(pg, "planned: read of the source", (double)r->run->plan->memory.read_bytes);
-    bytes_row(pg, "planned: written", (double)r->run->plan->memory.write_bytes);
-    bytes_row(pg, "read from storage by the process", (double)r->storage_read);
-    bytes_row(pg, "written to storage by the process so far", (double)r->storage_written);
+            "<div class=\"wide\"><table id=\"bytes\"><tr><th></th><th "
+            "class=\"n\">bytes</th><th></th></tr>\n");
+    html_bytes_row(pg, "tensors of the source", (double)r->source_bytes);
+    html_bytes_row(pg, "tensors of the output", (double)r->run->plan->total_bytes);
+    html_bytes_row(pg, "read by the program, the check of the output included",
+                   (double)r->d.io.read_bytes);
+    html_bytes_row(pg, "written by the program", (double)r->d.io.written_bytes);
+    html_bytes_row(pg, "planned: read of the source", (double)r->run->plan->memory.read_bytes);
+    html_bytes_row(pg, "planned: written", (double)r->run->plan->memory.write_bytes);
+    html_bytes_row(pg, "read from storage by the process", (double)r->storage_read);
+    html_bytes_row(pg, "written to storage by the process so far", (double)r->storage_written);
     PUT(pg, "</table></div>\n");
 }
 
-static void copies_row(osh_page *pg, const char *what, int64_t bytes, double seconds)
+static void html_copies_row(osh_page *pg, const char *what, int64_t bytes, double seconds)
 {
     PUT(pg, "<tr><td>%s</td><td class=\"n\">", what);
     osh_page_bytes(pg, (double)bytes);
@@ -340,7 +380,7 @@ static void copies_row(osh_page *pg, const char *what, int64_t bytes, double sec
     PUT(pg, "</td></tr>\n");
 }
 
-static void device_table(osh_page *pg, const osh_report *r)
+static void html_device_table(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
@@ -348,23 +388,28 @@ static void device_table(osh_page *pg, const osh_report *r)
     PUT(pg, "<h2>Device</h2>\n<div class=\"wide\"><table id=\"device\"><tr><th>");
     osh_page_escape(pg, p->device->text);
     PUT(pg, "</th><th></th><th></th></tr>\n");
-    copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
-    if (r->d.driver_peak >= 0) copies_row(pg, "highest on the whole card, by its driver", r->d.driver_peak, 0);
-    copies_row(pg, "predicted", p->memory.device_peak, 0);
-    if (p->opt->device_memory) copies_row(pg, "budget", p->opt->device_memory, 0);
-    copies_row(pg, "copied to it", c->put_bytes, c->put_s);
-    copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
-    copies_row(pg, "copied from it", c->get_bytes, c->get_s);
-    if (c->file_bytes) copies_row(pg, "read by it from files", c->file_bytes, 0);
+    html_copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
+    if (r->d.driver_peak >= 0)
+        html_copies_row(pg, "highest on the whole card, by its driver", r->d.driver_peak, 0);
+    html_copies_row(pg, "predicted", p->memory.device_peak, 0);
+    if (p->opt->device_memory) html_copies_row(pg, "budget", p->opt->device_memory, 0);
+    html_copies_row(pg, "copied to it", c->put_bytes, c->put_s);
+    html_copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
+    html_copies_row(pg, "copied from it", c->get_bytes, c->get_s);
+    if (c->file_bytes) html_copies_row(pg, "read by it from files", c->file_bytes, 0);
     PUT(pg, "<tr><td>values between subgraphs rest in</td><td class=\"n\">%s</td><td></td></tr>\n",
         osh_tier_name(p->memory.tier));
-    copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
-    copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
+    html_copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
+    html_copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
     if (c->put_s + c->ahead_s > 0)
-        PUT(pg, "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
+        PUT(pg,
+            "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f "
+            "%%</td><td></td></tr>\n",
             100 * c->hidden_s / (c->put_s + c->ahead_s));
     if (c->get_s > 0)
-        PUT(pg, "<tr><td>time of copies from it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
+        PUT(pg,
+            "<tr><td>time of copies from it hidden behind compute</td><td class=\"n\">%.1f "
+            "%%</td><td></td></tr>\n",
             100 * c->get_hidden_s / c->get_s);
     for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {
         PUT(pg, "<tr><td>%s, by its clock</td><td class=\"n\">", osh_phase_name((osh_phase)k));
@@ -378,7 +423,7 @@ static void device_table(osh_page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
-static void options_table(osh_page *pg, const cJSON *options)
+static void html_options_table(osh_page *pg, const cJSON *options)
 {
     PUT(pg, "<h2>Options</h2>\n<div class=\"wide\"><table id=\"options\">\n");
     for (const cJSON *o = options->child; o; o = o->next) {
@@ -401,34 +446,34 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     int n = r->run->plan->n_linears;
     osh_page_begin(&pg, cx, "oneshot report");
     OSH_NEW(cx, order, n);
-    bool shares = has_shares(r->run);
+    bool shares = run_has_shares(r->run);
     for (int i = 0; i < n; i++)
         order[i] = (ranked){shares ? r->run->results[i].objective : r->run->results[i].nmse, i};
-    qsort(order, (size_t)n, sizeof *order, by_error);
-    head(&pg, r);
+    qsort(order, (size_t)n, sizeof *order, ranked_by_error);
+    html_head(&pg, r);
     if (shares) {
-        PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">What the layer's output loses on the calibration "
-                 "data, as a part "
-                 "of what it would with the weight rounded to nearest; logarithmic.</p>\n");
-        error_chart(&pg, r->run, share_at, "loss, 1 = rounded to nearest");
-    } else {
-        PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, relative to its square; "
+        PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">Loss of the layer's output on the "
+                 "calibration data, relative to the loss with the weight rounded to nearest; "
                  "logarithmic.</p>\n");
-        error_chart(&pg, r->run, error_at, "relative squared error");
+        html_error_chart(&pg, r->run, module_share, "loss, 1 = rounded to nearest");
+    } else {
+        PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, "
+                 "relative to its square; logarithmic.</p>\n");
+        html_error_chart(&pg, r->run, module_error, "relative squared error");
     }
-    error_table(&pg, r->run, order);
+    html_error_table(&pg, r->run, order);
     osh_mixed_page(&pg, r->run->plan->opt->mixed);
-    experts(&pg, r);
-    fallbacks(&pg, r);
-    left_dense(&pg, r->run->plan);
+    html_experts(&pg, r);
+    html_fallbacks(&pg, r);
+    html_left_dense(&pg, r->run->plan);
     PUT(&pg, "<h2>Time per phase</h2>\n");
     osh_page_times(&pg, &r->d);
-    subgraph_chart(&pg, r);
+    html_subgraph_chart(&pg, r);
     PUT(&pg, "<h2>Memory against time</h2>\n");
     osh_page_memory(&pg, &r->d, r->predicted_bytes, r->budget_bytes);
-    bytes_table(&pg, r);
-    device_table(&pg, r);
-    options_table(&pg, options);
+    html_bytes_table(&pg, r);
+    html_device_table(&pg, r);
+    html_options_table(&pg, options);
 done:
     pg.rc = rc ? rc : pg.rc;
     osh_page_end(&pg, html);

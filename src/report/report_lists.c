@@ -1,4 +1,4 @@
-/* report_lists.c - see report_lists.h. */
+/* report_lists.c - makes the items of the arrays of the report. */
 #include "report/report_lists.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 
 bool osh_report_number(cJSON *o, const char *key, double v)
 {
-    return (isfinite(v) ? cJSON_AddNumberToObject(o, key, v) : cJSON_AddNullToObject(o, key)) != NULL;
+    return (isfinite(v) ? cJSON_AddNumberToObject(o, key, v) : cJSON_AddNullToObject(o, key)) !=
+           NULL;
 }
 
 bool osh_report_seconds(cJSON *o, const char *key, double s)
@@ -21,16 +22,17 @@ bool osh_report_string(cJSON *o, const char *key, const char *s)
     return cJSON_AddStringToObject(o, key, s) != NULL;
 }
 
-/* Gives the item, or says that there was no memory for all of it. */
-static osh_status give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
+/* Gives the item to *out. If it is not complete, frees it and fails: there was no memory. */
+static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 {
     if (ok) return *out = o, OSH_OK;
     cJSON_Delete(o);
     return osh_fail(cx, OSH_E_NOMEM, "no memory for the report");
 }
 
-/* What a solve of several steps lost after each, and of that what is left of all there is. */
-static bool add_losses(cJSON *o, const osh_run *r, int i)
+/* Adds the loss after each step of a solve, and the last loss relative to the loss without the
+ * weight. */
+static bool module_add_losses(cJSON *o, const osh_run *r, int i)
 {
     const osh_losses *x = &r->results[i].losses;
     const osh_modifier *m = x->n ? &r->plan->recipe->modifiers[r->plan->linears[i].modifier] : NULL;
@@ -38,10 +40,12 @@ static bool add_losses(cJSON *o, const osh_run *r, int i)
     bool ok = !x->n || list;
     for (int k = 0; ok && k < x->n; k++) {
         cJSON *step = cJSON_CreateObject();
-        ok = step && osh_report_string(step, "step", m->type->step(m, k)) && osh_report_number(step, "loss", x->of[k]);
+        ok = step && osh_report_string(step, "step", m->type->step(m, k)) &&
+             osh_report_number(step, "loss", x->of[k]);
         cJSON_AddItemToArray(list, step);
     }
-    return ok && (!(x->all > 0) || osh_report_number(o, "relative_output_error", x->of[x->n - 1] / x->all));
+    return ok && (!(x->all > 0) ||
+                  osh_report_number(o, "relative_output_error", x->of[x->n - 1] / x->all));
 }
 
 static osh_status module_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
@@ -50,13 +54,15 @@ static osh_status module_item(osh_ctx *cx, cJSON **out, const void *user, int64_
     const osh_linear *l = &r->plan->linears[i];
     const osh_result *x = &r->results[i];
     cJSON *o = cJSON_CreateObject(); // own
-    bool ok = o && osh_report_string(o, "name", l->name) && osh_report_string(o, "group", l->scheme->group_name) &&
+    bool ok = o && osh_report_string(o, "name", l->name) &&
+              osh_report_string(o, "group", l->scheme->group_name) &&
               osh_report_string(o, "format", l->format->name) &&
               osh_report_number(o, "relative_squared_error", x->nmse);
     if (ok && x->objective >= 0) ok = osh_report_number(o, "objective", x->objective);
     if (ok && x->nearest >= 0) ok = osh_report_number(o, "nearest_objective", x->nearest);
-    ok = ok && add_losses(o, r, (int)i) && (!x->fallback || osh_report_string(o, "fallback", x->fallback));
-    return give(cx, out, o, ok);
+    ok = ok && module_add_losses(o, r, (int)i) &&
+         (!x->fallback || osh_report_string(o, "fallback", x->fallback));
+    return item_give(cx, out, o, ok);
 }
 
 static osh_status fallback_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
@@ -64,11 +70,11 @@ static osh_status fallback_item(osh_ctx *cx, cJSON **out, const void *user, int6
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
     if (!r->results[i].fallback) return OSH_OK;
     cJSON *o = cJSON_CreateObject(); // own
-    return give(cx, out, o, o && osh_report_string(o, "name", r->plan->linears[i].name) &&
-                                osh_report_string(o, "fallback", r->results[i].fallback));
+    return item_give(cx, out, o, o && osh_report_string(o, "name", r->plan->linears[i].name) &&
+                                     osh_report_string(o, "fallback", r->results[i].fallback));
 }
 
-/* How many tokens each router of the run's last part sent where. */
+/* Adds how many tokens a router sent to each expert, counted in the last part of the run. */
 static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
@@ -81,7 +87,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
               (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
     for (int64_t e = 0; ok && e < x->n_experts; e++)
         ok = cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)x->tokens[e]));
-    return give(cx, out, o, ok);
+    return item_give(cx, out, o, ok);
 }
 
 static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
@@ -89,23 +95,25 @@ static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int6
     const osh_report_lists *l = user;
     cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o
     bool ok = o && osh_report_string(o, "name", l->r->run->plan->parts->parts[i].name) &&
-              (t = cJSON_AddObjectToObject(o, "seconds")) && (f = cJSON_AddObjectToObject(o, "gflop"));
+              (t = cJSON_AddObjectToObject(o, "seconds")) &&
+              (f = cJSON_AddObjectToObject(o, "gflop"));
     if (ok && l->worst[i] >= 0) ok = osh_report_number(o, "relative_squared_error", l->worst[i]);
     for (int k = l->row_of[i]; ok && k >= 0; k = l->next_row[k]) {
         const osh_profile_row *row = &l->r->d.rows[k];
         ok = osh_report_seconds(t, row->phase, row->seconds);
         if (ok && row->flops > 0) ok = osh_report_number(f, row->phase, row->flops / 1e9);
     }
-    return give(cx, out, o, ok);
+    return item_give(cx, out, o, ok);
 }
 
-/* Which rows and errors are of which subgraph, each looked at once. */
-static osh_status find_rows(osh_ctx *cx, osh_report_lists *l, int n)
+/* Finds the rows of the profile and the largest error of each subgraph. Looks at each row and each
+ * Linear once. */
+static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
 {
     osh_status rc = OSH_OK;
     const osh_report *r = l->r;
     const osh_plan *p = r->run->plan;
-    osh_map *names = NULL; // own: of subgraphs
+    osh_map *names = NULL; // own: names of subgraphs
     int64_t s;
     OSH_NEW(cx, l->row_of, n);
     OSH_NEW(cx, l->worst, n);
@@ -113,16 +121,20 @@ static osh_status find_rows(osh_ctx *cx, osh_report_lists *l, int n)
     OSH_TRY(osh_map_new(cx, &names, (size_t)n));
     for (int i = 0; i < n; i++) {
         l->row_of[i] = -1, l->worst[i] = -1;
-        OSH_TRY(osh_map_put(cx, names, p->parts->parts[i].name, strlen(p->parts->parts[i].name), i));
+        OSH_TRY(
+            osh_map_put(cx, names, p->parts->parts[i].name, strlen(p->parts->parts[i].name), i));
     }
-    for (int k = (int)r->d.n_rows - 1; k >= 0; k--) { // from behind: the first is then the first of the list
+    /* The loop runs backwards, so each list is in the order of the rows. */
+    for (int k = (int)r->d.n_rows - 1; k >= 0; k--) {
         const osh_profile_row *row = &r->d.rows[k];
-        if (row->background || !row->of || !osh_map_get(names, row->of, strlen(row->of), &s)) continue;
+        if (row->background || !row->of || !osh_map_get(names, row->of, strlen(row->of), &s))
+            continue;
         l->next_row[k] = l->row_of[s], l->row_of[s] = k;
     }
     for (int i = 0; i < p->n_linears; i++) {
         int at = p->linears[i].subgraph;
-        if (at >= 0 && at < n && r->run->results[i].nmse > l->worst[at]) l->worst[at] = r->run->results[i].nmse;
+        if (at >= 0 && at < n && r->run->results[i].nmse > l->worst[at])
+            l->worst[at] = r->run->results[i].nmse;
     }
 done:
     osh_map_free(cx, names);
@@ -140,7 +152,7 @@ osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_rep
     l->lists[k++] = (osh_json_list){"fallbacks", p->n_linears, fallback_item};
     l->lists[k++] = (osh_json_list){"subgraphs", n, subgraph_item};
     if (c) l->lists[k++] = (osh_json_list){"experts", c->n, router_item};
-    OSH_TRY(find_rows(cx, l, n));
+    OSH_TRY(lists_find_rows(cx, l, n));
 done:
     return rc;
 }

@@ -1,25 +1,25 @@
-/* report_lists.h - the arrays of the report that grow with the model: modules, fallbacks, subgraphs, routers. Their
- * items are made one after the other while they are written. */
+/* report_lists.h - the arrays of the report that grow with the model: modules, fallbacks,
+ * subgraphs, routers. Their items are made one by one while they are written. */
 #ifndef OSH_REPORT_LISTS_H
 #define OSH_REPORT_LISTS_H
 #include "report/report.h"
 #include "text/json.h"
 
-enum { OSH_REPORT_LISTS = 5 }; // the last one ends them
+enum { OSH_REPORT_LISTS = 5 }; // the last entry is empty
 
 typedef struct osh_report_lists {
     osh_json_list lists[OSH_REPORT_LISTS];
     const osh_report *r; // view
-    int *row_of;         // own [subgraphs]: its first row of the profile; -1: none
-    int *next_row;       // own [rows]: the next of the same subgraph; -1: none
+    int *row_of;         // own [subgraphs]: first row of the profile; -1: none
+    int *next_row;       // own [rows]: next row of the same subgraph; -1: none
     double *worst;       // own [subgraphs]: the largest error of its Linears; -1: none
 } osh_report_lists;
 
 osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_report *r);
 void osh_report_lists_deinit(osh_ctx *cx, osh_report_lists *l);
 
-/* false: no memory */
-bool osh_report_number(cJSON *o, const char *key, double v); // JSON has no NaN: null
+/* These return false if there was no memory. */
+bool osh_report_number(cJSON *o, const char *key, double v); // null if v is not finite
 bool osh_report_seconds(cJSON *o, const char *key, double s);
 bool osh_report_string(cJSON *o, const char *key, const char *s);
 #endif

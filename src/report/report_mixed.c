@@ -1,24 +1,26 @@
-/* report_mixed.c - see report_mixed.h. The curve: what is lost at each size along the convex hulls, and the choice. */
+/* report_mixed.c - puts the choice of bits into both reports. The curve shows the least loss at
+ * each size along the convex hulls, and the choice. */
 #include "report/report_mixed.h"
 
 #include <math.h>
 
-static bool add_row(cJSON *list, const double *v, int n)
+static bool mixed_add_row(cJSON *list, const double *v, int n)
 {
     cJSON *row = cJSON_CreateDoubleArray(v, n);
     return row && cJSON_AddItemToArray(list, row);
 }
 
-static bool add_unit(cJSON *list, const osh_mixed_unit *u)
+static bool mixed_add_unit(cJSON *list, const osh_mixed_unit *u)
 {
     cJSON *o = cJSON_CreateObject(), *c = NULL;
     bool ok = o && cJSON_AddItemToArray(list, o) && cJSON_AddStringToObject(o, "name", u->name) &&
               cJSON_AddNumberToObject(o, "weights", (double)u->n_weights) &&
               cJSON_AddNumberToObject(o, "bits", u->bits[u->chosen]) &&
               cJSON_AddStringToObject(o, "chosen", u->label[u->chosen]) &&
-              cJSON_AddNumberToObject(o, "effect", u->effect) && (c = cJSON_AddArrayToObject(o, "candidates"));
+              cJSON_AddNumberToObject(o, "effect", u->effect) &&
+              (c = cJSON_AddArrayToObject(o, "candidates"));
     for (int k = 0; ok && k < u->n; k++)
-        ok = add_row(c, (double[]){u->bits[k], (double)u->bytes[k], u->loss[k]}, 3);
+        ok = mixed_add_row(c, (double[]){u->bits[k], (double)u->bytes[k], u->loss[k]}, 3);
     ok = ok && (c = cJSON_AddArrayToObject(o, "labels"));
     for (int k = 0; ok && k < u->n; k++) {
         cJSON *label = cJSON_CreateString(u->label[k]);
@@ -31,39 +33,45 @@ bool osh_mixed_json(cJSON *root, const osh_mixed *m)
 {
     if (!m) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "choice"), *units = NULL, *curve = NULL;
-    bool ok = o && cJSON_AddNumberToObject(o, "limit_bytes", (double)m->limit) &&
-              cJSON_AddNumberToObject(o, "bytes", (double)m->bytes) &&
-              cJSON_AddNumberToObject(o, "bits", 8.0 * (double)m->bytes / (double)m->n_weights) &&
-              cJSON_AddNumberToObject(o, "loss", m->loss) &&
-              cJSON_AddStringToObject(o, "weighed_by", m->gradients_not ? "effects" : "gradients") &&
-              (!m->gradients_not || cJSON_AddStringToObject(o, "not_by_gradients", m->gradients_not)) &&
-              cJSON_AddNumberToObject(o, "bound", m->bound) &&
-              (units = cJSON_AddArrayToObject(o, "units")) && (curve = cJSON_AddArrayToObject(o, "curve"));
-    for (int i = 0; ok && i < m->n_units; i++) ok = add_unit(units, &m->units[i]);
+    bool ok =
+        o && cJSON_AddNumberToObject(o, "limit_bytes", (double)m->limit) &&
+        cJSON_AddNumberToObject(o, "bytes", (double)m->bytes) &&
+        cJSON_AddNumberToObject(o, "bits", 8.0 * (double)m->bytes / (double)m->n_weights) &&
+        cJSON_AddNumberToObject(o, "loss", m->loss) &&
+        cJSON_AddStringToObject(o, "weighed_by", m->gradients_not ? "effects" : "gradients") &&
+        (!m->gradients_not || cJSON_AddStringToObject(o, "not_by_gradients", m->gradients_not)) &&
+        cJSON_AddNumberToObject(o, "bound", m->bound) &&
+        (units = cJSON_AddArrayToObject(o, "units")) &&
+        (curve = cJSON_AddArrayToObject(o, "curve"));
+    for (int i = 0; ok && i < m->n_units; i++) ok = mixed_add_unit(units, &m->units[i]);
     for (int i = 0; ok && i < m->n_curve; i++)
-        ok = add_row(curve, (double[]){(double)m->curve[i].bytes, m->curve[i].loss}, 2);
+        ok = mixed_add_row(curve, (double[]){(double)m->curve[i].bytes, m->curve[i].loss}, 2);
     return ok;
 }
 
-typedef struct scale { // of the chart; losses are logarithmic
+typedef struct scale { // axes of the chart; losses are logarithmic
     double x0, x1, y0, y1;
 } scale;
 
-static double at_x(const scale *s, double bytes)
+static double scale_x(const scale *s, double bytes)
 {
     double share = s->x1 > s->x0 ? (bytes - s->x0) / (s->x1 - s->x0) : 0;
     return OSH_CHART_LEFT + share * (OSH_CHART_W - OSH_CHART_LEFT - 8);
 }
 
-static double at_y(const scale *s, double loss)
+static double scale_y(const scale *s, double loss)
 {
     double share = s->y1 > s->y0 && loss > 0 ? (log10(loss) - s->y0) / (s->y1 - s->y0) : 0;
-    return OSH_CHART_H - OSH_CHART_BOTTOM - (share > 0 ? share : 0) * (OSH_CHART_H - OSH_CHART_BOTTOM - OSH_CHART_TOP);
+    return OSH_CHART_H - OSH_CHART_BOTTOM -
+           (share > 0 ? share : 0) * (OSH_CHART_H - OSH_CHART_BOTTOM - OSH_CHART_TOP);
 }
 
-static double bits_at(const osh_mixed *m, double bytes) { return 8 * bytes / (double)m->n_weights; }
+static double mixed_bits(const osh_mixed *m, double bytes)
+{
+    return 8 * bytes / (double)m->n_weights;
+}
 
-static void draw(osh_page *pg, const osh_mixed *m)
+static void mixed_draw(osh_page *pg, const osh_mixed *m)
 {
     scale s = {(double)m->curve[0].bytes, (double)m->curve[m->n_curve - 1].bytes, 1e9, -1e9};
     for (int i = 0; i < m->n_curve; i++) {
@@ -74,39 +82,52 @@ static void draw(osh_page *pg, const osh_mixed *m)
                 "aria-label=\"loss against size\">\n", OSH_CHART_W, OSH_CHART_H);
     OSH_PUT(pg, "<polyline fill=\"none\" stroke=\"currentColor\" points=\"");
     for (int i = 0; i < m->n_curve; i++)
-        OSH_PUT(pg, "%.1f,%.1f ", at_x(&s, (double)m->curve[i].bytes), at_y(&s, m->curve[i].loss));
-    OSH_PUT(pg, "\"/>\n<circle r=\"4\" fill=\"currentColor\" cx=\"%.1f\" cy=\"%.1f\"><title>%.4f bits, loss %.4g"
-                "</title></circle>\n", at_x(&s, (double)m->bytes), at_y(&s, m->loss), bits_at(m, (double)m->bytes),
+        OSH_PUT(pg, "%.1f,%.1f ", scale_x(&s, (double)m->curve[i].bytes),
+                scale_y(&s, m->curve[i].loss));
+    OSH_PUT(pg,
+            "\"/>\n<circle r=\"4\" fill=\"currentColor\" cx=\"%.1f\" cy=\"%.1f\"><title>%.4f bits, "
+            "loss %.4g</title></circle>\n",
+            scale_x(&s, (double)m->bytes), scale_y(&s, m->loss), mixed_bits(m, (double)m->bytes),
             m->loss);
     if (s.y0 <= s.y1)
         OSH_PUT(pg, "<text x=\"4\" y=\"%.0f\">%.2g</text><text x=\"4\" y=\"%.0f\">%.2g</text>\n",
-                at_y(&s, pow(10, s.y0)), pow(10, s.y0), at_y(&s, pow(10, s.y1)), pow(10, s.y1));
-    OSH_PUT(pg, "<text x=\"%d\" y=\"%d\">%.2f bits</text>"
-                "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.2f bits</text>\n",
-            OSH_CHART_LEFT, OSH_CHART_H - 8, bits_at(m, s.x0), OSH_CHART_W - 8, OSH_CHART_H - 8, bits_at(m, s.x1));
+                scale_y(&s, pow(10, s.y0)), pow(10, s.y0), scale_y(&s, pow(10, s.y1)),
+                pow(10, s.y1));
+    OSH_PUT(pg,
+            "<text x=\"%d\" y=\"%d\">%.2f bits</text>"
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.2f bits</text>\n",
+            OSH_CHART_LEFT, OSH_CHART_H - 8, mixed_bits(m, s.x0), OSH_CHART_W - 8, OSH_CHART_H - 8,
+            mixed_bits(m, s.x1));
     OSH_PUT(pg, "</svg></div>\n");
 }
 
 void osh_mixed_page(osh_page *pg, const osh_mixed *m)
 {
     if (!m || !m->n_curve) return;
-    OSH_PUT(pg, "<h2>Bits for each module</h2>\n<p class=\"soft\">%.4f bits a weight; loss %.4g, and no choice of this "
-            "size below %.4g. The line: least loss at each size, logarithmic.</p>\n", bits_at(m, (double)m->bytes),
-            m->loss, m->bound);
+    OSH_PUT(pg,
+            "<h2>Bits for each module</h2>\n<p class=\"soft\">%.4f bits a weight; loss %.4g, and "
+            "no choice of this "
+            "size below %.4g. The line: least loss at each size, logarithmic.</p>\n",
+            mixed_bits(m, (double)m->bytes), m->loss, m->bound);
     if (m->gradients_not) {
         OSH_PUT(pg, "<p class=\"soft\">Weighed by the effects of rounding, not by gradients: ");
         osh_page_escape(pg, m->gradients_not);
         OSH_PUT(pg, ".</p>\n");
     }
-    draw(pg, m);
-    OSH_PUT(pg, "<details><summary>%d units</summary><div class=\"wide\"><table id=\"units\"><tr><th>unit</th>"
-            "<th>weights</th><th>loss</th><th>effect of 3 bits</th></tr>\n", m->n_units);
+    mixed_draw(pg, m);
+    OSH_PUT(pg,
+            "<details><summary>%d units</summary><div class=\"wide\"><table "
+            "id=\"units\"><tr><th>unit</th>"
+            "<th>weights</th><th>loss</th><th>effect of 3 bits</th></tr>\n",
+            m->n_units);
     for (int i = 0; i < m->n_units; i++) {
         const osh_mixed_unit *u = &m->units[i];
         OSH_PUT(pg, "<tr><td>");
         osh_page_escape(pg, u->name);
-        OSH_PUT(pg, "</td><td class=\"n\">%s</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>\n",
-                u->label[u->chosen], u->loss[u->chosen], u->effect);
+        OSH_PUT(
+            pg,
+            "</td><td class=\"n\">%s</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>\n",
+            u->label[u->chosen], u->loss[u->chosen], u->effect);
     }
     OSH_PUT(pg, "</table></div></details>\n");
 }

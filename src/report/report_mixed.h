@@ -1,4 +1,5 @@
-/* report_mixed.h - the choice of bits in both reports (plan/mixed.h). m NULL: there was none. */
+/* report_mixed.h - puts the choice of bits (plan/mixed.h) into both reports. m is NULL if there was
+ * none. */
 #ifndef OSH_REPORT_MIXED_H
 #define OSH_REPORT_MIXED_H
 #include "plan/mixed.h"

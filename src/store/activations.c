@@ -1,4 +1,4 @@
-/* activations.c - see activations.h. */
+/* activations.c - keeps values between subgraphs: in blocks of memory, as tensors, or in files. */
 #include "store/activations.h"
 
 #include <string.h>
@@ -18,51 +18,60 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-typedef struct slot { // of a value
+typedef struct slot { // storage of the samples of a value
     bool live;
-    void **blocks;   // own [samples]; memory
-    osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
-    osh_block **batches; // own [samples]; tier host with a device: the same
+    void **blocks;   // own [samples]; in memory
+    osh_tensor **rows; // own [samples]; on a device, and for kept samples: the batch that begins
+                       // with that sample
+    osh_block **batches; // own [samples]; tier host with a device: the batch that begins with that
+                         // sample
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // of a value through the device's memory, while batches follow each other
-    void *landing, *departure; // own
-    int64_t asked;             // the batch that is on its way to the landing begins with this sample; -1: none
+typedef struct way { // blocks of device memory for copies of a value during a pass
+    void *landing, *departure; // own; NULL: none
+    int64_t asked;             // first sample of the batch that is being copied to the landing
+                               // -1: none
 } way;
 
 struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
-    osh_device *device;    // view; NULL: batches lie in host memory
+    osh_device *device;    // view; NULL: batches are in host memory
     osh_blocks *blocks;    // own: tier host with a device
-    way *ways;             // own [values]: the same
-    int64_t n_kept;        // samples
+    way *ways;             // own [values]: tier host with a device
+    int64_t n_kept;        // samples that are kept, from 0 on
     osh_slots disk;        // own: tier disk
-    osh_loaders *loaders;  // own: the same, where values are read ahead
-    int64_t ahead;         // batches that are to be asked for ahead
-    bool pageable;         // host memory on the way to a card is not page-locked
-    bool reading;          // loaders are at work
+    osh_loaders *loaders;  // own: tier disk with reading ahead; else NULL
+    int64_t ahead;         // batches to ask for ahead
+    bool pageable;         // host memory for copies to a GPU is not page-locked
+    bool reading;          // the loaders run
     osh_scratch *scratch;  // own: tier disk
-    const osh_scratch *in; // view: the same, or that of the one that this is beside
-    int first_file;        // of value 0
-    uint64_t stage;        // of what is stored
+    const osh_scratch *in; // view: own scratch, or the first store's (osh_acts_new_beside)
+    int first_file;        // number of the file of value 0
+    uint64_t stage;        // stage of the values stored now
     slot *slots;           // own [values]
 };
 
-static int64_t tokens(const osh_dataset *d, int64_t sample) { return d->offsets[sample + 1] - d->offsets[sample]; }
+static int64_t sample_tokens(const osh_dataset *d, int64_t sample)
+{
+    return d->offsets[sample + 1] - d->offsets[sample];
+}
 
-int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first)
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
+                       int64_t first)
 {
     int64_t n = 0;
     if (tier == OSH_TIER_DISK) return osh_slots_bytes(g, d, value, first, false);
     size_t row = osh_value_bytes(g, value);
-    for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row);
+    for (int64_t s = first; s < d->n; s++)
+        n += (int64_t)osh_mem_gross((size_t)sample_tokens(d, s) * row);
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
 }
 
-int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value, const int64_t *batch_at, int64_t n)
+int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
+                            const int64_t *batch_at, int64_t n)
 {
     int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
     for (int64_t b = 0; b < n; b++) {
@@ -77,12 +86,15 @@ int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
     return (int64_t)osh_blocks_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
+/* Returns the bytes of the largest sample of any value. */
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
 {
     int64_t most = 0;
     size_t widest = 0;
-    for (int64_t s = 0; s < d->n; s++) most = tokens(d, s) > most ? tokens(d, s) : most;
-    for (int v = 0; v < g->n_values; v++) widest = osh_value_bytes(g, v) > widest ? osh_value_bytes(g, v) : widest;
+    for (int64_t s = 0; s < d->n; s++)
+        most = sample_tokens(d, s) > most ? sample_tokens(d, s) : most;
+    for (int v = 0; v < g->n_values; v++)
+        widest = osh_value_bytes(g, v) > widest ? osh_value_bytes(g, v) : widest;
     return (size_t)most * widest;
 }
 
@@ -113,15 +125,16 @@ done:
     return rc;
 }
 
-osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, bool f16,
-                               const char *dir)
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
+                               bool f16, const char *dir)
 {
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     bool open = tier == OSH_TIER_DISK && !beside->in;
     osh_acts_place place = {open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd};
     OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, &place));
-    a->tier = tier, a->disk.f16 = f16, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
+    a->tier = tier, a->disk.f16 = f16, a->disk.run = beside->disk.run,
+    a->first_file = beside->g->n_values;
     if (!open) a->in = beside->in;
     *out = a, a = NULL;
 done:
@@ -130,7 +143,8 @@ done:
 
 int64_t osh_acts_own_bytes(const osh_graph *g)
 {
-    return (int64_t)(osh_mem_gross(sizeof(osh_acts)) + osh_mem_gross((size_t)g->n_values * sizeof(slot)));
+    return (int64_t)(osh_mem_gross(sizeof(osh_acts)) +
+                     osh_mem_gross((size_t)g->n_values * sizeof(slot)));
 }
 
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
@@ -159,7 +173,7 @@ void osh_acts_of_run(osh_acts *a, uint64_t run) { a->disk.run = run; }
 void osh_acts_by_card(osh_acts *a) { a->disk.by_card = true; }
 void osh_acts_stage(osh_acts *a, uint64_t stage) { a->stage = stage; }
 
-static void free_ways(osh_acts *a)
+static void acts_free_ways(osh_acts *a)
 {
     for (int v = 0; a->ways && v < a->g->n_values; v++) {
         osh_device_free(a->device, a->ways[v].landing);
@@ -172,7 +186,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 {
     if (!a) return;
     osh_loaders_free(cx, a->loaders);
-    free_ways(a);
+    acts_free_ways(a);
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
         if (a->tier == OSH_TIER_DISK && keep_files) osh_slots_close(cx, &a->slots[v].disk);
         osh_acts_drop(cx, a, v);
@@ -187,15 +201,16 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 
 /* ---- one sample ---- */
 
-/* Of the blocks of values. */
-static osh_mem_class class_of(const osh_acts *a)
+/* Memory class of the blocks of values. */
+static osh_mem_class acts_class(const osh_acts *a)
 {
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
-static osh_status want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
+/* Allocates the block of a sample if it has none. */
+static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
-    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    osh_mem_class old = osh_mem_use(cx, acts_class(a));
     if (!*block) *block = osh_alloc(cx, n);
     osh_mem_use(cx, old);
     return *block ? OSH_OK : OSH_E_NOMEM;
@@ -208,7 +223,7 @@ typedef struct copying {
     size_t n;
 } copying;
 
-static osh_status copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const copying *c = user;
     size_t at = (size_t)chunk * COPY_PART;
@@ -217,56 +232,60 @@ static osh_status copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Memory is slow beside a product: on all threads. */
-static osh_status copy(osh_ctx *cx, void *to, const void *from, size_t n)
+/* Copies on all threads: memory is slow compared with a product. */
+static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
-    return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), copy_chunk, &c);
+    return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), acts_copy_chunk, &c);
 }
 
-/* The sample's rows, n bytes from byte `at` of t on. */
-static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at)
+/* Stores the rows of a sample: they begin at byte `at` of t. */
+static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample,
+                             const osh_tensor *t, size_t at)
 {
     osh_status rc = OSH_OK;
     slot *s = &a->slots[value];
     const char *from = (const char *)t->data + at;
     size_t n = osh_slot_bytes(&a->disk, value, sample);
     if (a->tier == OSH_TIER_DISK) return osh_slot_put(cx, &a->disk, &s->disk, value, sample, from);
-    OSH_TRY(want_block(cx, a, &s->blocks[sample], n));
+    OSH_TRY(acts_want_block(cx, a, &s->blocks[sample], n));
     if (t->device) osh_cuda_values_add(t->device, 0, n);
     if (t->device) OSH_TRY(osh_tensor_get(cx, s->blocks[sample], t, at, n));
-    else OSH_TRY(copy(cx, s->blocks[sample], from, n));
+    else OSH_TRY(acts_copy(cx, s->blocks[sample], from, n));
 done:
     return rc;
 }
 
-static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at)
+static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t,
+                             size_t at)
 {
     const slot *s = &a->slots[value];
     char *to = (char *)t->data + at;
     size_t n = osh_slot_bytes(&a->disk, value, sample);
     if (a->tier == OSH_TIER_DISK) return osh_slot_get(cx, &a->disk, &s->disk, value, sample, to);
     if (!s->blocks[sample])
-        return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
-                        a->g->values[value].name);
-    if (!t->device) return copy(cx, to, s->blocks[sample], n);
+        return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored",
+                        (long long)sample, a->g->values[value].name);
+    if (!t->device) return acts_copy(cx, to, s->blocks[sample], n);
     osh_cuda_values_add(t->device, n, 0);
     return osh_tensor_put(cx, t, at, s->blocks[sample], n);
 }
 
 /* ---- values ---- */
 
-static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
+/* Makes the file or the lists of a value before its first samples are stored. */
+static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
     slot *s = &a->slots[value];
     char *path = NULL; // own
-    bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
+    bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device),
+         others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
         OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
         OSH_TRY(osh_file_create_exclusive(cx, &s->disk.file, path));
     }
-    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    osh_mem_class old = osh_mem_use(cx, acts_class(a));
     if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
     if (a->blocks) s->batches = osh_calloc(cx, (size_t)a->d->n, sizeof *s->batches);
     else if (!rows && !s->disk.file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
@@ -278,20 +297,23 @@ done:
     return rc;
 }
 
-/* The batch that begins with sample `first`, inside the device. */
-static osh_status store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+/* Stores the batch that begins with sample `first` inside the device. */
+static osh_status acts_store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
+                                  const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     osh_tensor **rows = &a->slots[value].rows[first];
-    if (!*rows) OSH_TRY(osh_tensor_new_on(cx, rows, (osh_where){a->device, OSH_LIFE_LONG}, t->dtype, t->ndim,
-                                          t->shape));
+    if (!*rows)
+        OSH_TRY(osh_tensor_new_on(cx, rows, (osh_where){a->device, OSH_LIFE_LONG}, t->dtype,
+                                  t->ndim, t->shape));
     OSH_TRY(osh_tensor_copy(cx, *rows, t));
 done:
     return rc;
 }
 
-/* The same, in host memory. */
-static osh_status store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+/* Stores the batch that begins with sample `first` in host memory. */
+static osh_status acts_store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first,
+                                   const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     osh_block **block = &a->slots[value].batches[first];
@@ -301,18 +323,19 @@ done:
     return rc;
 }
 
-osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t)
+osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
+                          const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t at = 0;
-    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    if (!a->slots[value].live) OSH_TRY(acts_begin(cx, a, value));
     a->slots[value].disk.stage = a->stage;
     if (a->slots[value].rows && !a->slots[value].disk.file) {
-        OSH_TRY(store_rows(cx, a, value, first, t));
+        OSH_TRY(acts_store_rows(cx, a, value, first, t));
         goto done;
     }
     if (a->blocks) {
-        OSH_TRY(store_batch(cx, a, value, first, t));
+        OSH_TRY(acts_store_batch(cx, a, value, first, t));
         goto done;
     }
     if (t->device && a->tier == OSH_TIER_DISK) {
@@ -320,7 +343,7 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {
-        OSH_TRY(put(cx, a, value, s, t, at));
+        OSH_TRY(sample_put(cx, a, value, s, t, at));
         at += osh_slot_bytes(&a->disk, value, s);
     }
 done:
@@ -328,7 +351,9 @@ done:
     return rc;
 }
 
-static osh_status find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first, osh_block **block)
+/* Finds the block of the batch that begins with sample `first`. */
+static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first,
+                                  osh_block **block)
 {
     osh_block **batches = a->slots[value].batches;
     if (batches && (*block = batches[first])) return OSH_OK;
@@ -336,12 +361,13 @@ static osh_status find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t 
                     a->g->values[value].name);
 }
 
-static osh_status load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
+/* Loads a batch from host memory, or from its landing if osh_acts_ask has begun the copy. */
+static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     osh_block *block = NULL; // view
     way *w = &a->ways[value];
-    OSH_TRY(find_batch(cx, a, value, first, &block));
+    OSH_TRY(acts_find_batch(cx, a, value, first, &block));
     if (w->landing && w->asked == first && t->device) {
         w->asked = -1;
         OSH_TRY(osh_block_arrive(cx, a->blocks, w->landing, t));
@@ -360,8 +386,9 @@ osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
     if (a->reading && first >= a->n_kept)
         OSH_TRY(osh_loaders_ask(cx, a->loaders, &a->slots[value].disk, value, first, n));
     if (!a->ways || !a->ways[value].landing) goto done;
-    size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
-    OSH_TRY(find_batch(cx, a, value, first, &block));
+    size_t bytes =
+        (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
+    OSH_TRY(acts_find_batch(cx, a, value, first, &block));
     OSH_TRY(osh_block_ask(cx, a->blocks, block, a->ways[value].landing, bytes, &asked));
     if (asked) a->ways[value].asked = first;
 done:
@@ -373,18 +400,21 @@ int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
     return (int64_t)osh_arena_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
-osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens)
+osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
+                         int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     for (int v = 0; a->ways && v < a->g->n_values; v++) {
         size_t n = (size_t)n_tokens * osh_value_bytes(a->g, v);
         if (v == a->g->input_ids) continue;
         a->ways[v].asked = -1;
-        if (in[v] && !(a->ways[v].landing = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT))) OSH_TRY(OSH_E_NOMEM);
+        if (in[v] && !(a->ways[v].landing = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT)))
+            OSH_TRY(OSH_E_NOMEM);
         if (out[v] && !(a->ways[v].departure = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT)))
             OSH_TRY(OSH_E_NOMEM);
     }
-    for (int v = 0; a->loaders && v < a->g->n_values; v++) a->reading |= in[v] && v != a->g->input_ids;
+    for (int v = 0; a->loaders && v < a->g->n_values; v++)
+        a->reading |= in[v] && v != a->g->input_ids;
     if (a->reading) OSH_TRY(osh_loaders_start(cx, a->loaders));
 done:
     return rc;
@@ -393,36 +423,41 @@ done:
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a)
 {
     osh_status rc = a->ways ? osh_blocks_settle(cx, a->blocks) : OSH_OK;
-    free_ways(a);
+    acts_free_ways(a);
     if (a->reading) rc = osh_loaders_stop(cx, a->loaders);
     a->reading = false;
     return rc;
 }
 
-osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t)
+osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
+                         osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t at = 0;
     const char *name = a->g->values[value].name;
-    if (!a->slots[value].live) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
+    if (!a->slots[value].live)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
     if (a->slots[value].rows && !a->slots[value].disk.file) {
         const osh_tensor *rows = a->slots[value].rows[first];
-        if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
+        if (!rows)
+            OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first,
+                     name);
         OSH_TRY(osh_tensor_copy(cx, t, rows));
         goto done;
     }
     if (a->blocks) {
-        OSH_TRY(load_batch(cx, a, value, first, t));
+        OSH_TRY(acts_load_batch(cx, a, value, first, t));
         goto done;
     }
     if (t->device && a->tier == OSH_TIER_DISK) {
         bool read = false;
         if (a->reading) OSH_TRY(osh_loaders_load(cx, a->loaders, value, first, t, &read));
-        if (!read) OSH_TRY(osh_slots_get_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
+        if (!read)
+            OSH_TRY(osh_slots_get_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {
-        OSH_TRY(get(cx, a, value, s, t, at));
+        OSH_TRY(sample_get(cx, a, value, s, t, at));
         at += osh_slot_bytes(&a->disk, value, s);
     }
 done:
@@ -440,17 +475,19 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
     if (!a->slots[value].live || !rows || !rows[first])
         OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
                  a->g->values[value].name);
-    size_t at = (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
+    size_t at =
+        (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
     memcpy(t->data, (const char *)rows[first]->data + at, osh_tensor_bytes(t));
 done:
     return rc;
 }
 
-osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t)
+osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n,
+                        osh_tensor **t)
 {
     osh_status rc = OSH_OK;
     if (first >= a->n_kept) return osh_acts_store(cx, a, value, first, n, *t);
-    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    if (!a->slots[value].live) OSH_TRY(acts_begin(cx, a, value));
     osh_tensor **rows = &a->slots[value].rows[first];
     osh_tensor_free(cx, *rows);
     *rows = *t, *t = NULL; // give
@@ -459,7 +496,8 @@ done:
     return rc;
 }
 
-osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last, osh_device *d)
+osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
+                        osh_device *d)
 {
     osh_status rc = OSH_OK;
     int value = r->value;
@@ -479,7 +517,8 @@ osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts
         OSH_TRY(osh_loaders_take(cx, a->loaders, value, first, &new));
     }
     if (!new) {
-        int64_t shape[2] = {a->d->offsets[first + r->n] - a->d->offsets[first], a->g->values[value].width};
+        int64_t shape[2] = {a->d->offsets[first + r->n] - a->d->offsets[first],
+                            a->g->values[value].width};
         osh_where where = {d, OSH_LIFE_SHORT};
         OSH_TRY(osh_tensor_new_on(cx, &new, where, osh_slots_dtype(&a->disk, value), 2, shape));
         OSH_TRY(osh_acts_load(cx, a, value, first, r->n, new));
@@ -529,7 +568,7 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
     OSH_TRY(osh_file_sync(cx, f));
-    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // its name
+    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // for the file's name
 done:
     return rc;
 }
@@ -545,7 +584,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     if (a->tier != OSH_TIER_DISK) goto done;
     OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
     if (!osh_file_exists(path)) goto done;
-    for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
+    for (int64_t k = 0; k < a->d->n; k++)
+        most = sample_tokens(a->d, k) > most ? sample_tokens(a->d, k) : most;
     sample = osh_alloc(cx, (size_t)most * osh_value_bytes(a->g, value));
     if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
     OSH_TRY(osh_file_open_rw(cx, &s->disk.file, path));
@@ -553,7 +593,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // torn, short or another's: as if it were not there
+    if (rc && rc != OSH_E_NOMEM) { // torn, short or another run's: as if there were no file
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_slots_close(cx, &s->disk);

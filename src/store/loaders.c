@@ -1,5 +1,8 @@
-/* loaders.c - see loaders.h. A batch's block may be read into again when its rows have come to the card: the work on
- * the card is done batch by batch, so when rows of the next batch are wanted nobody waits for that. */
+/* loaders.c - reads batches ahead on threads: osh_loaders_ask queues a task, a thread reads its
+ * samples, osh_loaders_take or osh_loaders_load takes it.
+ *
+ * A block may be read into again once its rows have arrived in GPU memory. The GPU works batch
+ * by batch, so nobody waits for that when the rows of the next batch are wanted. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -13,30 +16,30 @@ struct task { // samples [first, first + n) of a value
     const osh_slot_file *file; // view
     int value;
     int64_t first, n;
-    osh_tensor *t;     // own: without a card
-    osh_block *block;  // of the loaders' blocks: with one
-    char *to;          // view: of either
-    int64_t begun, over; // samples
-    bool failed;         // one of them cannot be read
+    osh_tensor *t;     // own: without a GPU
+    osh_block *block;  // own: a block of the loaders' blocks, with a GPU
+    char *to;          // view: data of t or of block
+    int64_t begun, over; // samples begun and done
+    bool failed;         // a sample cannot be read
 };
 
 typedef struct loader {
     osh_loaders *l;   // view
     osh_ctx *cx;      // own
-    osh_slots slots;  // own: room for frames
+    osh_slots slots;  // own: frame and transit only
     pthread_t thread;
     bool running;
 } loader;
 
 struct osh_loaders {
     const osh_slots *slots; // view
-    osh_device *device;     // view; NULL: without a card
-    osh_blocks *blocks;     // own: with one
+    osh_device *device;     // view; NULL: without a GPU
+    osh_blocks *blocks;     // own: with a GPU
     loader *of;             // own [n]
     int n;
-    task *asked;            // own: in the order in which they were asked for
-    task *leaving;          // own: of the batch whose rows are on their way to the card
-    pthread_mutex_t lock;   // of what tasks have read, and stop
+    task *asked;            // own: tasks in the order in which they were asked for
+    task *leaving;          // own: tasks of the batch whose rows are being copied to the GPU
+    pthread_mutex_t lock;   // protects the asked list, the progress of its tasks, and stop
     pthread_cond_t work, done;
     bool stop;
 };
@@ -49,19 +52,22 @@ int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batche
 
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame)
 {
-    return (int64_t)(osh_mem_gross(sizeof(osh_loaders)) + osh_mem_gross((size_t)n_threads * sizeof(loader))) +
+    return (int64_t)(osh_mem_gross(sizeof(osh_loaders)) +
+                     osh_mem_gross((size_t)n_threads * sizeof(loader))) +
            n_threads * frame;
 }
 
-int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens, bool card)
+int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
+                                bool card)
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = card ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task))); // one is on its way to the card
+    /* With a GPU, one more batch is being copied to it. */
+    return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
-osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads, osh_device *device,
-                           bool pin)
+osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads,
+                           osh_device *device, bool pin)
 {
     osh_status rc = OSH_OK;
     osh_loaders *l = NULL; // own
@@ -78,7 +84,7 @@ done:
     return rc;
 }
 
-static void free_task(osh_ctx *cx, osh_loaders *l, task *t)
+static void task_free(osh_ctx *cx, osh_loaders *l, task *t)
 {
     if (!t) return;
     osh_tensor_free(cx, t->t);
@@ -86,12 +92,12 @@ static void free_task(osh_ctx *cx, osh_loaders *l, task *t)
     osh_free(cx, t);
 }
 
-static void free_tasks(osh_ctx *cx, osh_loaders *l, task **list)
+static void tasks_free(osh_ctx *cx, osh_loaders *l, task **list)
 {
     while (*list) {
         task *t = *list;
         *list = t->next;
-        free_task(cx, l, t);
+        task_free(cx, l, t);
     }
 }
 
@@ -109,16 +115,21 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- the threads ---- */
 
-static bool is_over(const task *t) { return t->over == t->begun && (t->failed || t->begun == t->n); }
+/* True if no thread reads a sample of the task, now or later. */
+static bool task_is_over(const task *t)
+{
+    return t->over == t->begun && (t->failed || t->begun == t->n);
+}
 
-static task *next_task(const osh_loaders *l) // NULL: there is nothing to read
+/* Returns the next task with a sample to read, or NULL. */
+static task *task_next(const osh_loaders *l)
 {
     task *t = l->asked;
     while (t && (t->failed || t->begun == t->n)) t = t->next;
     return t;
 }
 
-static osh_status read_sample(loader *me, const task *t, int64_t k)
+static osh_status loader_read_sample(loader *me, const task *t, int64_t k)
 {
     size_t at = osh_slots_rows_bytes(&me->slots, t->value, t->first, k);
     return osh_slot_get(me->cx, &me->slots, t->file, t->value, t->first + k, t->to + at);
@@ -130,19 +141,21 @@ static void *loader_main(void *user)
     osh_loaders *l = me->l;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        task *t = next_task(l);
+        task *t = task_next(l);
         if (!t) {
             pthread_cond_wait(&l->work, &l->lock);
             continue;
         }
         int64_t k = t->begun++;
         pthread_mutex_unlock(&l->lock);
-        osh_status rc = read_sample(me, t, k);
-        if (rc) osh_log(me->cx, OSH_LOG_INFO, "reading values ahead: %s; they are read again", osh_error_text(me->cx));
+        osh_status rc = loader_read_sample(me, t, k);
+        if (rc)
+            osh_log(me->cx, OSH_LOG_INFO, "reading values ahead: %s; they are read again",
+                    osh_error_text(me->cx));
         if (rc) osh_error_clear(me->cx);
         pthread_mutex_lock(&l->lock);
         t->over++, t->failed |= rc != OSH_OK;
-        if (is_over(t)) pthread_cond_signal(&l->done);
+        if (task_is_over(t)) pthread_cond_signal(&l->done);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
@@ -155,7 +168,8 @@ osh_status osh_loaders_start(osh_ctx *cx, osh_loaders *l)
     for (int i = 0; i < l->n; i++) {
         loader *me = &l->of[i];
         *me = (loader){.l = l, .slots = *l->slots};
-        me->slots.frame = me->slots.transit = NULL, me->slots.frame_room = me->slots.transit_room = 0;
+        me->slots.frame = me->slots.transit = NULL,
+        me->slots.frame_room = me->slots.transit_room = 0;
         OSH_TRY(osh_ctx_fork(&me->cx, cx));
         me->running = osh_thread_start(&me->thread, loader_main, me);
         if (!me->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read values ahead");
@@ -178,14 +192,15 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l)
         *me = (loader){0};
     }
     osh_status rc = l->leaving ? l->device->type->sync(cx, l->device) : OSH_OK;
-    free_tasks(cx, l, &l->asked);
-    free_tasks(cx, l, &l->leaving);
+    tasks_free(cx, l, &l->asked);
+    tasks_free(cx, l, &l->leaving);
     return rc;
 }
 
-/* ---- what is asked for ---- */
+/* ---- the caller ---- */
 
-osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value, int64_t first, int64_t n)
+osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
+                           int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     task *t = NULL; // own
@@ -194,7 +209,8 @@ osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, 
     OSH_NEW(cx, t, 1);
     *t = (task){.file = f, .value = value, .first = first, .n = n};
     if (l->blocks)
-        OSH_TRY(osh_blocks_take(cx, l->blocks, &t->block, osh_slots_rows_bytes(l->slots, value, first, n)));
+        OSH_TRY(osh_blocks_take(cx, l->blocks, &t->block,
+                                osh_slots_rows_bytes(l->slots, value, first, n)));
     else
         OSH_TRY(osh_tensor_new(cx, &t->t, osh_slots_dtype(l->slots, value), 2,
                                (int64_t[]){at[first + n] - at[first], width}));
@@ -207,28 +223,29 @@ osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, 
     pthread_cond_broadcast(&l->work);
 done:
     osh_mem_use(cx, old);
-    free_task(cx, l, t);
+    task_free(cx, l, t);
     return rc;
 }
 
-/* Waits for it; own. NULL: nobody asked, or it cannot be read. */
-static task *take_task(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
+/* Waits for the task and returns it; the caller frees it. NULL if nobody asked for it or it
+ * cannot be read. */
+static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);
     task **at = &l->asked;
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
-    while (t && !is_over(t)) pthread_cond_wait(&l->done, &l->lock);
+    while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
     if (t) *at = t->next; // only the thread that asks changes the list
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;
-    free_task(cx, l, t);
+    task_free(cx, l, t);
     return NULL;
 }
 
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t)
 {
-    task *of = take_task(cx, l, value, first); // own
+    task *of = task_take(cx, l, value, first); // own
     osh_mem_class now = osh_mem_use(cx, OSH_MEM_HOST);
     osh_mem_use(cx, now);
     *t = NULL;
@@ -237,23 +254,24 @@ osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t firs
         osh_mem_move(cx, of->t, now);
         *t = of->t, of->t = NULL; // give
     }
-    free_task(cx, l, of);
+    task_free(cx, l, of);
     return OSH_OK;
 }
 
-osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t, bool *found)
+osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
+                            bool *found)
 {
     osh_status rc = OSH_OK;
-    task *of = take_task(cx, l, value, first); // own
+    task *of = task_take(cx, l, value, first); // own
     *found = of;
     if (l->leaving && l->leaving->first != first) {
         OSH_TRY(l->device->type->sync(cx, l->device));
-        free_tasks(cx, l, &l->leaving);
+        tasks_free(cx, l, &l->leaving);
     }
     if (!of) goto done;
     OSH_TRY(osh_block_load(cx, l->blocks, of->block, t));
     of->next = l->leaving, l->leaving = of, of = NULL; // give
 done:
-    free_task(cx, l, of);
+    task_free(cx, l, of);
     return rc;
 }

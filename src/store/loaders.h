@@ -1,32 +1,41 @@
-/* loaders.h - threads that read batches of values ahead from the disk (slots.h), a sample each at a time, in the order
- * in which the batches are asked for.
+/* loaders.h - threads that read batches of values ahead from the disk (slots.h). Each thread reads
+ * one sample at a time, in the order in which the batches are asked for.
  *
- *   without a card   disk -> a tensor in host memory, which is handed over
- *   with one         disk -> a block of host memory (blocks.h), page-locked or not -> the card
+ *   without a GPU   disk -> a tensor in host memory, which is handed over
+ *   with a GPU      disk -> a block of host memory (blocks.h), page-locked or not -> the GPU
  *
- * What a thread cannot read is as if nobody had asked for it: who wants it reads it then, and says what is wrong. */
+ * If a thread cannot read a batch, the batch counts as not asked for: the caller reads it itself
+ * and gets the error. */
 #ifndef OSH_LOADERS_H
 #define OSH_LOADERS_H
 #include "store/slots.h"
 
 typedef struct osh_loaders osh_loaders;
-/* Of n_threads, which read what lies in slots as those of s do; device: NULL: without a card. s outlives it. */
-osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads, osh_device *device,
-                           bool pin);
-void osh_loaders_free(osh_ctx *cx, osh_loaders *l); // stops; NULL is fine
+/* n_threads threads, which read files with the layout of s. device NULL: without a GPU. The caller
+ * keeps s until osh_loaders_free. */
+osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads,
+                           osh_device *device, bool pin);
+void osh_loaders_free(osh_ctx *cx, osh_loaders *l); // stops the threads; NULL is fine
 osh_status osh_loaders_start(osh_ctx *cx, osh_loaders *l);
-osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l); // waits; what was not taken goes. Not started: nothing
-/* Samples [first, first + n) of a value; f stays as it is until they are taken, or the threads stopped. */
-osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value, int64_t first, int64_t n);
-/* Without a card: those that were asked for, from `first` on, as soon as they are there, as memory of the class in use.
- * *t NULL: they are not. own */
+/* Waits for the threads and frees the batches that were not taken. Does nothing if not started. */
+osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l);
+/* Asks for samples [first, first + n) of a value. f does not change until they are taken or the
+ * threads stopped. */
+osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
+                           int64_t first, int64_t n);
+/* Without a GPU: waits for the samples that were asked for from `first` on, and returns their
+ * tensor as memory of the class in use; the caller frees it. *t is NULL if they were not asked for
+ * or cannot be read. */
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t);
-/* With one: the same to t, which lies on it; *found false: they are not. */
-osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t, bool *found);
-/* Batches to be asked for ahead, so that each thread has a sample to read. */
+/* With a GPU: copies these samples to t in GPU memory. *found is false if they were not asked for
+ * or cannot be read. */
+osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
+                            bool *found);
+/* The number of batches to ask for ahead so that each thread has a sample to read. */
 int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches);
-/* Host bytes, gross: of n_threads, a frame's bytes each (0: nothing is compressed), and of a value's part of n_ahead
- * batches of n_tokens. */
+/* Gross host bytes of n_threads loaders with `frame` bytes each (0: nothing is compressed), and of
+ * a value's part of n_ahead batches of n_tokens tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
-int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens, bool card);
+int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
+                                bool card);
 #endif

@@ -1,4 +1,4 @@
-/* scratch.c - see scratch.h. */
+/* scratch.c - makes, checks and removes the directory with the files of values. */
 #include "store/scratch.h"
 
 #include <dirent.h>
@@ -32,15 +32,15 @@ done:
     return rc;
 }
 
-/* "00012.values" */
-static bool is_values(const char *name)
+/* True if name is that of a value's file: "00012.values". */
+static bool is_values_file(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
     return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
 }
 
-/* Every file of dir is one of ours, and among them is the mark, or there is none. */
-static osh_status check_files(osh_ctx *cx, const char *dir, bool *empty)
+/* Fails unless dir is empty or holds the mark and nothing but files of oneshot. */
+static osh_status scratch_check_files(osh_ctx *cx, const char *dir, bool *empty)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *path = NULL; // own
@@ -50,14 +50,19 @@ static osh_status check_files(osh_ctx *cx, const char *dir, bool *empty)
     for (size_t i = 0; i < n; i++) marked |= !strcmp(names[i], MARK_NAME);
     for (size_t i = 0; i < n; i++) {
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, dir, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!(path = osh_path_join(cx, dir, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (!marked)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s is not oneshot's, which would put values there: it holds %s and no %s; want "
-                     "it moved away, or another --scratch-dir", dir, names[i], MARK_NAME);
+            OSH_FAIL(
+                cx, OSH_E_USAGE,
+                "%s is not oneshot's, which would put values there: it holds %s and no %s; want "
+                "it moved away, or another --scratch-dir",
+                dir, names[i], MARK_NAME);
         osh_inode at = osh_inode_at(path);
-        bool ours = !strcmp(names[i], MARK_NAME) || is_values(names[i]);
+        bool ours = !strcmp(names[i], MARK_NAME) || is_values_file(names[i]);
         if (!ours || at.kind != OSH_INODE_FILE || at.n_names > 1)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s is %s that oneshot did not make, where it puts values: want it moved away",
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s is %s that oneshot did not make, where it puts values: want it moved away",
                      path, osh_inode_text(&at));
     }
     *empty = !n;
@@ -72,10 +77,12 @@ osh_status osh_scratch_check(osh_ctx *cx, const char *dir)
     osh_inode at = osh_inode_at(dir);
     bool empty;
     if (at.kind == OSH_INODE_NONE) return OSH_OK;
-    if (at.kind == OSH_INODE_DIR) return check_files(cx, dir, &empty);
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s is %s, where oneshot would make a directory for values: want it moved away, or another "
-                    "--scratch-dir", dir, osh_inode_text(&at));
+    if (at.kind == OSH_INODE_DIR) return scratch_check_files(cx, dir, &empty);
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "%s is %s, where oneshot would make a directory for values: want it moved away, or another "
+        "--scratch-dir",
+        dir, osh_inode_text(&at));
 }
 
 osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
@@ -90,12 +97,13 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_scratch_check(cx, dir));
     OSH_TRY(osh_dir_make(cx, dir));
-    OSH_TRY(check_files(cx, dir, &empty));
+    OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    if (!taken || !osh_file_is_at(s->mark, path)) // who had it may have removed it meanwhile
+    /* The process that had the mark may have removed it meanwhile. */
+    if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
-    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark is there before any value
+    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark is on the disk before any value
     *out = s, s = NULL; // give
 done:
     osh_free(cx, path);
@@ -103,16 +111,19 @@ done:
     return rc;
 }
 
-/* Nothing here allocates: it happens behind a failed allocation, too. */
-static void remove_files(const char *dir)
+/* Removes the values, the mark and the directory. It allocates nothing: it also runs after a
+ * failed allocation. */
+static void scratch_remove_files(const char *dir)
 {
     DIR *d = opendir(dir); // own
     bool others = false;
     for (const struct dirent *e; d && (e = readdir(d));) {
-        if (is_values(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
-        else others |= strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+        if (is_values_file(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+        else
+            others |=
+                strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    if (d) fsync(dirfd(d)); // the mark is there as long as any value is, also when the power goes
+    if (d) fsync(dirfd(d)); // no value outlives the mark, not even after a loss of power
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }
@@ -120,7 +131,8 @@ static void remove_files(const char *dir)
 void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files)
 {
     if (!s) return;
-    if (!keep_files && s->mark && osh_file_is_at(s->mark, osh_file_path(s->mark))) remove_files(s->dir);
+    if (!keep_files && s->mark && osh_file_is_at(s->mark, osh_file_path(s->mark)))
+        scratch_remove_files(s->dir);
     osh_file_close(cx, s->mark);
     osh_free(cx, s->dir);
     osh_free(cx, s);
@@ -141,7 +153,8 @@ osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int v
 {
     *out = NULL;
     if (!osh_file_is_at(s->mark, osh_file_path(s->mark)))
-        return osh_fail(cx, OSH_E_IO, "%s was removed or replaced while this run kept values there", s->dir);
+        return osh_fail(cx, OSH_E_IO, "%s was removed or replaced while this run kept values there",
+                        s->dir);
     *out = osh_sprintf(cx, "%s/%05d" VALUES_TAIL, s->dir, value);
     return *out ? OSH_OK : OSH_E_NOMEM;
 }

@@ -1,20 +1,26 @@
-/* scratch.h - a directory of values on the disk, a file for each. It holds a mark, which the process that uses it has
- * locked. Whatever else lies at its place - a link, a directory without the mark, a file that is none of ours - is
- * refused with its path, and nothing of it is touched. */
+/* scratch.h - a directory for values on the disk, with one file for each value. It holds a mark,
+ * and the process that uses the directory has the mark locked. If anything else has the path (a
+ * link, a directory without the mark, a file that oneshot did not make), the call fails with that
+ * path and touches nothing there. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
 
 #define OSH_SCRATCH_NAME "scratch" // in the directory where the output is built
 typedef struct osh_scratch osh_scratch;
-/* Where the values of a run rest that builds its output in `partial`; own. Below scratch_dir (NULL: below partial) each
- * run has a directory by its resolved path, from wherever it was started. */
+/* Returns the scratch directory of the run that builds its output in `partial`; the caller frees
+ * it. It is below scratch_dir (NULL: below `partial`). Its name follows from the resolved path of
+ * `partial`, so it does not depend on the working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
-osh_status osh_scratch_check(osh_ctx *cx, const char *dir); // nothing else lies there; fine if it is not there
-/* Made where it is absent; values that an earlier run left in it stay. */
+/* Fails if anything but a scratch directory has the path; an absent directory is fine. */
+osh_status osh_scratch_check(osh_ctx *cx, const char *dir);
+/* Makes the directory if it is absent, and keeps the values that an earlier run left there. */
 osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir);
-void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files); // else the directory goes
-osh_status osh_scratch_remove(osh_ctx *cx, const char *dir); // what an earlier run left there; fine if it is not there
-/* Of a value's file, own; a failure where the directory is no longer the one that was opened. */
+/* Removes the directory unless keep_files is set. NULL is fine. */
+void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files);
+/* Removes the directory that an earlier run left; an absent directory is fine. */
+osh_status osh_scratch_remove(osh_ctx *cx, const char *dir);
+/* Returns the path of a value's file; the caller frees it. Fails if the directory is no longer the
+ * one that was opened. */
 osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int value);
 #endif

@@ -1,4 +1,4 @@
-/* slots.c - see slots.h. */
+/* slots.c - writes and reads slots: their offsets, their checksums, and reads by the GPU. */
 #include "store/slots.h"
 #include "ops/cuda/cuda.h"
 
@@ -9,16 +9,20 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // of a slot
-    uint64_t n_bytes; // the sample's own number: as it is; less: a zstd frame
+typedef struct head { // in front of the data of a slot
+    uint64_t n_bytes; // bytes of the kept data; less than the sample has: a zstd frame
     uint64_t sum;
 } head;
 
-typedef struct owner { // of a slot: its checksum is seeded with that of this, so that it passes in no other place
+/* The checksum of a slot is seeded with a hash of this: the slot passes in no other position. */
+typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
 
-osh_dtype osh_slots_dtype(const osh_slots *s, int value) { return s->f16 ? OSH_F16 : s->g->values[value].dtype; }
+osh_dtype osh_slots_dtype(const osh_slots *s, int value)
+{
+    return s->f16 ? OSH_F16 : s->g->values[value].dtype;
+}
 
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n)
 {
@@ -31,46 +35,52 @@ size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample)
     return osh_slots_rows_bytes(s, value, sample, 1);
 }
 
-/* ---- places ---- */
+/* ---- offsets ---- */
 
-static int64_t to_block(int64_t n) { return (n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES; }
+static int64_t round_to_block(int64_t n)
+{
+    return (n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
+}
 
 bool osh_slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* A block for each sample is more than what rounding up the ends of data takes. */
-static int64_t block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
+/* A block for each sample is more than rounding up the ends of the data takes. */
+static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
-    return to_block(d->n * (int64_t)sizeof(head)) + to_block(d->offsets[sample] * (int64_t)osh_value_bytes(g, value)) +
+    return round_to_block(d->n * (int64_t)sizeof(head)) +
+           round_to_block(d->offsets[sample] * (int64_t)osh_value_bytes(g, value)) +
            sample * OSH_BLOCK_BYTES;
 }
 
-static int64_t head_at(const osh_slots *s, int value, int64_t sample)
+static int64_t slot_head_at(const osh_slots *s, int value, int64_t sample)
 {
     if (osh_slots_in_blocks(s)) return sample * (int64_t)sizeof(head);
     return (int64_t)osh_slots_rows_bytes(s, value, 0, sample) + sample * (int64_t)sizeof(head);
 }
 
-static int64_t data_at(const osh_slots *s, int value, int64_t sample)
+static int64_t slot_data_at(const osh_slots *s, int value, int64_t sample)
 {
-    if (osh_slots_in_blocks(s)) return block_at(s->g, s->d, value, sample);
-    return head_at(s, value, sample) + (int64_t)sizeof(head);
+    if (osh_slots_in_blocks(s)) return slot_block_at(s->g, s->d, value, sample);
+    return slot_head_at(s, value, sample) + (int64_t)sizeof(head);
 }
 
-int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first, bool in_blocks)
+int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
+                        bool in_blocks)
 {
     int64_t rows = d->offsets[d->n] - d->offsets[first];
-    if (in_blocks) return block_at(g, d, value, d->n);
+    if (in_blocks) return slot_block_at(g, d, value, d->n);
     return rows * (int64_t)osh_value_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
 }
 
-/* ---- room ---- */
+/* ---- buffers ---- */
 
-static osh_status want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
+static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
 {
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST); // of the file's side, whatever the values are
+    /* The buffer is host memory, in whatever class the values are. */
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
     if (!*p) return OSH_E_NOMEM;
@@ -93,79 +103,88 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
 
 /* ---- one sample ---- */
 
-/* Of n_kept bytes that stand for the sample's n. */
-static uint64_t seed_of(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample, uint64_t n_kept)
+/* Seed of the checksum of a sample that is kept in n_kept bytes. */
+static uint64_t slot_seed(const osh_slots *s, const osh_slot_file *f, int value, int64_t sample,
+                          uint64_t n_kept)
 {
-    owner o = {s->run, f->stage, (uint64_t)value, (uint64_t)sample, (uint64_t)data_at(s, value, sample),
-               osh_slot_bytes(s, value, sample), n_kept};
+    owner o = {s->run,
+               f->stage,
+               (uint64_t)value,
+               (uint64_t)sample,
+               (uint64_t)slot_data_at(s, value, sample),
+               osh_slot_bytes(s, value, sample),
+               n_kept};
     return XXH3_64bits(&o, sizeof o);
 }
 
-static uint64_t sum_of(const osh_slots *s, uint64_t seed, const void *kept, uint64_t n_kept)
+static uint64_t slot_sum(const osh_slots *s, uint64_t seed, const void *kept, uint64_t n_kept)
 {
     if (!osh_slots_in_blocks(s)) return XXH3_64bits_withSeed(kept, n_kept, seed);
     uint64_t words = osh_wordsum(kept, n_kept);
     return XXH3_64bits_withSeed(&words, sizeof words, seed);
 }
 
-osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value, int64_t sample, const void *from)
+osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
+                        int64_t sample, const void *from)
 {
     osh_status rc = OSH_OK;
     size_t n = osh_slot_bytes(s, value, sample);
     head h = {n, 0};
     if (s->zstd) {
-        OSH_TRY(want_room(cx, &s->frame, &s->frame_room, ZSTD_compressBound(n)));
+        OSH_TRY(slots_want_room(cx, &s->frame, &s->frame_room, ZSTD_compressBound(n)));
         size_t k = ZSTD_compress(s->frame, s->frame_room, from, n, ZSTD_LEVEL);
         if (!ZSTD_isError(k) && k < n) h.n_bytes = k, from = s->frame;
     }
-    h.sum = sum_of(s, seed_of(s, f, value, sample, h.n_bytes), from, h.n_bytes);
-    OSH_TRY(osh_file_pwrite(cx, f->file, from, h.n_bytes, data_at(s, value, sample)));
-    OSH_TRY(osh_file_pwrite(cx, f->file, &h, sizeof h, head_at(s, value, sample)));
+    h.sum = slot_sum(s, slot_seed(s, f, value, sample, h.n_bytes), from, h.n_bytes);
+    OSH_TRY(osh_file_pwrite(cx, f->file, from, h.n_bytes, slot_data_at(s, value, sample)));
+    OSH_TRY(osh_file_pwrite(cx, f->file, &h, sizeof h, slot_head_at(s, value, sample)));
 done:
     return rc;
 }
 
-static osh_status bad_slot(osh_ctx *cx, const osh_slots *s, const osh_slot_file *f, int value, int64_t sample)
+static osh_status slot_fail(osh_ctx *cx, const osh_slots *s, const osh_slot_file *f, int value,
+                            int64_t sample)
 {
-    return osh_fail(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written", osh_file_path(f->file),
-                    (long long)sample, s->g->values[value].name);
+    return osh_fail(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written",
+                    osh_file_path(f->file), (long long)sample, s->g->values[value].name);
 }
 
-osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value, int64_t sample, void *to)
+osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
+                        int64_t sample, void *to)
 {
     osh_status rc = OSH_OK;
     size_t n = osh_slot_bytes(s, value, sample);
     const char *name = s->g->values[value].name;
     void *raw = to;
     head h;
-    OSH_TRY(osh_file_pread(cx, f->file, &h, sizeof h, head_at(s, value, sample)));
+    OSH_TRY(osh_file_pread(cx, f->file, &h, sizeof h, slot_head_at(s, value, sample)));
     if (h.n_bytes > n || (!h.n_bytes && n) || (h.n_bytes < n && osh_slots_in_blocks(s)))
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu", osh_file_path(f->file),
-                 (long long)sample, name, (unsigned long long)h.n_bytes, n);
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu",
+                 osh_file_path(f->file), (long long)sample, name, (unsigned long long)h.n_bytes, n);
     if (h.n_bytes < n) {
-        OSH_TRY(want_room(cx, &s->frame, &s->frame_room, ZSTD_compressBound(n)));
+        OSH_TRY(slots_want_room(cx, &s->frame, &s->frame_room, ZSTD_compressBound(n)));
         raw = s->frame;
     }
-    OSH_TRY(osh_file_pread(cx, f->file, raw, h.n_bytes, data_at(s, value, sample)));
-    if (sum_of(s, seed_of(s, f, value, sample, h.n_bytes), raw, h.n_bytes) != h.sum)
-        OSH_TRY(bad_slot(cx, s, f, value, sample));
+    OSH_TRY(osh_file_pread(cx, f->file, raw, h.n_bytes, slot_data_at(s, value, sample)));
+    if (slot_sum(s, slot_seed(s, f, value, sample, h.n_bytes), raw, h.n_bytes) != h.sum)
+        OSH_TRY(slot_fail(cx, s, f, value, sample));
     if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes", osh_file_path(f->file),
-                 (long long)sample, name, n);
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes",
+                 osh_file_path(f->file), (long long)sample, name, n);
 done:
     return rc;
 }
 
 /* ---- rows on a device ---- */
 
-osh_status osh_slots_put_rows(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value, int64_t first,
-                              const osh_tensor *t)
+osh_status osh_slots_put_rows(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
+                              int64_t first, const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t at = 0;
     for (int64_t k = first; at < osh_tensor_bytes(t); k++) {
         size_t n = osh_slot_bytes(s, value, k);
-        OSH_TRY(want_room(cx, &s->transit, &s->transit_room, n));
+        OSH_TRY(slots_want_room(cx, &s->transit, &s->transit_room, n));
         osh_cuda_values_add(t->device, 0, n);
         OSH_TRY(osh_tensor_get(cx, s->transit, t, at, n));
         OSH_TRY(osh_slot_put(cx, s, f, value, k, s->transit));
@@ -175,7 +194,7 @@ done:
     return rc;
 }
 
-typedef struct rows { // samples [first, end) of a value, from byte `at` of t on
+typedef struct rows { // samples [first, end) of a value, which begin at byte `at` of t
     osh_slot_file *f;
     int value;
     int64_t first, end;
@@ -183,12 +202,12 @@ typedef struct rows { // samples [first, end) of a value, from byte `at` of t on
     size_t at;
 } rows;
 
-/* The first of them through host memory. */
-static osh_status get_through(osh_ctx *cx, osh_slots *s, const rows *r)
+/* Reads the first sample of r through host memory. */
+static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
     size_t n = osh_slot_bytes(s, r->value, r->first);
-    OSH_TRY(want_room(cx, &s->transit, &s->transit_room, n));
+    OSH_TRY(slots_want_room(cx, &s->transit, &s->transit_room, n));
     OSH_TRY(osh_slot_get(cx, s, r->f, r->value, r->first, s->transit));
     osh_cuda_values_add(r->t->device, n, 0);
     OSH_TRY(osh_tensor_put(cx, r->t, r->at, s->transit, n));
@@ -196,16 +215,18 @@ done:
     return rc;
 }
 
-/* What the card read and what does not have its checksum the host reads again, or says that it is not what was
- * written. */
-static osh_status check_rows(osh_ctx *cx, osh_slots *s, rows r, const head *heads, const uint64_t *sums)
+/* Checks the samples that the GPU read. If a checksum differs, the host reads the sample again,
+ * and fails if the file itself is wrong. */
+static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
+                             const uint64_t *sums)
 {
     osh_status rc = OSH_OK;
     for (int64_t k = 0; r.first < r.end; r.first++, k++) {
         size_t n = osh_slot_bytes(s, r.value, r.first);
-        uint64_t seed = seed_of(s, r.f, r.value, r.first, n);
-        if (heads[k].n_bytes != n || XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
-            OSH_TRY(get_through(cx, s, &r));
+        uint64_t seed = slot_seed(s, r.f, r.value, r.first, n);
+        if (heads[k].n_bytes != n ||
+            XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
+            OSH_TRY(rows_get_through(cx, s, &r));
             osh_cuda_file_distrust(cx, r.f->card, "what the card read has another checksum");
         }
         r.at += n;
@@ -214,8 +235,8 @@ done:
     return rc;
 }
 
-/* OSH_CUDA_SUMS of them at most. */
-static osh_status get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
+/* Lets the GPU read samples [r->first, r->end): at most OSH_CUDA_SUMS. */
+static osh_status rows_get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
     int64_t n = r->end - r->first;
@@ -225,23 +246,26 @@ static osh_status get_by_card(osh_ctx *cx, osh_slots *s, const rows *r)
     char *to = (char *)r->t->data + r->at;
     OSH_NEW(cx, heads, n);
     OSH_NEW(cx, sums, n);
-    OSH_TRY(osh_file_pread(cx, r->f->file, heads, (size_t)n * sizeof *heads, head_at(s, r->value, r->first)));
+    OSH_TRY(osh_file_pread(cx, r->f->file, heads, (size_t)n * sizeof *heads,
+                           slot_head_at(s, r->value, r->first)));
     for (int64_t k = 0; k < n; k++) {
         size_t bytes = osh_slot_bytes(s, r->value, r->first + k);
-        OSH_TRY(osh_cuda_file_read(cx, r->f->card, to, bytes, data_at(s, r->value, r->first + k), false));
+        OSH_TRY(osh_cuda_file_read(cx, r->f->card, to, bytes,
+                                   slot_data_at(s, r->value, r->first + k), false));
         osh_cuda_values_add(d, bytes, 0);
         OSH_TRY(osh_cuda_wordsum(cx, d, osh_cuda_sums(d) + k, to, bytes));
         to += bytes;
     }
     OSH_TRY(d->type->get(cx, d, sums, osh_cuda_sums(d), (size_t)n * sizeof *sums));
-    OSH_TRY(check_rows(cx, s, *r, heads, sums));
+    OSH_TRY(rows_check(cx, s, *r, heads, sums));
 done:
     osh_free(cx, heads);
     osh_free(cx, sums);
     return rc;
 }
 
-osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int value, int64_t first, osh_tensor *t)
+osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int value, int64_t first,
+                              osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t all = osh_tensor_bytes(t);
@@ -250,11 +274,12 @@ osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int v
         osh_file_use_direct(f->file);
         OSH_TRY(osh_cuda_file_open(cx, &f->card, s->device, f->file));
     }
-    for (rows r = {.f = f, .value = value, .first = first, .end = first, .t = t}; r.at < all; r.first = r.end) {
+    for (rows r = {.f = f, .value = value, .first = first, .end = first, .t = t}; r.at < all;
+         r.first = r.end) {
         size_t n = 0;
         while (r.end - r.first < (by_card ? OSH_CUDA_SUMS : 1) && r.at + n < all)
             n += osh_slot_bytes(s, value, r.end++);
-        OSH_TRY(by_card ? get_by_card(cx, s, &r) : get_through(cx, s, &r));
+        OSH_TRY(by_card ? rows_get_by_card(cx, s, &r) : rows_get_through(cx, s, &r));
         r.at += n;
     }
 done:

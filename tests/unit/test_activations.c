@@ -1,4 +1,5 @@
-/* test_activations.c - values at rest: the same rows in every tier and batching, files taken up again, or not. */
+/* test_activations.c - stores and loads values: every tier and batching gives the same rows; files
+ * of an earlier process are taken up or refused. */
 #include "base/file.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -19,7 +20,8 @@ static char dir[64];
 
 static void fill(void)
 {
-    for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (uint16_t)(i / 40 * 77); // compresses well
+    /* The rows compress well. */
+    for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (uint16_t)(i / 40 * 77);
 }
 
 static osh_tensor part(uint16_t *from, int64_t first, int64_t n)
@@ -74,7 +76,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // stored once more
+                rows[3 * WIDTH] ^= 1; // then store the changed rows once more
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -104,7 +106,7 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx_free(cx);
 }
 
-/* Batches of the first n samples are handed over and back, the others go through the tier. */
+/* Hands the batches of the first n samples over and back; the other batches go through the tier. */
 static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
 {
     osh_status rc = OSH_OK;
@@ -148,7 +150,8 @@ static void kept_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++)
         for (int kept = 0; kept <= BATCHES; kept++) {
-            if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue; // all of them, or none
+            /* On a device all samples are kept, or none. */
+            if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue;
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
             assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){(osh_tier)tier, dir, false}));
@@ -163,7 +166,7 @@ static void kept_rows(void **state)
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[5] ^= 1; // put once more
+                rows[5] ^= 1; // then put the changed rows once more
                 assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
@@ -178,10 +181,11 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* A file that was stored for one (run, stage, value, samples) and is asked for as another. */
+/* A file of one (run, stage, value, samples) is not taken for that of another. */
 static void slots_of_others_are_not_taken(void **state)
 {
-    static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS}; // the same file size, other places
+    /* The file has the same size, but its slots have other offsets. */
+    static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
                                 {.name = "q", .width = WIDTH, .dtype = OSH_BF16}};
@@ -209,7 +213,7 @@ static void slots_of_others_are_not_taken(void **state)
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // what was not taken up went with it
+            assert_false(osh_dir_exists(dir)); // osh_acts_free removed the refused file, too
         }
     osh_ctx_free(cx);
 }
@@ -219,7 +223,7 @@ static osh_status disk_tier(osh_ctx *cx, osh_acts **a)
     return osh_acts_new(cx, a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false});
 }
 
-/* Where values would lie is something else: it is named and stays as it is. */
+/* If something else has the path of the directory, the error names it and nothing changes there. */
 static void other_directories_are_refused(void **state)
 {
     osh_ctx *cx;
@@ -255,7 +259,7 @@ static void other_directories_are_refused(void **state)
     assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
-    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // meanwhile
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // by another program
     osh_acts_free(cx, a, false);
     assert_true(osh_file_exists(path));
     assert_ok(cx, osh_dir_remove(cx, dir));
@@ -264,7 +268,8 @@ static void other_directories_are_refused(void **state)
     osh_ctx_free(cx);
 }
 
-/* What a killed run left: complete files are taken up; one with a flipped byte or a missing end is not. */
+/* A complete file of a killed run is taken up; a file with a flipped byte or a missing end is
+ * not. */
 static void files_are_taken_up(void **state)
 {
     osh_ctx *cx;
@@ -295,16 +300,17 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // what was not taken up went with it
+            assert_false(osh_dir_exists(dir)); // osh_acts_free removed the refused file, too
         }
     osh_ctx_free(cx);
 }
 
-/* Values beside others, of the same numbers: in memory, in the other's directory, in one that only they have. */
+/* Two stores keep values of the same numbers: in memory, in one directory, or with a directory for
+ * the second only. */
 static osh_status beside_others(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
-    const osh_tier *tiers = user; // of both
+    const osh_tier *tiers = user; // tiers of both stores
     osh_acts *a = NULL, *b = NULL; // own
     OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){tiers[0], dir, true}));
     OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], false, dir));
@@ -332,7 +338,7 @@ static void values_beside_others(void **state)
             assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
 }
 
-/* As a pass does it: batch by batch, `ahead` of them asked for before they are wanted. */
+/* Gets values as a pass does: batch by batch, and asks for `ahead` batches before it wants them. */
 static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
 {
     static const bool in[] = {true, false}, out[] = {false, true};
@@ -361,8 +367,8 @@ done:
     return rc;
 }
 
-/* The rows that were stored, by any number of threads and batches ahead, with samples that are kept and without; a file
- * that another one wrote to gives the message of a read that nobody asked for. */
+/* Reading ahead gives the stored rows with any number of threads and batches, with and without kept
+ * samples. A damaged file gives the error of a plain read. */
 static void read_ahead(void **state)
 {
     osh_ctx *cx;
@@ -384,7 +390,7 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // in the data of sample 3, as it is or of its frame
+        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // in the data or the frame of sample 3
         fputc(0x5a, f);
         fclose(f);
         assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead), "sample 3 of h is not what was written");
@@ -394,7 +400,7 @@ static void read_ahead(void **state)
     osh_ctx_free(cx);
 }
 
-/* What reading ahead takes is what is planned for it. */
+/* Reading ahead takes the bytes that the plan counts for it. */
 static void read_ahead_is_planned(void **state)
 {
     static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // samples of one size

@@ -1,4 +1,5 @@
-/* test_hub.c - names of the Hub, what the environment says of it, and snapshots in its cache. */
+/* test_hub.c - reads names of the Hub and settings of the environment, and finds snapshots in the
+ * cache. */
 #include "dir_fixture.h"
 #include "hub/hub.h"
 #include "torture.h"
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char *(*vars)[2]; // what the environment has, up to a row of NULL
+static const char *(*vars)[2]; // the environment: names and values, up to a row of NULL
 static const char *env(const char *name)
 {
     for (const char *(*v)[2] = vars; v && (*v)[0]; v++)
@@ -19,7 +20,7 @@ static void test_names(void **state)
     fixture *f = *state;
     static const struct { const char *text, *id, *revision;
     } rows[] = {
-        // id NULL: a path
+        // a row with id NULL is a path
         {"org/name", "org/name", "main"},
         {"Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", "main"},
         {"_a/b_@v1.0", "_a/b_", "v1.0"},
@@ -174,7 +175,7 @@ static void test_find(void **state)
     const char *where[][2] = {{"HF_HUB_CACHE", f->dir}, {"HF_HUB_OFFLINE", "1"}, {NULL, NULL}};
     char *dir = NULL, all[2048] = "{\"weight_map\": {";
     vars = where;
-    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env)); // a path, and stays one
+    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env)); // a path stays a path
     assert_string_equal(dir, "no/model/name");
     osh_free(cx, dir);
     assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env), "has no org/name at revision main");

@@ -1,4 +1,4 @@
-/* test_hub_pull.c - what a pull stands on: hashes, addresses, headers, the list of files. */
+/* test_hub_pull.c - checks the parts of a pull: hashes, addresses, headers, the list of files. */
 #include "dir_fixture.h"
 #include "hub/pull.h"
 #include "hub/ranges.h"
@@ -59,7 +59,8 @@ static void test_sha(void **state)
     assert_true(torture(sha_once, NULL) >= 1);
 }
 
-/* Threads take and fill parts in any order, and a run may end at any point: no byte is asked for twice or left out. */
+/* Threads take and fill parts in any order, and the run ends at any point: each byte is asked for
+ * exactly once. */
 static void test_ranges(void **state)
 {
     (void)state;
@@ -83,7 +84,8 @@ static void test_ranges(void **state)
             if (p->at == p->end) p->busy = false, busy[who] = busy[--at_work];
             assert_int_equal(osh_ranges_done(&r), came);
             if ((seed >> 40) % 32) continue;
-            assert_int_equal(osh_ranges_write(text, &r), OSH_RANGES_BYTES); // killed, and on
+            /* The run is killed and started again. */
+            assert_int_equal(osh_ranges_write(text, &r), OSH_RANGES_BYTES);
             assert_true(osh_ranges_read(&r, text, sizeof text, n));
             assert_int_equal(osh_ranges_done(&r), came);
             at_work = 0;
@@ -155,7 +157,7 @@ static void test_headers(void **state)
     osh_http_header(&r, "Error", &n);
     assert_int_equal(n, 0);
     osh_http_reply_deinit(f->cx, &r);
-    osh_http_header(&r, "Error", &n); // of no answer
+    osh_http_header(&r, "Error", &n); // a reply without an answer
     assert_int_equal(n, 0);
     assert_int_equal(wait_of(f->cx, "Retry-After: 7\r\n"), 8);
     assert_int_equal(wait_of(f->cx, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n"), -1);
@@ -254,7 +256,7 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* A page's rows as lines; *n: how many. */
+/* Reads the rows of a page as lines; *n is their number. */
 static osh_status rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, osh_hub_page page,
                             const osh_hub_rows *rows, const char *text)
 {

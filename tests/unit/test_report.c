@@ -1,5 +1,5 @@
-/* test_report.c - both reports of a made-up run: many modules, fallbacks, an error that is no number, a budget; a
- * profile that is written and read again. */
+/* test_report.c - makes both reports of an invented run with many modules, fallbacks, an error that
+ * is not a number, and a budget; writes a profile and reads it again. */
 #include "report/profiles.h"
 #include "report/report.h"
 #include "torture.h"
@@ -68,7 +68,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* own: the JSON as its file has it */
+/* Makes the JSON, as its file has it, and the page. The caller frees both. */
 static osh_status both(osh_ctx *cx, char **json, char **html, const osh_run *run)
 {
     static const char path[] = "test_report.json";
@@ -120,7 +120,7 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "secret"), 0);
     assert_int_equal(count(html, "the &lt;model&gt;"), 3); // name, option and command
     assert_non_null(strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
-    assert_int_equal(count(html, "nan\""), 0); // no coordinate is one
+    assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
     assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
     assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
     assert_int_equal(count(html, ">a 8, b 6.5<"), 1);
@@ -143,7 +143,7 @@ static void many_modules(void **state)
     char *json, *html;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     make(&m, 6000);
-    m.results[4321].objective = 40; // the worst must not fall through the sieve
+    m.results[4321].objective = 40; // the worst module must be in the chart
     write_both(cx, &m, &json, &html, 0);
     assert_int_equal(count(html, ": 1.600e+00</title>"), 1);
     assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
@@ -196,7 +196,7 @@ done:
     return rc;
 }
 
-/* What was written is read back: stages, their own time, checkpoints, names of the job. */
+/* A written profile is read back: stages, their own time, checkpoints, names of the job. */
 static void profile_comes_back(void **state)
 {
     osh_ctx *cx;
