@@ -113,7 +113,7 @@ done:
     return rc;
 }
 
-static const char *buf_text(const osh_buf *b)
+static const char *tree_buf_text(const osh_buf *b)
 {
     return b->data ? b->data : "";
 }
@@ -132,8 +132,8 @@ static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, cons
     if (osh_json_walk_peek(w) != '{')
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
     OSH_TRY(osh_json_walk_members(w, entry_member, e));
-    if (strcmp(buf_text(&e->type), "file")) goto done;
-    const char *path = buf_text(&e->path), *id = buf_text(e->large ? &e->lfs_oid : &e->oid);
+    if (strcmp(tree_buf_text(&e->type), "file")) goto done;
+    const char *path = tree_buf_text(&e->path), *id = tree_buf_text(e->large ? &e->lfs_oid : &e->oid);
     int64_t n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes;
     int digits = e->large ? 64 : 40;
     if (!osh_hub_file_is_safe(path))
@@ -237,7 +237,7 @@ static osh_status tree_find_commit(osh_ctx *cx, char commit[41], osh_http *http,
     else
         OSH_TRY(osh_json_walk_skip(&w));
     OSH_TRY(osh_json_walk_end(&w));
-    if (!osh_hub_is_commit(buf_text(&found.text)))
+    if (!osh_hub_is_commit(tree_buf_text(&found.text)))
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: has no commit of 40 hex digits in its answer, which a Hub has", url);
     memcpy(commit, found.text.data, 41);
