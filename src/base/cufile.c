@@ -37,7 +37,7 @@ static const osh_symbol symbols[] = {
 };
 #undef AT
 static const osh_library library = {{"libcufile.so.0"},
-                                    "reads from files to the card",
+                                    "reads from files to the GPU",
                                     "libcufile of the CUDA toolkit",
                                     symbols,
                                     sizeof symbols / sizeof *symbols};

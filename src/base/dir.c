@@ -242,7 +242,7 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
         osh_free(cx, at);
         at = next, next = NULL;
         path_cut_slashes(at);
-        if (i == MAX_LINKS) OSH_FAIL(cx, OSH_E_IO, "%s: too many links behind each other", path);
+        if (i == MAX_LINKS) OSH_FAIL(cx, OSH_E_IO, "%s: too many links in a row", path);
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");

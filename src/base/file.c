@@ -196,7 +196,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
+        if (k < 0 && errno == EINVAL) return OSH_OK; // direct access fails despite the flag
         if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
@@ -318,7 +318,7 @@ osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, siz
             pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "write", f->path);
-        if (k <= 0) break; // it takes the flag and cannot do it
+        if (k <= 0) break; // direct access fails despite the flag
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
         if (k % OSH_BLOCK_BYTES) break;

@@ -41,7 +41,7 @@ void osh_nvml_open(osh_ctx *cx)
         tried = true;
         if (!nvml_library_open(cx)) atomic_store(&is_open, true);
         else {
-            osh_log(cx, OSH_LOG_DEBUG, "no figures of the card's driver: %s", osh_error_text(cx));
+            osh_log(cx, OSH_LOG_DEBUG, "no figures of the GPU's driver: %s", osh_error_text(cx));
             osh_error_clear(cx);
         }
     }

@@ -241,7 +241,7 @@ osh_status osh_json_scan_key(osh_json_scan *s)
     if (rc) return rc;
     osh_json_scan_space(s);
     if (scan_peek(s) != ':')
-        return osh_json_scan_fail(s, scan_place(s), "found no ':' behind a key");
+        return osh_json_scan_fail(s, scan_place(s), "found no ':' after a key");
     s->at++;
     return OSH_OK;
 }

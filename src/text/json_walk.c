@@ -255,7 +255,7 @@ static osh_status walk_copy_list(osh_json_walk *w, const copying *c, bool object
             if (osh_json_walk_peek(w) != '"')
                 OSH_TRY(walk_fail(w, "found no quoted key in an object"));
             OSH_TRY(walk_copy_string(w, c));
-            if (osh_json_walk_peek(w) != ':') OSH_TRY(walk_fail(w, "found no ':' behind a key"));
+            if (osh_json_walk_peek(w) != ':') OSH_TRY(walk_fail(w, "found no ':' after a key"));
             w->s.at++;
             OSH_TRY(c->put(w->s.cx, c->user, ":", 1));
         }
