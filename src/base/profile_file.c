@@ -11,7 +11,7 @@
 
 static const double mb = 1 << 20; // Quark's MB
 
-static double bytes_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
+static double profile_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
 
 static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
@@ -83,12 +83,13 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
         "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
         "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n  rss_mb: %.2f\n"
         "  live_mb: %.2f\n  cpu_memory_high_mb: %.2f\n  live_high_mb: %.2f\n",
-        name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, bytes_in_mb(m->anon),
-        bytes_in_mb(m->card.now), bytes_in_mb(io.read_bytes), bytes_in_mb(io.written_bytes),
-        bytes_in_mb(m->rss), bytes_in_mb(m->live), bytes_in_mb(m->high), bytes_in_mb(m->live_high));
+        name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, profile_in_mb(m->anon),
+        profile_in_mb(m->card.now), profile_in_mb(io.read_bytes), profile_in_mb(io.written_bytes),
+        profile_in_mb(m->rss), profile_in_mb(m->live), profile_in_mb(m->high),
+        profile_in_mb(m->live_high));
     if (m->card.driver >= 0)
         n += snprintf(item + n, sizeof item - (size_t)n, "  gpu_device_mb: %.2f\n",
-                      bytes_in_mb(m->card.driver));
+                      profile_in_mb(m->card.driver));
     profile_put(cx, p, item, (size_t)n);
 }
 
@@ -105,8 +106,8 @@ static void profile_put_stages(osh_ctx *cx, osh_profile *p)
         int n =
             snprintf(line, sizeof line,
                      "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n",
-                     of[k].name, of[k].seconds, bytes_in_mb(of[k].peak_bytes),
-                     bytes_in_mb(of[k].live_bytes));
+                     of[k].name, of[k].seconds, profile_in_mb(of[k].peak_bytes),
+                     profile_in_mb(of[k].live_bytes));
         profile_put(cx, p, line, (size_t)n);
     }
 }
@@ -120,8 +121,8 @@ static void profile_put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_tot
                  name, t->seconds, (long long)t->n, t->background ? "true" : "false");
     if (t->peak_bytes > 0)
         k += snprintf(line + k, sizeof line - (size_t)k,
-                      ", peak_memory_mb: %.2f, peak_live_mb: %.2f", bytes_in_mb(t->peak_bytes),
-                      bytes_in_mb(t->live_bytes));
+                      ", peak_memory_mb: %.2f, peak_live_mb: %.2f", profile_in_mb(t->peak_bytes),
+                      profile_in_mb(t->live_bytes));
     if (t->flops > 0)
         k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f",
                       t->flops / 1e9, t->seconds > 0 ? t->flops / 1e9 / t->seconds : 0);
@@ -148,11 +149,12 @@ void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)
         "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
         "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
         "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
-        seconds, bytes_in_mb(p->peak), bytes_in_mb(card.peak), bytes_in_mb(io.read_bytes),
-        bytes_in_mb(io.written_bytes), bytes_in_mb(p->live_peak), bytes_in_mb(osh_rss_peak()));
+        seconds, profile_in_mb(p->peak), profile_in_mb(card.peak), profile_in_mb(io.read_bytes),
+        profile_in_mb(io.written_bytes), profile_in_mb(p->live_peak),
+        profile_in_mb(osh_rss_peak()));
     if (p->driver_peak >= 0)
         n += snprintf(text + n, sizeof text - (size_t)n, "peak_gpu_device_mb: %.2f\n",
-                      bytes_in_mb(p->driver_peak));
+                      profile_in_mb(p->driver_peak));
     profile_put(cx, p, text, (size_t)n);
     if (!p->n_rows) return;
     profile_put_stages(cx, p);

@@ -14,7 +14,7 @@
 
 #define EXACT_INT 9007199254740992.0 // 2^53
 
-static osh_status text_put(osh_ctx *cx, osh_buf *b, const char *s)
+static osh_status json_put_text(osh_ctx *cx, osh_buf *b, const char *s)
 {
     return osh_buf_append(cx, b, s, strlen(s));
 }
@@ -45,7 +45,7 @@ osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v)
     int e = 0;
     const char *sign = signbit(v) ? "-" : "";
 
-    if (isnan(v)) return text_put(cx, b, "NaN");
+    if (isnan(v)) return json_put_text(cx, b, "NaN");
     if (isinf(v)) return osh_buf_printf(cx, b, "%sInfinity", sign);
     int n = f64_shortest(fabs(v), d, &e);
     if (e < -4 || e >= 16)
@@ -93,7 +93,7 @@ osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text)
     const unsigned char *s = (const unsigned char *)text;
     static const char plain[] = "\"\\\n\r\t\b\f", escaped[] = "\"\\nrtbf";
 
-    OSH_TRY(text_put(cx, b, "\""));
+    OSH_TRY(json_put_text(cx, b, "\""));
     while (*s) {
         uint32_t c = utf8_decode(&s);
         const char *found = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
@@ -106,7 +106,7 @@ osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text)
                                    0xd800 + (unsigned)((c - 0x10000) >> 10),
                                    0xdc00 + (unsigned)(c & 0x3ff)));
     }
-    OSH_TRY(text_put(cx, b, "\""));
+    OSH_TRY(json_put_text(cx, b, "\""));
 done:
     return rc;
 }
@@ -131,17 +131,17 @@ static osh_status json_print_members(osh_ctx *cx, osh_buf *b, const cJSON *v, in
     OSH_NEW(cx, items, n);
     for (const cJSON *c = v->child; c; c = c->next) items[i++] = c;
     if (object) qsort(items, n, sizeof *items, items_by_key);
-    OSH_TRY(text_put(cx, b, object ? "{" : "["));
+    OSH_TRY(json_put_text(cx, b, object ? "{" : "["));
     for (i = 0; i < n; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n%*s", i ? "," : "", 2 * level, ""));
         if (object) {
             OSH_TRY(osh_json_put_string(cx, b, items[i]->string));
-            OSH_TRY(text_put(cx, b, ": "));
+            OSH_TRY(json_put_text(cx, b, ": "));
         }
         OSH_TRY(json_print_value(cx, b, items[i], level + 1));
     }
     if (n) OSH_TRY(osh_buf_printf(cx, b, "\n%*s", 2 * (level - 1), ""));
-    OSH_TRY(text_put(cx, b, object ? "}" : "]"));
+    OSH_TRY(json_put_text(cx, b, object ? "}" : "]"));
 done:
     osh_free(cx, items);
     return rc;
@@ -152,9 +152,9 @@ static osh_status json_print_value(osh_ctx *cx, osh_buf *b, const cJSON *v, int 
     if (cJSON_IsObject(v) || cJSON_IsArray(v)) return json_print_members(cx, b, v, level);
     if (cJSON_IsString(v)) return osh_json_put_string(cx, b, v->valuestring);
     if (cJSON_IsNumber(v)) return json_print_number(cx, b, v->valuedouble);
-    if (cJSON_IsBool(v)) return text_put(cx, b, cJSON_IsTrue(v) ? "true" : "false");
-    if (cJSON_IsRaw(v)) return text_put(cx, b, v->valuestring);
-    return text_put(cx, b, "null");
+    if (cJSON_IsBool(v)) return json_put_text(cx, b, cJSON_IsTrue(v) ? "true" : "false");
+    if (cJSON_IsRaw(v)) return json_put_text(cx, b, v->valuestring);
+    return json_put_text(cx, b, "null");
 }
 
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level)
@@ -198,17 +198,17 @@ static osh_status json_print_list(osh_ctx *cx, printing *w, const osh_json_list 
     osh_status rc = OSH_OK;
     cJSON *item = NULL; // own
     bool any = false;
-    OSH_TRY(text_put(cx, &w->b, "["));
+    OSH_TRY(json_put_text(cx, &w->b, "["));
     for (int64_t i = 0; i < l->n; i++) {
         OSH_TRY(l->item(cx, &item, user, i));
         if (!item) continue;
-        OSH_TRY(text_put(cx, &w->b, any ? ",\n    " : "\n    "));
+        OSH_TRY(json_put_text(cx, &w->b, any ? ",\n    " : "\n    "));
         OSH_TRY(json_print_value(cx, &w->b, item, 3));
         OSH_TRY(printing_flush(cx, w, PIECE));
         cJSON_Delete(item);
         item = NULL, any = true;
     }
-    OSH_TRY(text_put(cx, &w->b, any ? "\n  ]" : "]"));
+    OSH_TRY(json_put_text(cx, &w->b, any ? "\n  ]" : "]"));
 done:
     cJSON_Delete(item);
     return rc;
@@ -236,17 +236,17 @@ osh_status osh_json_write(osh_ctx *cx, osh_file *f, cJSON *root, const osh_json_
     OSH_NEW(cx, items, n);
     for (const cJSON *c = root->child; c; c = c->next) items[i++] = c;
     qsort(items, n, sizeof *items, items_by_key);
-    OSH_TRY(text_put(cx, &w.b, "{"));
+    OSH_TRY(json_put_text(cx, &w.b, "{"));
     for (i = 0; i < n; i++) {
         const osh_json_list *l = lists_find(lists, items[i]->string);
-        OSH_TRY(text_put(cx, &w.b, i ? ",\n  " : "\n  "));
+        OSH_TRY(json_put_text(cx, &w.b, i ? ",\n  " : "\n  "));
         OSH_TRY(osh_json_put_string(cx, &w.b, items[i]->string));
-        OSH_TRY(text_put(cx, &w.b, ": "));
+        OSH_TRY(json_put_text(cx, &w.b, ": "));
         if (l) OSH_TRY(json_print_list(cx, &w, l, user));
         else OSH_TRY(json_print_value(cx, &w.b, items[i], 2));
         OSH_TRY(printing_flush(cx, &w, PIECE));
     }
-    OSH_TRY(text_put(cx, &w.b, n ? "\n}" : "}"));
+    OSH_TRY(json_put_text(cx, &w.b, n ? "\n}" : "}"));
     OSH_TRY(printing_flush(cx, &w, 1));
 done:
     osh_buf_deinit(cx, &w.b);
