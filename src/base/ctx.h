@@ -37,10 +37,10 @@ typedef struct osh_log_state {
 
 typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage that this thread is in
-    int row;                    // row of the profile
-    bool records;               // the file has its start record
-    double start;               // seconds since the profile's start
-    double inside;              // seconds of the inner scopes that have ended
+    int row;       // row of the profile
+    bool records;  // the file has its start record
+    double start;  // seconds since the profile's start
+    double inside; // seconds of the inner scopes that have ended
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 

@@ -39,7 +39,7 @@ typedef struct osh_field {
     const char *group;
     const char *brief; // help: one line of text; NULL: only the name is listed
     osh_path_use path; // use of the path, if the text names a file or a directory
-} osh_field;           // a row whose name is NULL ends the table
+} osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
 /* Sets the member of object from text. OSH_F_STRS: appends the items, which are separated by commas

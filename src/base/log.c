@@ -215,8 +215,8 @@ static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
 }
 
 typedef struct moment { // values of a line in addition to osh_progress
-    double now, left;   // seconds; left < 0: unknown
-    int64_t peak;       // bytes
+    double now, left; // seconds; left < 0: unknown
+    int64_t peak;     // bytes
 } moment;
 
 static size_t progress_line(char *to, size_t room, const osh_log_state *l, const osh_progress *p,

@@ -45,8 +45,8 @@ osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: none, such as a
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_card { // bytes
-    int64_t now, peak;            // bytes of the arena in use
-    int64_t driver; // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
+    int64_t now, peak; // bytes of the arena in use
+    int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_card;
 /* Sets the function that gives the device's memory to records. Any thread that records calls it. fn
  * NULL: none. */
@@ -77,8 +77,8 @@ osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
 typedef struct osh_profile_row { // all scopes of one phase of one subgraph
-    char *phase, *of;            // own; of is NULL if there is none
-    double seconds;              // wall time without that of inner scopes
+    char *phase, *of; // own; of is NULL if there is none
+    double seconds;   // wall time without that of inner scopes
     double flops;
     int64_t n; // number of scopes
     /* Measured on another thread than the job's: its time overlaps that of other rows. */
@@ -86,7 +86,7 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     int64_t peak_bytes, live_bytes; // highest while a scope with records was open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
-    const char *name;              // view: the name of the phase
+    const char *name; // view: the name of the phase
     double seconds, flops;
     int64_t n, peak_bytes, live_bytes; // 0: unknown
     bool background;

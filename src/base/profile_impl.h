@@ -8,9 +8,9 @@
 enum { OSH_MAX_POINTS = 1000 };
 
 typedef struct osh_profile_memory { // bytes; < 0: unknown
-    int64_t anon, rss;              // now
-    int64_t high;                   // highest anon since the last record
-    int64_t live, live_high;        // allocated bytes: now, and highest since the last record
+    int64_t anon, rss;       // now
+    int64_t high;            // highest anon since the last record
+    int64_t live, live_high; // allocated bytes: now, and highest since the last record
     osh_profile_card card;
 } osh_profile_memory;
 
