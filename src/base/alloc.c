@@ -1,20 +1,24 @@
-/* alloc.c - counted memory, 64-byte aligned from 128 bytes on, with an injected failure for the torture tests.
+/* alloc.c - counted memory, aligned to 64 bytes from 128 bytes on, with injected failures for the
+ * torture tests.
  *
  *   ... | 32 bytes | head 32 bytes: size, class . | n bytes of the caller ... |
- *   ^   ^ a cache line's start                    ^ what is returned
- *   malloc, or a page, where nothing is before the cache line
+ *   ^   ^ start of a cache line                   ^ the returned pointer
+ *   start of malloc's block, or of a page: then nothing precedes the cache line
  *
- * Names, shapes and lists of a few, of which a plan has some for each tensor, are a head and their bytes, aligned as
- * malloc's are: a name of 60 bytes takes 112, where lines would be 192.
+ * Blocks of at most 127 bytes are a head and the bytes, aligned as malloc's are. A plan has some
+ * names, shapes and short lists for each tensor: a name of 60 bytes takes 112 bytes, with cache
+ * lines it would take 192.
  *
- * Not aligned_alloc: before 2.38 glibc's takes no hole of a heap that would do, so that the heap grows for as long as a
- * run goes on (16 layers of 128 tiny experts by Linear: 67 to 146 MB for 14 in use).
+ * aligned_alloc is not used: before glibc 2.38 it does not reuse fitting holes of the heap, so the
+ * heap grows during the whole run (16 layers of 128 tiny experts by Linear: 67 to 146 MB for 14 in
+ * use).
  *
- * A block of PAGES_BYTES or more is pages of its own. Freed, they are kept for the next blocks (kept.c) while live
- * blocks and kept pages together are within the peak of the live ones; then they leave the process. malloc gives the
- * rest, and what libraries ask for: there a tensor that takes the place of a library's scratch makes the next call's
- * scratch grow the heap (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37), hence PAGES_BYTES below MMAP_BYTES,
- * from which on malloc takes pages from the system. */
+ * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
+ * (kept.c) while live blocks and kept pages together are within the peak of the live ones; beyond
+ * that they return to the system. malloc serves the other blocks and the libraries. A tensor in
+ * malloc's heap can occupy the place of a library's scratch, and the scratch of the next call then
+ * makes the heap grow (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37). Therefore
+ * PAGES_BYTES is less than MMAP_BYTES, from which on malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -26,34 +30,42 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, SMALL_BYTES = 127, PAGES_BYTES = 32 << 10, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
-enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) }; // the last: glibc's own
+enum {
+    ALIGN = 64,
+    SMALL_BYTES = 127,
+    PAGES_BYTES = 32 << 10,
+    MMAP_BYTES = 128 << 10,
+    GIVE_BYTES = 64 << 10
+};
+/* MALLOC_BYTES: glibc's own per block */
+enum { HEAD_BYTES = 32, MALLOC_ALIGN = _Alignof(max_align_t), MALLOC_BYTES = sizeof(size_t) };
 typedef struct head {
-    size_t n_bytes; // at most SMALL_BYTES: small
-    void *from;     // what malloc gave; of pages: not used
+    size_t n_bytes; // at most SMALL_BYTES: a small block
+    void *from;     // malloc's pointer; unused for a block of pages
     osh_mem_class class;
 } head;
 
-static size_t block_bytes(size_t n_bytes)
+static size_t mem_block_bytes(size_t n_bytes)
 {
-    size_t room = n_bytes ? n_bytes : 1; // never NULL for zero bytes
+    size_t room = n_bytes ? n_bytes : 1; // zero bytes also get a block
     return (room + 2 * ALIGN - 1) / ALIGN * ALIGN;
 }
 
 size_t osh_mem_gross(size_t n_bytes)
 {
     if (n_bytes <= SMALL_BYTES)
-        return (HEAD_BYTES + n_bytes + MALLOC_BYTES + MALLOC_ALIGN - 1) / MALLOC_ALIGN * MALLOC_ALIGN;
-    size_t block = block_bytes(n_bytes) + ALIGN;
+        return (HEAD_BYTES + n_bytes + MALLOC_BYTES + MALLOC_ALIGN - 1) / MALLOC_ALIGN *
+               MALLOC_ALIGN;
+    size_t block = mem_block_bytes(n_bytes) + ALIGN;
     return block < PAGES_BYTES ? block : osh_whole_pages(block + ALIGN);
 }
 
-static head *head_of(void *p)
+static head *block_head(void *p)
 {
     return (head *)(void *)((char *)p - HEAD_BYTES);
 }
 
-static bool must_fail(osh_shared *sh)
+static bool mem_must_fail(osh_shared *sh)
 {
     if (atomic_load_explicit(&sh->fail_after, memory_order_relaxed) <= 0) return false;
     if (atomic_fetch_sub(&sh->fail_after, 1) != 1) return false;
@@ -61,39 +73,45 @@ static bool must_fail(osh_shared *sh)
     return true;
 }
 
-#if defined(__has_feature) // clang; gcc defines the name
+#if defined(__has_feature) // clang; gcc defines __SANITIZE_ADDRESS__ itself
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
-enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
+enum { KEEPS = 0 }; // the sanitizer must see the use of a freed block
 #else
 enum { KEEPS = 1 };
 #endif
 
 _Static_assert(sizeof(head) <= HEAD_BYTES, "a head has room");
-static bool is_large(size_t block) { return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE; }
-
-/* Of a block that is counted as used. */
-static void *take(osh_shared *sh, size_t block)
+static bool block_is_large(size_t block)
 {
-    size_t used = atomic_load(&sh->used[OSH_MEM_HOST]), peak = atomic_load(&sh->used_peak[OSH_MEM_HOST]);
+    return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE;
+}
+
+/* Takes the pages of a block that is already counted as used. */
+static void *pages_take(osh_shared *sh, size_t block)
+{
+    size_t used = atomic_load(&sh->used[OSH_MEM_HOST]),
+           peak = atomic_load(&sh->used_peak[OSH_MEM_HOST]);
     return osh_kept_take(&sh->kept, osh_whole_pages(block), peak > used ? peak - used : 0);
 }
 
-static void raise(_Atomic size_t *peak, size_t now)
+static void peak_raise(_Atomic size_t *peak, size_t now)
 {
     size_t old = atomic_load_explicit(peak, memory_order_relaxed);
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-/* Where a large block goes above what is to be held, it waits for what others free, as long as they have something. */
-static bool reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
+/* Counts gross bytes of class c. If a large block exceeds give_above, it waits for memory that
+ * other threads free, as long as they have some. Returns false if the limit is exceeded. */
+static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
     size_t limit = atomic_load(&sh->limit[c]), now;
-    size_t above = c == OSH_MEM_HOST && gross >= GIVE_BYTES && !cx->alone ? atomic_load(&sh->give_above) : 0;
+    size_t above =
+        c == OSH_MEM_HOST && gross >= GIVE_BYTES && !cx->alone ? atomic_load(&sh->give_above) : 0;
     for (;;) {
         now = atomic_fetch_add(&sh->used[c], gross) + gross;
         bool fails = limit && now > limit;
@@ -103,59 +121,66 @@ static bool reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
         if (fails) return false;
         above = 0;
     }
-    raise(&sh->used_peak[c], now);
-    if (c == OSH_MEM_HOST) raise(&sh->used_high, now);
+    peak_raise(&sh->used_peak[c], now);
+    if (c == OSH_MEM_HOST) peak_raise(&sh->used_high, now);
     return true;
 }
 
-static void release(osh_shared *sh, osh_mem_class c, size_t gross)
+static void mem_release(osh_shared *sh, osh_mem_class c, size_t gross)
 {
     atomic_fetch_sub(&sh->used[OSH_MEM_HOST], gross);
     if (c != OSH_MEM_HOST) atomic_fetch_sub(&sh->used[c], gross);
 }
 
-static bool over(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
+static bool mem_limit_fail(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
 {
-    osh_fail(cx, OSH_E_NOMEM, "%zu bytes more would exceed the %s memory: %zu of %zu bytes are in use", n_bytes,
-             c == OSH_MEM_HOST ? "host" : "device", atomic_load(&cx->sh->used[c]), atomic_load(&cx->sh->limit[c]));
+    osh_fail(cx, OSH_E_NOMEM,
+             "%zu bytes more would exceed the %s memory: %zu of %zu bytes are in use", n_bytes,
+             c == OSH_MEM_HOST ? "host" : "device", atomic_load(&cx->sh->used[c]),
+             atomic_load(&cx->sh->limit[c]));
     return false;
 }
 
-/* Counts a block, or fails where a limit is in the way. */
-static bool count(osh_ctx *cx, size_t n_bytes)
+/* Counts a block, or fails if that exceeds a limit. */
+static bool mem_block_count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);
-    if (!reserve(cx, OSH_MEM_HOST, gross)) return over(cx, OSH_MEM_HOST, gross);
-    if (cx->mem_class != OSH_MEM_HOST && !reserve(cx, cx->mem_class, gross)) {
-        release(cx->sh, OSH_MEM_HOST, gross);
-        return over(cx, cx->mem_class, gross);
+    if (!mem_reserve(cx, OSH_MEM_HOST, gross)) return mem_limit_fail(cx, OSH_MEM_HOST, gross);
+    if (cx->mem_class != OSH_MEM_HOST && !mem_reserve(cx, cx->mem_class, gross)) {
+        mem_release(cx->sh, OSH_MEM_HOST, gross);
+        return mem_limit_fail(cx, cx->mem_class, gross);
     }
-    raise(&cx->sh->peak, atomic_fetch_add(&cx->sh->live, n_bytes) + n_bytes);
+    peak_raise(&cx->sh->peak, atomic_fetch_add(&cx->sh->live, n_bytes) + n_bytes);
     return true;
 }
 
-static void uncount(osh_ctx *cx, const head *h)
+static void mem_block_uncount(osh_ctx *cx, const head *h)
 {
-    release(cx->sh, h->class, osh_mem_gross(h->n_bytes));
+    mem_release(cx->sh, h->class, osh_mem_gross(h->n_bytes));
     atomic_fetch_sub(&cx->sh->live, h->n_bytes);
 }
 
 osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes)
 {
-    if (must_fail(cx->sh)) return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
-    return reserve(cx, OSH_MEM_HOST, n_bytes) ? OSH_OK : (over(cx, OSH_MEM_HOST, n_bytes), OSH_E_NOMEM);
+    if (mem_must_fail(cx->sh))
+        return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
+    return mem_reserve(cx, OSH_MEM_HOST, n_bytes)
+               ? OSH_OK
+               : (mem_limit_fail(cx, OSH_MEM_HOST, n_bytes), OSH_E_NOMEM);
 }
 
-void osh_mem_uncount(osh_ctx *cx, size_t n_bytes) { release(cx->sh, OSH_MEM_HOST, n_bytes); }
+void osh_mem_uncount(osh_ctx *cx, size_t n_bytes) { mem_release(cx->sh, OSH_MEM_HOST, n_bytes); }
 
-/* What is returned to the caller, *from what malloc gave for it; NULL: there is none. */
-static char *block(osh_ctx *cx, size_t n_bytes, char **from)
+/* Allocates a block. Returns the caller's pointer, and malloc's pointer in *from (NULL: pages).
+ * NULL: no memory. */
+static char *mem_block_new(osh_ctx *cx, size_t n_bytes, char **from)
 {
     char *base = NULL;
     *from = NULL;
-    if (n_bytes <= SMALL_BYTES) return (*from = malloc(HEAD_BYTES + n_bytes)) ? *from + HEAD_BYTES : NULL;
-    size_t n = block_bytes(n_bytes);
-    if (is_large(n)) base = take(cx->sh, n);
+    if (n_bytes <= SMALL_BYTES)
+        return (*from = malloc(HEAD_BYTES + n_bytes)) ? *from + HEAD_BYTES : NULL;
+    size_t n = mem_block_bytes(n_bytes);
+    if (block_is_large(n)) base = pages_take(cx->sh, n);
     else if ((*from = malloc(n + ALIGN - MALLOC_ALIGN))) base = *from + (-(uintptr_t)*from) % ALIGN;
     return base ? base + ALIGN : NULL;
 }
@@ -164,26 +189,26 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
     char *p, *from;
 
-    if (n_bytes > PTRDIFF_MAX - 4 * OSH_PAGE || must_fail(cx->sh)) {
+    if (n_bytes > PTRDIFF_MAX - 4 * OSH_PAGE || mem_must_fail(cx->sh)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
-    if (!count(cx, n_bytes)) return NULL;
+    if (!mem_block_count(cx, n_bytes)) return NULL;
     head h = {n_bytes, NULL, cx->mem_class};
-    if (!(p = block(cx, n_bytes, &from))) {
-        uncount(cx, &h);
+    if (!(p = mem_block_new(cx, n_bytes, &from))) {
+        mem_block_uncount(cx, &h);
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
     h.from = from;
-    *head_of(p) = h;
+    *block_head(p) = h;
     return p;
 }
 
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size)
 {
     size_t n_bytes;
-    if (n == 0) n = 1; // one object's room, so that a loop over none may still point at it
+    if (n == 0) n = 1; // room for one object, so that a pointer to it is valid
     if (__builtin_mul_overflow(n, size, &n_bytes)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu times %zu bytes", n, size);
         return NULL;
@@ -197,7 +222,7 @@ void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes)
 {
     void *q = osh_alloc(cx, n_bytes);
     if (!q || !p) return q;
-    size_t old = head_of(p)->n_bytes;
+    size_t old = block_head(p)->n_bytes;
     memcpy(q, p, old < n_bytes ? old : n_bytes);
     osh_free(cx, p);
     return q;
@@ -228,11 +253,11 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
 void osh_free(osh_ctx *cx, void *p)
 {
     if (!p) return;
-    head *h = head_of(p);
+    head *h = block_head(p);
     size_t n = h->n_bytes;
-    uncount(cx, h);
-    if (n <= SMALL_BYTES || !is_large(block_bytes(n))) free(h->from);
-    else osh_kept_put(&cx->sh->kept, (char *)p - ALIGN, osh_whole_pages(block_bytes(n)));
+    mem_block_uncount(cx, h);
+    if (n <= SMALL_BYTES || !block_is_large(mem_block_bytes(n))) free(h->from);
+    else osh_kept_put(&cx->sh->kept, (char *)p - ALIGN, osh_whole_pages(mem_block_bytes(n)));
 }
 
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c)
@@ -244,11 +269,13 @@ osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c)
 
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to)
 {
-    if (!p || head_of(p)->class == to) return;
-    size_t gross = osh_mem_gross(head_of(p)->n_bytes);
-    if (head_of(p)->class != OSH_MEM_HOST) atomic_fetch_sub(&cx->sh->used[head_of(p)->class], gross);
-    if (to != OSH_MEM_HOST) raise(&cx->sh->used_peak[to], atomic_fetch_add(&cx->sh->used[to], gross) + gross);
-    head_of(p)->class = to;
+    if (!p || block_head(p)->class == to) return;
+    size_t gross = osh_mem_gross(block_head(p)->n_bytes);
+    if (block_head(p)->class != OSH_MEM_HOST)
+        atomic_fetch_sub(&cx->sh->used[block_head(p)->class], gross);
+    if (to != OSH_MEM_HOST)
+        peak_raise(&cx->sh->used_peak[to], atomic_fetch_add(&cx->sh->used[to], gross) + gross);
+    block_head(p)->class = to;
 }
 
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
@@ -287,7 +314,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // set once, it no longer grows with what is freed
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // when it is set, it no longer grows with freed blocks
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
 }
@@ -315,7 +342,8 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
 
 bool osh_proc_status(char text[OSH_STATUS_BYTES])
 {
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC); // no stdio: this must not allocate
+    /* Without stdio, because this must not allocate. */
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t n = read(fd, text, OSH_STATUS_BYTES - 1);
     close(fd);

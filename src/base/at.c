@@ -1,4 +1,5 @@
-/* at.c - see at.h. */
+/* at.c - files below a directory that other users can also write to: each step opens a descriptor
+ * without following links. */
 #include "base/at.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static osh_status at_fail(osh_ctx *cx, const char *what, const osh_at *d, const 
                     strerror_r(errno, why, sizeof why));
 }
 
-/* The directory that a symbolic link of this user or of root points to. < 0: errno. */
+/* Opens the directory that a symbolic link of this user or of root points to. < 0: errno. */
 static int link_follow(int parent, const char *name)
 {
     char to[PATH_MAX];
@@ -43,7 +44,7 @@ static int link_follow(int parent, const char *name)
     return fd;
 }
 
-/* The directory `name` of parent, made if it is missing. < 0: errno. */
+/* Opens the directory `name` of parent and makes it if it is missing. < 0: errno. */
 static int dir_step(int parent, const char *name, bool may_link)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, fd = openat(parent, name, flags);
@@ -53,7 +54,7 @@ static int dir_step(int parent, const char *name, bool may_link)
     return fd;
 }
 
-/* n: bytes of the path, up to the directory that is refused. */
+/* Fails for a directory that could not be opened. n: bytes of path up to the end of its name. */
 static osh_status dir_refuse(osh_ctx *cx, int parent, const char *name, const char *path, int n)
 {
     char why[128];
@@ -113,8 +114,8 @@ const char *osh_at_path(const osh_at *d)
     return d->path;
 }
 
-/* Takes fd; < 0: errno says why there is none. */
-static osh_status file_of(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, const char *name)
+/* Makes a file of fd, which it takes. fd < 0: fails with errno's text. */
+static osh_status at_file(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, const char *name)
 {
     osh_status rc = OSH_OK;
     char *path = NULL;                    // own
@@ -134,12 +135,12 @@ done:
     return rc;
 }
 
-/* base and 16 hex digits. own; NULL: no memory */
+/* Returns base followed by 16 random hex digits. own; NULL: no memory. */
 static char *new_name(osh_ctx *cx, const char *base)
 {
     uint64_t digits = 0;
-    if (getrandom(&digits, sizeof digits, GRND_NONBLOCK) !=
-        sizeof digits) // before the system has collected any
+    /* It fails before the system has collected random bytes. */
+    if (getrandom(&digits, sizeof digits, GRND_NONBLOCK) != sizeof digits)
         digits = (uint64_t)(osh_now() * 1e9) ^ ((uint64_t)getpid() << 40);
     return osh_sprintf(cx, "%s%016llx", base, (unsigned long long)digits);
 }
@@ -158,7 +159,7 @@ osh_status osh_at_create(osh_ctx *cx, osh_file **out, char **name, osh_at *d, co
         fd = openat(d->fd, made, NEW_FILE, 0666);
         if (fd < 0 && errno != EEXIST) break;
     }
-    OSH_TRY(file_of(cx, out, fd, d, made));
+    OSH_TRY(at_file(cx, out, fd, d, made));
     *name = made, made = NULL; // give
 done:
     osh_free(cx, made);
@@ -179,7 +180,7 @@ osh_status osh_at_resume(osh_ctx *cx, osh_file **out, osh_at *d, const char *nam
     if (fd >= 0 && (fstat(fd, &st) || !file_is_own(&st))) close(fd), fd = -1, errno = EEXIST;
     if (fd < 0 && errno != ENOENT) OSH_TRY(osh_at_remove(cx, d, name));
     if (fd < 0) fd = openat(d->fd, name, NEW_FILE, 0666);
-    OSH_TRY(file_of(cx, out, fd, d, name));
+    OSH_TRY(at_file(cx, out, fd, d, name));
 done:
     return rc;
 }
@@ -196,9 +197,9 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        if (fd < 0) errno = EACCES; // to make it, not to find it
+        if (fd < 0) errno = EACCES; // reports that it cannot be made, not that it is missing
     }
-    OSH_TRY(file_of(cx, out, fd, d, name));
+    OSH_TRY(at_file(cx, out, fd, d, name));
 done:
     return rc;
 }

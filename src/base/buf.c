@@ -1,4 +1,4 @@
-/* buf.c - a growing byte buffer with a cap; a NUL always stands behind the bytes. */
+/* buf.c - a growing byte buffer with a size limit; a NUL always follows the bytes. */
 #include "base/buf.h"
 #include "base/quote.h"
 
@@ -16,15 +16,15 @@ void osh_buf_deinit(osh_ctx *cx, osh_buf *b)
     *b = (osh_buf){.max_bytes = b->max_bytes};
 }
 
-/* Room for n more bytes and the NUL. */
-static osh_status reserve(osh_ctx *cx, osh_buf *b, size_t n)
+/* Makes room for n more bytes and the NUL. */
+static osh_status buf_reserve(osh_ctx *cx, osh_buf *b, size_t n)
 {
     size_t want, cap;
     char *p;
 
     if (__builtin_add_overflow(b->len, n, &want) || (b->max_bytes && want > b->max_bytes))
-        return osh_fail(cx, OSH_E_FORMAT, "text of %zu and %zu more bytes, at most %zu are allowed", b->len, n,
-                        b->max_bytes ? b->max_bytes : SIZE_MAX);
+        return osh_fail(cx, OSH_E_FORMAT, "text of %zu and %zu more bytes, at most %zu are allowed",
+                        b->len, n, b->max_bytes ? b->max_bytes : SIZE_MAX);
     if (b->data && want < b->cap) return OSH_OK;
     cap = b->cap < 64 ? 64 : b->cap;
     while (cap <= want && cap <= SIZE_MAX / 2) cap *= 2;
@@ -38,7 +38,7 @@ static osh_status reserve(osh_ctx *cx, osh_buf *b, size_t n)
 
 osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n)
 {
-    if (b->data) return reserve(cx, b, n);
+    if (b->data) return buf_reserve(cx, b, n);
     if (!(b->data = osh_alloc(cx, n + 1))) return OSH_E_NOMEM;
     b->cap = n + 1, b->data[0] = 0;
     return OSH_OK;
@@ -46,7 +46,7 @@ osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n)
 
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
 {
-    osh_status rc = reserve(cx, b, n);
+    osh_status rc = buf_reserve(cx, b, n);
     if (rc) return rc;
     if (n) memcpy(b->data + b->len, p, n);
     b->len += n;
@@ -54,7 +54,7 @@ osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
     return OSH_OK;
 }
 
-/* Bytes that the text will have. */
+/* Computes the bytes of the formatted text. */
 static osh_status text_length(osh_ctx *cx, size_t *n, const char *fmt, va_list ap)
 {
     int k = vsnprintf(NULL, 0, fmt, ap);
@@ -71,7 +71,7 @@ osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
-    if (!rc) rc = reserve(cx, b, n);
+    if (!rc) rc = buf_reserve(cx, b, n);
     if (rc) return rc;
     va_start(ap, fmt);
     vsnprintf(b->data + b->len, n + 1, fmt, ap);
@@ -90,9 +90,9 @@ osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
     size_t most = 6 * n; // \uXXXX for each byte
-    if (!rc) rc = reserve(cx, b, most + 1 + n);
+    if (!rc) rc = buf_reserve(cx, b, most + 1 + n);
     if (rc) return rc;
-    char *text = b->data + b->len + most; // behind what it becomes
+    char *text = b->data + b->len + most; // raw text, after the room for the escaped one
     va_start(ap, fmt);
     vsnprintf(text, n + 1, fmt, ap);
     va_end(ap);

@@ -1,4 +1,5 @@
-/* buf.h - a growing byte buffer with a cap. buf.data is always NUL-terminated (the NUL is not counted). */
+/* buf.h - a growing byte buffer with a size limit. A NUL, which is not counted, follows the bytes
+ * of buf.data. */
 #ifndef OSH_BUF_H
 #define OSH_BUF_H
 #include "base/base.h"
@@ -8,13 +9,15 @@ typedef struct osh_buf {
     size_t len, cap, max_bytes;
 } osh_buf;
 
-void osh_buf_init(osh_buf *b, size_t max_bytes); // 0: no cap
+void osh_buf_init(osh_buf *b, size_t max_bytes); // max_bytes 0: no limit
 void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
-osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n); // for so many more; of an empty one no more than that
+/* Reserves n more bytes; an empty buffer gets exactly n. */
+osh_status osh_buf_room(osh_ctx *cx, osh_buf *b, size_t n);
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* A line for a person: control characters, which names in files may have, are written as \uXXXX. */
-osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Appends a line for a person. Control characters, which file names may contain, become \uXXXX. */
+osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 void osh_buf_clear(osh_buf *b);
 #endif

@@ -1,4 +1,4 @@
-/* ctx.c - a context begins and ends: its services, and what workers share of them. */
+/* ctx.c - makes and frees contexts: the services, and the part that workers share. */
 #include "base/ctx.h"
 
 #include <sched.h>
@@ -6,11 +6,11 @@
 
 #include "base/profile.h"
 
-enum { MAX_THREADS = 4096 }; // as the flag --threads allows
+enum { MAX_THREADS = 4096 }; // limit of the flag --threads
 
 static int n_cpus(void)
 {
-    cpu_set_t set; // what this process may use, which in a container is less than what is online
+    cpu_set_t set; // CPUs that this process may use; in a container, fewer than are online
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
     return 1;
 }
@@ -69,7 +69,7 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    osh_kept_drop(&sh->kept, 0); // it stays within used_peak
+    osh_kept_drop(&sh->kept, 0); // kept pages stay within used_peak
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;
     pthread_mutex_unlock(&sh->log.lock);

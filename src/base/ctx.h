@@ -2,7 +2,7 @@
  *
  *   root ──► osh_shared ◄── fork of worker 0, 1, ... (made with the pool)  ◄── osh_ctx_fork
  *
- * What is shared is atomic or behind a mutex; the error text is a context's own. */
+ * Shared members are atomic or protected by a mutex. Each context has its own error text. */
 #ifndef OSH_CTX_H
 #define OSH_CTX_H
 #include "base/base.h"
@@ -18,40 +18,41 @@ typedef struct osh_log_state {
     osh_log_level level;
     int mode;          // osh_progress_mode, AUTO resolved
     bool tty;          // one live line, redrawn in place
-    bool colour;       // of it
+    bool colour;       // colours of the live line
     bool line_open;    // the live line is on the screen
-    char line[512];    // it, to draw it again behind a message
-    int drawn;         // columns of it
+    char line[512];    // text of the live line, to redraw it after a message
+    int drawn;         // columns of the live line
     double last_shown; // seconds
-    double start;      // osh_now of the context's birth
-    double t0, work0;  // where the ETA counts from
+    double start;      // osh_now at osh_ctx_new or osh_ctx_anew
+    double t0, work0;  // start of the ETA's time and work
     double last_work;
-    bool counting; // t0 is set
-    int fd;        // log file, own; -1: none
-    char *command; // own: what is run, the first line of a log file; NULL: not told
-    osh_log_fn hears; // messages, in place of stderr; NULL: stderr
+    bool counting;    // t0 is set
+    int fd;           // own: descriptor of the log file; -1: none
+    char *command;    // own: the command, first line of a log file; NULL: not set
+    osh_log_fn hears; // gets messages instead of stderr; NULL: stderr
     void *hears_user;
-    osh_progress_fn told; // gets a copy of what is shown; NULL: none
+    osh_progress_fn told; // called for each progress report; NULL: none
     void *told_user;
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;
 typedef struct osh_open_scope { // a stage that this thread is in
-    int row;       // of the profile
-    bool records;  // the file has its start
-    double start;  // seconds of the profile
-    double inside; // seconds of the scopes that ended in it
+    int row;       // row of the profile
+    bool records;  // the file has its start record
+    double start;  // seconds since the profile's start
+    double inside; // seconds of the inner scopes that have ended
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* Pages of large blocks that were freed and wait for the next ones (kept.c). */
+/* Pages of freed large blocks, kept for the next blocks (kept.c). */
 enum { OSH_PAGE = 4096 };
 static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
 typedef struct osh_kept_size {
-    void *first;   // own: the block that was freed last; each begins with the next one's address
-    size_t n;      // bytes of each
-    uint64_t used; // of osh_kept.clock
+    /* own: the block that was freed last; each block begins with the address of the next. */
+    void *first;
+    size_t n;      // bytes of each block
+    uint64_t used; // value of osh_kept.clock at the last use
 } osh_kept_size;
 typedef struct osh_extent {
     char *base; // own
@@ -59,42 +60,47 @@ typedef struct osh_extent {
 } osh_extent;
 typedef struct osh_kept {
     pthread_mutex_t lock;
-    size_t bytes; // of all
+    size_t bytes; // bytes of all kept blocks
     uint64_t clock;
     int n_sizes, n_extents;
-    osh_kept_size sizes[OSH_KEPT_SIZES];      // each has a block
-    osh_extent extents[OSH_KEPT_EXTENTS];     // by address; none ends where the next one begins
+    osh_kept_size sizes[OSH_KEPT_SIZES];  // each has at least one block
+    osh_extent extents[OSH_KEPT_EXTENTS]; // sorted by address; no two are adjacent
 } osh_kept;
 
-/* A block of n bytes, whole pages; at most `room` bytes stay kept beside it. NULL: the system has none. */
+/* Returns a block of n bytes of whole pages. At most `room` other bytes stay kept. NULL: the system
+ * has no memory. */
 void *osh_kept_take(osh_kept *k, size_t n, size_t room);
 void osh_kept_put(osh_kept *k, void *base, size_t n);
-void osh_kept_drop(osh_kept *k, size_t n); // back to the system, until at most n bytes are kept
+/* Returns pages to the system until at most n bytes are kept. */
+void osh_kept_drop(osh_kept *k, size_t n);
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
-    _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N]; // gross; HOST: of all classes
-    _Atomic size_t used_high; // of HOST, since osh_mem_used_high
-    _Atomic size_t give_above; // 0: nobody gives
-    bool (*give)(void *user);  // set before give_above
+    /* Gross bytes; OSH_MEM_HOST counts all classes. */
+    _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
+    _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
+    _Atomic size_t give_above; // 0: no callback
+    bool (*give)(void *user);  // is set before give_above
     void *give_user;
-    osh_kept kept;              // used + kept.bytes stays within used_peak: the process never grows by what is kept
+    /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
+     * larger. */
+    osh_kept kept;
     _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
-    _Atomic bool interrupted; // lock-free: a signal handler sets it
+    _Atomic bool interrupted; // lock-free, because a signal handler sets it
     osh_log_state log;
-    osh_profile *profile; // own; NULL: never started
-    osh_pool *pool; // own
+    osh_profile *profile; // own; NULL: not started yet
+    osh_pool *pool;       // own
 } osh_shared;
 
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
-    osh_shared *sh; // own if root
-    bool root, alone, inlined; // inlined: osh_ctx_inline
+    osh_shared *sh;            // own if root is true
+    bool root, alone, inlined; // inlined: by osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
-    osh_mem_class mem_class; // of its allocations
+    osh_mem_class mem_class; // class of its allocations
     size_t n_text;
     char text[OSH_ERROR_BYTES];
 };
@@ -102,11 +108,13 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
-void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
+/* Writes a line to the log file. */
+void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
 void osh_profile_free(osh_profile *p);
-int64_t osh_mem_used_high(osh_shared *sh); // highest of used[HOST] since the call before
+int64_t osh_mem_used_high(osh_shared *sh); // highest used[HOST] since the last call
 
 enum { OSH_STATUS_BYTES = 4096 };
-bool osh_proc_status(char text[OSH_STATUS_BYTES]); // what the kernel says of this process; allocates nothing
-int64_t osh_proc_status_bytes(const char *text, const char *key); // "VmHWM:"; < 0: no such line
+bool osh_proc_status(char text[OSH_STATUS_BYTES]); // reads /proc/self/status; allocates nothing
+/* key: such as "VmHWM:"; < 0: no such line. */
+int64_t osh_proc_status_bytes(const char *text, const char *key);
 #endif

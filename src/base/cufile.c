@@ -1,4 +1,4 @@
-/* cufile.c - see cufile.h. The types are those of NVIDIA's reference of cuFile. */
+/* cufile.c - calls NVIDIA's cuFile. The types are those of its reference. */
 #include "base/cufile.h"
 #include "base/library.h"
 
@@ -10,8 +10,8 @@
 #include <sys/types.h>
 
 typedef struct outcome { int code, cuda; } outcome; // CUfileError_t
-typedef struct descriptor {                       // CUfileDescr_t
-    int type; // 1: a descriptor of Linux
+typedef struct descriptor { // CUfileDescr_t
+    int type;               // 1: a Linux file descriptor
     union { int fd; void *handle; } file;
     const void *fs_ops;
 } descriptor;
@@ -26,8 +26,8 @@ static struct {
     ssize_t (*read)(void *handle, void *base, size_t n_bytes, off_t at, off_t to);
 } cufile;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried, is_open; // under the lock
-static char missing[256];   // why it is not open
+static bool tried, is_open; // protected by lock
+static char missing[256];   // the reason why it is not open
 
 #define AT(field) offsetof(__typeof__(cufile), field)
 static const osh_symbol symbols[] = {
@@ -36,19 +36,27 @@ static const osh_symbol symbols[] = {
     {"cuFileBufDeregister", AT(buffer_deregister)}, {"cuFileRead", AT(read)},
 };
 #undef AT
-static const osh_library library = {{"libcufile.so.0"}, "reads from files to the card", "libcufile of the CUDA toolkit",
-                                    symbols, sizeof symbols / sizeof *symbols};
+static const osh_library library = {{"libcufile.so.0"},
+                                    "reads from files to the GPU",
+                                    "libcufile of the CUDA toolkit",
+                                    symbols,
+                                    sizeof symbols / sizeof *symbols};
 
-static int64_t result_of(outcome r) { return r.code ? -(int64_t)(r.code < 0 ? -r.code : r.code) : 0; }
+static int64_t cufile_result(outcome r)
+{
+    return r.code ? -(int64_t)(r.code < 0 ? -r.code : r.code) : 0;
+}
 
-static osh_status open_cufile(osh_ctx *cx)
+static osh_status cufile_library_open(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
     void *handle;
     char why[128];
     OSH_TRY(osh_library_open(cx, &handle, &cufile, &library));
-    int64_t code = result_of(cufile.driver_open());
-    if (code) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuFileDriverOpen: %s", osh_cufile_text(code, why, sizeof why));
+    int64_t code = cufile_result(cufile.driver_open());
+    if (code)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuFileDriverOpen: %s",
+                 osh_cufile_text(code, why, sizeof why));
 done:
     return rc;
 }
@@ -58,7 +66,7 @@ bool osh_cufile_open(osh_ctx *cx, char *why, size_t room)
     pthread_mutex_lock(&lock);
     if (!tried) {
         tried = true;
-        is_open = !open_cufile(cx);
+        is_open = !cufile_library_open(cx);
         if (!is_open) {
             snprintf(missing, sizeof missing, "%s", osh_error_text(cx));
             osh_error_clear(cx);
@@ -81,11 +89,14 @@ int64_t osh_cufile_register(void **handle, int fd)
     descriptor d;
     memset(&d, 0, sizeof d);
     d.type = DESCRIPTOR_FD, d.file.fd = fd;
-    return result_of(cufile.handle_register(handle, &d));
+    return cufile_result(cufile.handle_register(handle, &d));
 }
 
 void osh_cufile_deregister(void *handle) { cufile.handle_deregister(handle); }
-int64_t osh_cufile_lock(void *base, size_t n_bytes) { return result_of(cufile.buffer_register(base, n_bytes, 0)); }
+int64_t osh_cufile_lock(void *base, size_t n_bytes)
+{
+    return cufile_result(cufile.buffer_register(base, n_bytes, 0));
+}
 void osh_cufile_unlock(void *base) { (void)cufile.buffer_deregister(base); }
 
 int64_t osh_cufile_read(void *handle, void *base, size_t n_bytes, int64_t at, int64_t to)

@@ -1,5 +1,5 @@
-/* cufile.h - NVIDIA's cuFile (GPUDirect Storage): reads between files and the memory of a card past the host's, where
- * the library, its driver and the file system can. */
+/* cufile.h - NVIDIA's cuFile (GPUDirect Storage): reads files into GPU memory without host memory,
+ * if the library, its driver and the file system support it. */
 #ifndef OSH_CUFILE_H
 #define OSH_CUFILE_H
 #ifdef __cplusplus
@@ -7,19 +7,23 @@ extern "C" {
 #endif
 #include "base/base.h"
 
-/* Opens the library and its driver, once for the process, which has a CUDA context; from then on it must not fork.
- * false: why [room] says what is missing. */
+/* Opens the library and its driver once for the process, which must have a CUDA context and must
+ * not fork afterwards. On failure returns false, and why [room] says what is missing. */
 bool osh_cufile_open(osh_ctx *cx, char *why, size_t room);
-bool osh_cufile_has_module(void); // nvidia-fs: without it the library itself may go through host memory
+/* True if nvidia-fs is loaded; without it the library may use host memory. */
+bool osh_cufile_has_module(void);
 
-/* All of these only where it is open. 0 or more: done, or bytes; less: -1 with errno, else the library's code. */
-int64_t osh_cufile_register(void **handle, int fd); // fd: opened with O_DIRECT; stays open as long as the handle
+/* The functions below require an open library. They return 0 or a number of bytes on success, -1
+ * with errno set, or the library's code as a smaller negative number. */
+/* fd: opened with O_DIRECT, and open as long as the handle. */
+int64_t osh_cufile_register(void **handle, int fd);
 void osh_cufile_deregister(void *handle);
-int64_t osh_cufile_lock(void *base, size_t n_bytes); // card memory that many reads go to
+int64_t osh_cufile_lock(void *base, size_t n_bytes); // registers GPU memory that many reads use
 void osh_cufile_unlock(void *base);
-/* Bytes [at, at + n_bytes) of the file to base + to; fewer, as read(2). From any thread that has the card. */
+/* Reads bytes [at, at + n_bytes) of the file to base + to. It may read fewer, like read(2). Any
+ * thread that uses the GPU may call it. */
 int64_t osh_cufile_read(void *handle, void *base, size_t n_bytes, int64_t at, int64_t to);
-/* What a negative result means: "the file system does not take it (cuFile 5008)". */
+/* Returns the meaning of a negative result: "the file system does not take it (cuFile 5008)". */
 const char *osh_cufile_text(int64_t result, char *to, size_t room);
 #ifdef __cplusplus
 }

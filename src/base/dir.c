@@ -1,4 +1,4 @@
-/* dir.c - directories, names and free space; the other half of file.h. */
+/* dir.c - directories, names and free space: the functions of file.h that need no open file. */
 #include "base/file.h"
 #include "base/ctx.h"
 
@@ -12,10 +12,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
+static osh_status path_fail(osh_ctx *cx, const char *what, const char *path)
 {
     char why[128];
-    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
+    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path,
+                    strerror_r(errno, why, sizeof why));
 }
 
 bool osh_file_exists(const char *path)
@@ -33,7 +34,7 @@ bool osh_dir_exists(const char *path)
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path)
 {
     struct stat st;
-    if (stat(path, &st)) return fail_os(cx, "look at", path);
+    if (stat(path, &st)) return path_fail(cx, "look at", path);
     *n_bytes = (int64_t)st.st_size;
     *mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return OSH_OK;
@@ -41,7 +42,7 @@ osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const
 
 osh_status osh_file_remove(osh_ctx *cx, const char *path)
 {
-    return unlink(path) && errno != ENOENT ? fail_os(cx, "remove", path) : OSH_OK;
+    return unlink(path) && errno != ENOENT ? path_fail(cx, "remove", path) : OSH_OK;
 }
 
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
@@ -55,7 +56,8 @@ osh_status osh_dir_make(osh_ctx *cx, const char *path)
         if (c && c != '/') continue;
         if (!p[i - 1]) break; // an empty path
         p[i] = 0;
-        if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p))) OSH_TRY(fail_os(cx, "make directory", p));
+        if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p)))
+            OSH_TRY(path_fail(cx, "make directory", p));
         if (!c) break;
         p[i] = c;
     }
@@ -70,12 +72,12 @@ void osh_strings_free(osh_ctx *cx, char **names, size_t n)
     osh_free(cx, names);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int names_by_bytes(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_dots(const char *name)
+static bool name_is_dots(const char *name)
 {
     return !strcmp(name, ".") || !strcmp(name, "..");
 }
@@ -90,13 +92,13 @@ osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path)
     *names = NULL;
     *n = 0;
     OSH_NEW(cx, list, cap);
-    if (!(d = opendir(path))) OSH_TRY(fail_os(cx, "list", path));
+    if (!(d = opendir(path))) OSH_TRY(path_fail(cx, "list", path));
     for (;;) {
         errno = 0;
         const struct dirent *e = readdir(d);
-        if (!e && errno) OSH_TRY(fail_os(cx, "list", path));
+        if (!e && errno) OSH_TRY(path_fail(cx, "list", path));
         if (!e) break;
-        if (is_dots(e->d_name)) continue;
+        if (name_is_dots(e->d_name)) continue;
         if (n_list == cap) {
             char **more = osh_realloc(cx, list, 2 * cap * sizeof *more);
             if (!more) OSH_TRY(OSH_E_NOMEM);
@@ -106,7 +108,7 @@ osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path)
         if (!(list[n_list] = osh_strdup(cx, e->d_name))) OSH_TRY(OSH_E_NOMEM);
         n_list++;
     }
-    if (n_list) qsort(list, n_list, sizeof *list, by_bytes);
+    if (n_list) qsort(list, n_list, sizeof *list, names_by_bytes);
     *n = n_list;
     *names = list, list = NULL;
 done:
@@ -115,8 +117,8 @@ done:
     return rc;
 }
 
-/* Everything inside path, then path; a symbolic link is removed, never followed. */
-static osh_status remove_tree(osh_ctx *cx, const char *path)
+/* Removes everything in path, then path. A symbolic link is removed, never followed. */
+static osh_status tree_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *child = NULL; // own
@@ -124,20 +126,20 @@ static osh_status remove_tree(osh_ctx *cx, const char *path)
     struct stat st;
 
     if (lstat(path, &st)) {
-        if (errno != ENOENT) OSH_TRY(fail_os(cx, "remove", path));
-        goto done; // gone already
+        if (errno != ENOENT) OSH_TRY(path_fail(cx, "remove", path));
+        goto done; // already removed
     }
     if (!S_ISDIR(st.st_mode)) {
-        if (unlink(path)) OSH_TRY(fail_os(cx, "remove", path));
+        if (unlink(path)) OSH_TRY(path_fail(cx, "remove", path));
         goto done;
     }
     OSH_TRY(osh_dir_list(cx, &names, &n, path));
     for (size_t i = 0; i < n; i++) {
         if (!(child = osh_path_join(cx, path, names[i]))) OSH_TRY(OSH_E_NOMEM);
-        OSH_TRY(remove_tree(cx, child));
+        OSH_TRY(tree_remove(cx, child));
         osh_free(cx, child), child = NULL;
     }
-    if (rmdir(path)) OSH_TRY(fail_os(cx, "remove", path));
+    if (rmdir(path)) OSH_TRY(path_fail(cx, "remove", path));
 done:
     osh_free(cx, child);
     osh_strings_free(cx, names, n);
@@ -146,11 +148,11 @@ done:
 
 osh_status osh_dir_remove(osh_ctx *cx, const char *path)
 {
-    return remove_tree(cx, path);
+    return tree_remove(cx, path);
 }
 
-/* The directory that holds path; false if the name is too long. */
-static bool parent_of(char *to, size_t room, const char *path)
+/* Writes the directory that holds path to `to`. Returns false if it is too long. */
+static bool path_parent(char *to, size_t room, const char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -168,11 +170,12 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 
     do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0) return errno == EACCES ? OSH_OK : fail_os(cx, "open", dir); // a directory may be write-only
+    /* A directory may be write-only. */
+    if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
-    if (rc && errno == EINVAL) rc = 0; // a file system without it
-    osh_status st = rc ? fail_os(cx, "sync", dir) : OSH_OK;
+    if (rc && errno == EINVAL) rc = 0; // the file system has no sync of directories
+    osh_status st = rc ? path_fail(cx, "sync", dir) : OSH_OK;
     close(fd);
     return st;
 }
@@ -180,14 +183,15 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    if (!parent_of(dir, sizeof dir, path)) return OSH_OK; // the kernel would have refused such a name before
+    /* The kernel has already refused such a long name. */
+    if (!path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
 
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to)
 {
     if (rename(from, to)) {
-        osh_status rc = fail_os(cx, "rename", from);
+        osh_status rc = path_fail(cx, "rename", from);
         osh_note(cx, "giving it the name %s", to);
         return rc;
     }
@@ -200,10 +204,10 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
     return osh_sprintf(cx, "%s%s%s", dir, n == 0 || dir[n - 1] == '/' ? "" : "/", name);
 }
 
-enum { MAX_LINKS = 40 }; // as the kernel follows
+enum { MAX_LINKS = 40 }; // the limit of the kernel
 
-/* The place that a link at path points to; *out NULL: path is no link. */
-static osh_status follow(osh_ctx *cx, char **out, const char *path)
+/* Returns the path that a link at path points to. *out: own; NULL if path is not a link. */
+static osh_status link_target(osh_ctx *cx, char **out, const char *path)
 {
     osh_status rc = OSH_OK;
     char to[PATH_MAX];
@@ -219,7 +223,7 @@ done:
     return rc;
 }
 
-static void cut_slashes(char *path)
+static void path_cut_slashes(char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') path[--n] = 0;
@@ -231,19 +235,19 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
     char real[PATH_MAX], *at = NULL, *next = NULL; // at, next: own
     *out = NULL;
     if (!(at = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
-    cut_slashes(at);
+    path_cut_slashes(at);
     for (int i = 0;; i++) {
-        OSH_TRY(follow(cx, &next, at));
+        OSH_TRY(link_target(cx, &next, at));
         if (!next) break;
         osh_free(cx, at);
         at = next, next = NULL;
-        cut_slashes(at);
-        if (i == MAX_LINKS) OSH_FAIL(cx, OSH_E_IO, "%s: too many links behind each other", path);
+        path_cut_slashes(at);
+        if (i == MAX_LINKS) OSH_FAIL(cx, OSH_E_IO, "%s: too many links in a row", path);
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
-    if (dots) { // has no name of its own that could be taken
-        if (!realpath(at, real)) OSH_TRY(fail_os(cx, "look at", at));
+    if (dots) { // such a path has no name of its own
+        if (!realpath(at, real)) OSH_TRY(path_fail(cx, "look at", at));
         osh_free(cx, at);
         if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);
     }
@@ -257,7 +261,8 @@ done:
 bool osh_dir_is_mount(const char *path)
 {
     struct statx st;
-    return !statx(AT_FDCWD, path, 0, STATX_TYPE, &st) && (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) &&
+    return !statx(AT_FDCWD, path, 0, STATX_TYPE, &st) &&
+           (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) &&
            (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
@@ -268,8 +273,9 @@ int64_t osh_disk_free(const char *path)
 
     if (strlen(path) >= sizeof at) return -1;
     strcpy(at, path);
-    while (statvfs(at, &v)) { // of a path still to be made: where it will be made
-        if (errno != ENOENT || !parent_of(up, sizeof up, at) || !strcmp(at, up)) return -1;
+    /* The path does not exist yet: uses the directory in which it will be made. */
+    while (statvfs(at, &v)) {
+        if (errno != ENOENT || !path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);
     }
     return (int64_t)v.f_bavail * (int64_t)v.f_frsize;

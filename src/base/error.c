@@ -1,4 +1,5 @@
-/* error.c - the error text: the first message, then "; while ..." notes, in a fixed buffer. And what a signal asks for.
+/* error.c - the error text of a context: the first message, then "; while ..." notes, in a fixed
+ * buffer. It also keeps the request to interrupt.
  *
  * Nothing here allocates once the context exists, so that running out of memory can be reported. */
 #include "base/ctx.h"
@@ -7,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Appends "<lead><message>"; what does not fit ends in "...". A message is one line without control characters,
- * whatever a file's name or content holds. */
-static void append(osh_ctx *cx, const char *lead, const char *fmt, va_list ap)
+/* Appends "<lead><message>"; a text that does not fit ends in "...". The message becomes one line
+ * without control characters, because names and contents of files may hold any. */
+static void error_append(osh_ctx *cx, const char *lead, const char *fmt, va_list ap)
 {
     size_t room = sizeof cx->text - cx->n_text;
     char text[sizeof cx->text];
@@ -32,7 +33,7 @@ osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    append(cx, cx->n_text ? "; then " : "", fmt, ap);
+    error_append(cx, cx->n_text ? "; then " : "", fmt, ap);
     va_end(ap);
     return code ? code : OSH_E_INTERNAL;
 }
@@ -41,7 +42,7 @@ void osh_note(osh_ctx *cx, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    append(cx, cx->n_text ? "; while " : "while ", fmt, ap);
+    error_append(cx, cx->n_text ? "; while " : "while ", fmt, ap);
     va_end(ap);
 }
 

@@ -1,5 +1,5 @@
-/* field.c - texts into the members that a field table describes; every refusal says what was wanted
- * and what was found. */
+/* field.c - parses texts into the members that a field table describes. Every error says what was
+ * wanted and what was found. */
 #include "base/field.h"
 #include "base/number.h"
 
@@ -11,42 +11,45 @@
 #include <string.h>
 #include <strings.h>
 
-static void *member(const osh_field *f, void *object)
+static void *field_member(const osh_field *f, void *object)
 {
     return (char *)object + f->offset;
 }
 
-static bool ranged(const osh_field *f)
+static bool field_has_range(const osh_field *f)
 {
     return f->min != 0 || f->max != 0;
 }
 
-/* A number as a person writes it: 65536, not 6.5536e+04. */
+/* Prints a number as a person writes it: 65536, not 6.5536e+04. */
 static void print_bound(char *to, size_t room, double v)
 {
     if (fabs(v) < 1e15 && v == floor(v)) snprintf(to, room, "%.0f", v);
     else snprintf(to, room, "%g", v);
 }
 
-static osh_status refuse(osh_ctx *cx, const osh_field *f, const char *wanted, const char *text)
+static osh_status field_refuse(osh_ctx *cx, const osh_field *f, const char *wanted,
+                               const char *text)
 {
     char lo[32], hi[32];
-    if (!ranged(f)) return osh_fail(cx, OSH_E_USAGE, "%s: want %s, got '%s'", f->name, wanted, text);
+    if (!field_has_range(f))
+        return osh_fail(cx, OSH_E_USAGE, "%s: want %s, got '%s'", f->name, wanted, text);
     print_bound(lo, sizeof lo, f->min);
     print_bound(hi, sizeof hi, f->max);
-    return osh_fail(cx, OSH_E_USAGE, "%s: want %s in [%s, %s], got '%s'", f->name, wanted, lo, hi, text);
+    return osh_fail(cx, OSH_E_USAGE, "%s: want %s in [%s, %s], got '%s'", f->name, wanted, lo, hi,
+                    text);
 }
 
-static bool in_range(const osh_field *f, double v)
+static bool field_in_range(const osh_field *f, double v)
 {
-    return !ranged(f) || (v >= f->min && v <= f->max); // false for NaN
+    return !field_has_range(f) || (v >= f->min && v <= f->max); // false for NaN
 }
 
 static bool starts_number(const char *s)
 {
     if (*s == '-' || *s == '+') s++;
     if (*s == '.') s++;
-    return isdigit((unsigned char)*s); // not a space, not "nan", not "inf"
+    return isdigit((unsigned char)*s); // rejects spaces, "nan" and "inf"
 }
 
 static bool parse_int(const char *s, int64_t *v)
@@ -61,7 +64,7 @@ static bool parse_int(const char *s, int64_t *v)
 bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
-    if (!starts_number(s) || strpbrk(s, "xX")) return false; // hexadecimal is a typing error here
+    if (!starts_number(s) || strpbrk(s, "xX")) return false; // hexadecimal is a typing error
     *v = strtod(s, &end);
     return end != s && !*end && isfinite(*v);
 }
@@ -77,12 +80,22 @@ static bool parse_bool(const char *s, bool *v)
     return false;
 }
 
-/* 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number is bytes. Upper or lower case. */
+/* 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number is bytes; case does not matter. */
 bool osh_text_is_bytes(const char *s, int64_t *v)
 {
-    static const char *const units[] = {"", "B", "KB", "MB", "GB", "TB", "PB", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    static const int64_t factors[] = {1, 1, 1000, 1000000, 1000000000, 1000000000000, 1000000000000000,
-                                      (int64_t)1 << 10, (int64_t)1 << 20, (int64_t)1 << 30, (int64_t)1 << 40,
+    static const char *const units[] = {"",   "B",   "KB",  "MB",  "GB",  "TB",
+                                        "PB", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    static const int64_t factors[] = {1,
+                                      1,
+                                      1000,
+                                      1000000,
+                                      1000000000,
+                                      1000000000000,
+                                      1000000000000000,
+                                      (int64_t)1 << 10,
+                                      (int64_t)1 << 20,
+                                      (int64_t)1 << 30,
+                                      (int64_t)1 << 40,
                                       (int64_t)1 << 50};
     char *end;
     int64_t factor = 0, whole;
@@ -97,14 +110,15 @@ bool osh_text_is_bytes(const char *s, int64_t *v)
 
     errno = 0;
     whole = strtoll(s, &end, 10);
-    if (end == s + n) return !errno && !__builtin_mul_overflow(whole, factor, v); // exact for every whole number
+    /* Exact for whole numbers. */
+    if (end == s + n) return !errno && !__builtin_mul_overflow(whole, factor, v);
     double x = strtod(s, &end);
     if (end != s + n || x * (double)factor >= 9.2e18) return false;
     *v = (int64_t)llround(x * (double)factor);
     return true;
 }
 
-static bool is_one_of(const char *values, const char *text)
+static bool field_allows(const char *values, const char *text)
 {
     size_t n = strlen(text);
     for (const char *v = values; v; v = strchr(v, '|')) {
@@ -114,10 +128,10 @@ static bool is_one_of(const char *values, const char *text)
     return false;
 }
 
-static osh_status set_str(osh_ctx *cx, const osh_field *f, char **to, const char *text)
+static osh_status field_set_str(osh_ctx *cx, const osh_field *f, char **to, const char *text)
 {
     char *copy = NULL;
-    if (text && f->values && !is_one_of(f->values, text))
+    if (text && f->values && !field_allows(f->values, text))
         return osh_fail(cx, OSH_E_USAGE, "%s: want one of %s, got '%s'", f->name, f->values, text);
     if (text && !(copy = osh_strdup(cx, text))) return OSH_E_NOMEM;
     osh_free(cx, *to);
@@ -125,13 +139,13 @@ static osh_status set_str(osh_ctx *cx, const osh_field *f, char **to, const char
     return OSH_OK;
 }
 
-static osh_status add_str(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
+static osh_status field_add_str(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
 {
     osh_status rc = OSH_OK;
     char *copy = NULL; // own
     char **items;
 
-    OSH_TRY(set_str(cx, f, &copy, text));
+    OSH_TRY(field_set_str(cx, f, &copy, text));
     items = osh_realloc(cx, to->items, (to->n + 1) * sizeof *items);
     if (!items) OSH_TRY(OSH_E_NOMEM);
     to->items = items;
@@ -141,7 +155,8 @@ done:
     return rc;
 }
 
-/* Up to the next comma; one inside (), [] or {}, or behind a backslash, belongs to a pattern. */
+/* Returns the length up to the next comma. A comma in (), [] or {}, or after a backslash, is part
+ * of the pattern. */
 static size_t item_length(const char *text)
 {
     int depth = 0;
@@ -157,7 +172,7 @@ static size_t item_length(const char *text)
     return n;
 }
 
-static osh_status add_strs(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
+static osh_status field_add_strs(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
 {
     osh_status rc = OSH_OK;
     char *item = NULL; // own
@@ -165,9 +180,11 @@ static osh_status add_strs(osh_ctx *cx, const osh_field *f, osh_strs *to, const 
         size_t n = item_length(s), before = strspn(s, " "), behind = n;
         while (behind > before && s[behind - 1] == ' ') behind--;
         if (behind <= before)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: want names with commas between them, got '%s'", f->name, text);
-        if (!(item = osh_sprintf(cx, "%.*s", (int)(behind - before), s + before))) OSH_TRY(OSH_E_NOMEM);
-        OSH_TRY(add_str(cx, f, to, item));
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: want names with commas between them, got '%s'", f->name,
+                     text);
+        if (!(item = osh_sprintf(cx, "%.*s", (int)(behind - before), s + before)))
+            OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(field_add_str(cx, f, to, item));
         osh_free(cx, item), item = NULL;
         s += n;
         if (!*s) break;
@@ -179,59 +196,65 @@ done:
 
 osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const char *text)
 {
-    void *to = member(f, object);
+    void *to = field_member(f, object);
     int64_t i;
     double x;
 
     if (!text && f->type != OSH_F_STR) return osh_fail(cx, OSH_E_USAGE, "%s: no value", f->name);
     switch (f->type) {
     case OSH_F_INT:
-        if (!parse_int(text, &i) || !in_range(f, (double)i)) return refuse(cx, f, "a whole number", text);
+        if (!parse_int(text, &i) || !field_in_range(f, (double)i))
+            return field_refuse(cx, f, "a whole number", text);
         *(int64_t *)to = i;
         return OSH_OK;
     case OSH_F_FLOAT:
-        if (!osh_text_is_number(text, &x) || !in_range(f, x)) return refuse(cx, f, "a number", text);
+        if (!osh_text_is_number(text, &x) || !field_in_range(f, x))
+            return field_refuse(cx, f, "a number", text);
         *(double *)to = x;
         return OSH_OK;
     case OSH_F_BOOL:
-        return parse_bool(text, to) ? OSH_OK : refuse(cx, f, "true or false", text);
+        return parse_bool(text, to) ? OSH_OK : field_refuse(cx, f, "true or false", text);
     case OSH_F_BYTES:
-        if (!osh_text_is_bytes(text, &i) || !in_range(f, (double)i))
-            return refuse(cx, f, "a size such as 20GB or 512MiB", text);
+        if (!osh_text_is_bytes(text, &i) || !field_in_range(f, (double)i))
+            return field_refuse(cx, f, "a size such as 20GB or 512MiB", text);
         *(int64_t *)to = i;
         return OSH_OK;
     case OSH_F_STR:
-        return set_str(cx, f, to, text);
+        return field_set_str(cx, f, to, text);
     case OSH_F_STRS:
-        return add_strs(cx, f, to, text);
+        return field_add_strs(cx, f, to, text);
     }
     return osh_fail(cx, OSH_E_INTERNAL, "%s: field type %d", f->name, (int)f->type);
 }
 
-static void zero(const osh_field *f, void *object)
+static void field_zero(const osh_field *f, void *object)
 {
-    static const size_t sizes[] = {[OSH_F_INT] = sizeof(int64_t), [OSH_F_FLOAT] = sizeof(double),
-                                   [OSH_F_BOOL] = sizeof(bool),   [OSH_F_STR] = sizeof(char *),
-                                   [OSH_F_STRS] = sizeof(osh_strs), [OSH_F_BYTES] = sizeof(int64_t)};
-    memset(member(f, object), 0, sizes[f->type]);
+    static const size_t sizes[] = {
+        [OSH_F_INT] = sizeof(int64_t),   [OSH_F_FLOAT] = sizeof(double),
+        [OSH_F_BOOL] = sizeof(bool),     [OSH_F_STR] = sizeof(char *),
+        [OSH_F_STRS] = sizeof(osh_strs), [OSH_F_BYTES] = sizeof(int64_t)};
+    memset(field_member(f, object), 0, sizes[f->type]);
 }
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
 {
     osh_status rc = OSH_OK;
-    for (const osh_field *f = fields; f->name; f++) zero(f, object); // all: a failure can be deinited
+    /* All members first, so that the object can be freed after a failure. */
+    for (const osh_field *f = fields; f->name; f++) field_zero(f, object);
     for (const osh_field *f = fields; f->name; f++)
         if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));
 done:
     return rc;
 }
 
-osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *f, const char *shown, const char *value)
+osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *f, const char *shown,
+                          const char *value)
 {
     if (f->type == OSH_F_STRS) return OSH_OK;
     for (size_t i = 0; i < given->n; i++)
         if (given->fields[i] == f)
-            return osh_fail(cx, OSH_E_USAGE, "%s was given twice: '%s' and '%s'", shown, given->values[i], value);
+            return osh_fail(cx, OSH_E_USAGE, "%s was given twice: '%s' and '%s'", shown,
+                            given->values[i], value);
     if (given->n == OSH_MAX_GIVEN)
         return osh_fail(cx, OSH_E_INTERNAL, "%s: more than %d options", shown, OSH_MAX_GIVEN);
     given->fields[given->n] = f;
@@ -239,7 +262,7 @@ osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *f, con
     return OSH_OK;
 }
 
-static bool same_name(const char *a, const char *b)
+static bool field_same_name(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)
         if ((*a == '-' ? '_' : *a) != (*b == '-' ? '_' : *b)) return false;
@@ -249,7 +272,8 @@ static bool same_name(const char *a, const char *b)
 const osh_field *osh_field_find(const osh_field *fields, const char *name)
 {
     for (const osh_field *f = fields; f->name; f++)
-        if (same_name(f->name, name) || (f->alias && same_name(f->alias, name))) return f;
+        if (field_same_name(f->name, name) || (f->alias && field_same_name(f->alias, name)))
+            return f;
     return NULL;
 }
 
@@ -263,8 +287,8 @@ void osh_strs_deinit(osh_ctx *cx, osh_strs *s)
 void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object)
 {
     for (const osh_field *f = fields; f->name; f++) {
-        if (f->type == OSH_F_STR) osh_free(cx, *(char **)member(f, object));
-        if (f->type == OSH_F_STRS) osh_strs_deinit(cx, member(f, object));
-        zero(f, object);
+        if (f->type == OSH_F_STR) osh_free(cx, *(char **)field_member(f, object));
+        if (f->type == OSH_F_STRS) osh_strs_deinit(cx, field_member(f, object));
+        field_zero(f, object);
     }
 }

@@ -1,29 +1,29 @@
-/* field.h - one row describes one option: flag, recipe key, op attribute or config key, with its
- * range and its doc. */
+/* field.h - describes options in tables: one row is one flag, recipe key, op attribute or config
+ * key, with its range and its text. */
 #ifndef OSH_FIELD_H
 #define OSH_FIELD_H
 #include "base/base.h"
 
 typedef enum {
-    OSH_F_INT,    // int64_t
-    OSH_F_FLOAT,  // double
-    OSH_F_BOOL,   // bool
-    OSH_F_STR,    // char * (own) or NULL
-    OSH_F_STRS,   // osh_strs
-    OSH_F_BYTES   // int64_t; 20GB (decimal), 512MiB
+    OSH_F_INT,   // int64_t
+    OSH_F_FLOAT, // double
+    OSH_F_BOOL,  // bool
+    OSH_F_STR,   // char * (own) or NULL
+    OSH_F_STRS,  // osh_strs
+    OSH_F_BYTES  // int64_t; 20GB (decimal) or 512MiB
 } osh_field_type;
-typedef enum { // what a text names
+typedef enum { // the file or directory that an option names
     OSH_PATH_NONE,
-    OSH_PATH_READ,     // a file or a directory, read with all its files; or a name of the Hub
-    OSH_PATH_OUTPUT,   // a directory that is made, or replaced by what is made
-    OSH_PATH_SCRATCH,  // a directory; a directory of this program is made in it
-    OSH_PATH_LOG,      // a file of osh_log_file
-    OSH_PATH_PROFILE,  // a file of osh_profile_start
+    OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
+    OSH_PATH_OUTPUT,   // an output directory, created or replaced
+    OSH_PATH_SCRATCH,  // a directory in which this program makes its own
+    OSH_PATH_LOG,      // the file of osh_log_file
+    OSH_PATH_PROFILE,  // the file of osh_profile_start
     OSH_PATH_NPY,      // a file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
-    OSH_PATH_IN_OUTPUT // a file of the output, named by a recipe
+    OSH_PATH_IN_OUTPUT // a file of the output that a recipe names
 } osh_path_use;
-typedef struct osh_strs { char **items; size_t n; } osh_strs; // own
+typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
@@ -31,29 +31,32 @@ typedef struct osh_field {
     osh_field_type type;
     size_t offset;
     const char *dflt; // text form; NULL: none (zero)
-    double min, max;  // both 0: no range
+    double min, max;  // range; both 0: none
     const char *doc;
-    const char *alias; // another flag name, or NULL
-    const char *values; // for OSH_F_STR: "a|b|c", or NULL for anything
-    const char *group;  // of help: the title of this row and those behind it; NULL: the same as before
-    const char *brief;  // of help: worth a line, which this is; NULL: named only
-    osh_path_use path;  // of a text that names a file or a directory
-} osh_field;          // a table ends with a row whose name is NULL
+    const char *alias;  // another flag name, or NULL
+    const char *values; // for OSH_F_STR: "a|b|c"; NULL: any text
+    /* help: title of the group that this row begins; NULL: same group as the row above. */
+    const char *group;
+    const char *brief; // help: one line of text; NULL: only the name is listed
+    osh_path_use path; // use of the path, if the text names a file or a directory
+} osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
-/* STRS: appends the items of text, between commas outside of brackets. STR: text NULL sets NULL. */
+/* Sets the member of object from text. OSH_F_STRS: appends the items, which are separated by commas
+ * outside of brackets. OSH_F_STR: text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
-/* The options that were given so far, by a command line or a caller. */
-enum { OSH_MAX_GIVEN = 192 }; // above the rows of any two tables
+/* The options that a command line or a caller has given so far. */
+enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views
     size_t n;
 } osh_given;
-/* Notes that an option was given this value. Fails where it was given one before and is no list. shown: its name in the
- * message, such as "--dataset". */
-osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown, const char *value);
-/* By name or alias; '-' and '_' are the same; NULL: none. */
+/* Records that an option was given this value. Fails if it was given before and is not a list.
+ * shown: its name in the message, such as "--dataset". */
+osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown,
+                          const char *value);
+/* Finds a row by name or alias; '-' and '_' are equal. NULL: not found. */
 const osh_field *osh_field_find(const osh_field *fields, const char *name);
 void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object);
 #endif

@@ -1,5 +1,6 @@
-/* file.c - reading and writing files. Loops go on after a short transfer or a signal; each failure names the path and
- * the operating system's reason; whole files appear under their name complete or not at all. */
+/* file.c - reads and writes files. Loops continue after a short transfer or a signal. Each failure
+ * names the path and the operating system's reason. Whole files appear under their name complete or
+ * not at all. */
 #include "base/at.h"
 #include "base/file_impl.h"
 #include "base/ctx.h"
@@ -12,21 +13,23 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_ONCE = 64 << 20 }; // a call is not interrupted
+enum { READ_ONCE = 64 << 20 }; // limit of one call, which cannot be interrupted
 
 osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 {
     char why[128];
-    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
+    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path,
+                    strerror_r(errno, why, sizeof why));
 }
 
-/* To open a pipe waits for its other end, but not with O_NONBLOCK: then one that nobody reads cannot be written to. */
+/* Opening a pipe waits for its other end. With O_NONBLOCK it does not, and opening a pipe for
+ * writing that nobody reads fails. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
     do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // what is written waits
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // writes block again
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -35,15 +38,20 @@ int osh_fd_open(const char *path, int flags)
     return high;
 }
 
-static osh_status check_kind(osh_ctx *cx, const struct stat *st, const char *what, const char *path)
+static osh_status file_check_kind(osh_ctx *cx, const struct stat *st, const char *what,
+                                  const char *path)
 {
-    static const struct { mode_t kind; const char *name; } others[] = {
-        {S_IFDIR, "a directory"}, {S_IFIFO, "a pipe"}, {S_IFSOCK, "a socket"}, {S_IFCHR, "a character device"},
-        {S_IFBLK, "a block device"}};
+    static const struct { mode_t kind; const char *name;
+    } others[] = {{S_IFDIR, "a directory"},
+                  {S_IFIFO, "a pipe"},
+                  {S_IFSOCK, "a socket"},
+                  {S_IFCHR, "a character device"},
+                  {S_IFBLK, "a block device"}};
     if (S_ISREG(st->st_mode)) return OSH_OK;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if ((st->st_mode & S_IFMT) == others[i].kind)
-            return osh_fail(cx, OSH_E_IO, "cannot %s %s: it is %s, want a regular file", what, path, others[i].name);
+            return osh_fail(cx, OSH_E_IO, "cannot %s %s: it is %s, want a regular file", what, path,
+                            others[i].name);
     return osh_fail(cx, OSH_E_IO, "cannot %s %s: want a regular file", what, path);
 }
 
@@ -61,8 +69,10 @@ done:
     return rc;
 }
 
-/* Regular files only: a pipe or a device may never end, and to open one can do something to it. With O_PATH any. */
-static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int flags, const char *what)
+/* Opens a regular file: a pipe or a device may never end, and opening it can have effects. O_PATH
+ * allows any kind. */
+static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, int flags,
+                                 const char *what)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
@@ -70,9 +80,11 @@ static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int f
 
     *out = NULL;
     OSH_TRY(osh_file_new(cx, &f, path));
-    if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(check_kind(cx, &st, what, path));
-    if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st)) OSH_TRY(osh_file_fail(cx, what, path));
-    if (!(flags & O_PATH)) OSH_TRY(check_kind(cx, &st, what, path)); // it may be another one by now
+    if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(file_check_kind(cx, &st, what, path));
+    if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st))
+        OSH_TRY(osh_file_fail(cx, what, path));
+    /* The file may have been replaced. */
+    if (!(flags & O_PATH)) OSH_TRY(file_check_kind(cx, &st, what, path));
     *out = f, f = NULL;
 done:
     osh_file_close(cx, f);
@@ -81,27 +93,27 @@ done:
 
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path)
 {
-    return open_with(cx, out, path, O_RDONLY, "open");
+    return file_open_with(cx, out, path, O_RDONLY, "open");
 }
 
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path)
 {
-    return open_with(cx, out, path, O_RDWR | O_CREAT | O_TRUNC, "create");
+    return file_open_with(cx, out, path, O_RDWR | O_CREAT | O_TRUNC, "create");
 }
 
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path)
 {
-    return open_with(cx, out, path, O_RDWR, "open for writing");
+    return file_open_with(cx, out, path, O_RDWR, "open for writing");
 }
 
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path)
 {
-    return open_with(cx, out, path, O_RDWR | O_CREAT, "open for writing");
+    return file_open_with(cx, out, path, O_RDWR | O_CREAT, "open for writing");
 }
 
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path)
 {
-    return open_with(cx, out, path, O_PATH | O_NOFOLLOW, "look at");
+    return file_open_with(cx, out, path, O_PATH | O_NOFOLLOW, "look at");
 }
 
 osh_status osh_file_of_fd(osh_ctx *cx, osh_file **out, int fd, const char *path)
@@ -114,7 +126,7 @@ osh_status osh_file_of_fd(osh_ctx *cx, osh_file **out, int fd, const char *path)
     f->fd = f->direct = -1;
     if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
     if (fstat(fd, &st)) OSH_TRY(osh_file_fail(cx, "look at", path));
-    OSH_TRY(check_kind(cx, &st, "open", path));
+    OSH_TRY(file_check_kind(cx, &st, "open", path));
     f->fd = fd, fd = -1;
     *out = f, f = NULL; // give
 done:
@@ -127,7 +139,7 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    if (f->fd >= 0) close(f->fd); // what had to be safe was synced before
+    if (f->fd >= 0) close(f->fd); // data that must be safe was synced before
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
     osh_free(cx, f);
@@ -154,17 +166,19 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return osh_file_fail(cx, "read", f->path);
         if (k == 0)
-            return osh_fail(cx, OSH_E_FORMAT, "needs bytes [%lld, %lld) but the file has %lld: %s", (long long)offset,
-                            (long long)(offset + (int64_t)n), (long long)osh_file_bytes(f), f->path);
+            return osh_fail(cx, OSH_E_FORMAT, "needs bytes [%lld, %lld) but the file has %lld: %s",
+                            (long long)offset, (long long)(offset + (int64_t)n),
+                            (long long)osh_file_bytes(f), f->path);
         got += (size_t)k;
         atomic_fetch_add(&cx->sh->read_bytes, k);
     }
     return OSH_OK;
 }
 
-enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 }; // of memory, offset and size
+/* Alignment of memory, offset and size; least bytes for direct access. */
+enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 };
 
-typedef struct scan { // n bytes of f from offset on, to fn
+typedef struct scan { // passes n bytes of f from offset on to fn
     osh_file *f;
     char *room;       // aligned [room_bytes]
     size_t room_bytes, n, got;
@@ -173,7 +187,7 @@ typedef struct scan { // n bytes of f from offset on, to fn
     void *user;
 } scan;
 
-/* Whole blocks, as far as the system goes along; fd: of the file, opened for that. */
+/* Reads whole blocks as far as the system supports it. fd: f, opened for direct access. */
 static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
 {
     int64_t at = s->offset / DIRECT_ALIGN * DIRECT_ALIGN, end = s->offset + (int64_t)s->n;
@@ -182,7 +196,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
+        if (k < 0 && errno == EINVAL) return OSH_OK; // direct access fails despite the flag
         if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
@@ -225,7 +239,7 @@ done:
     return rc;
 }
 
-static void put(void *user, const void *p, size_t n)
+static void scan_put(void *user, const void *p, size_t n)
 {
     char **to = user;
     memcpy(*to, p, n);
@@ -236,14 +250,15 @@ osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, i
 {
     char *at = to;
     if (n < DIRECT_LEAST) return osh_file_pread(cx, f, to, n, offset);
-    return osh_file_scan(cx, f, n, offset, put, &at);
+    return osh_file_scan(cx, f, n, offset, scan_put, &at);
 }
 
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset)
 {
     size_t put = 0;
     while (put < n) {
-        ssize_t k = pwrite(f->fd, (const char *)from + put, n - put, (off_t)(offset + (int64_t)put));
+        ssize_t k =
+            pwrite(f->fd, (const char *)from + put, n - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return osh_file_fail(cx, "write", f->path);
         put += (size_t)k;
@@ -254,10 +269,11 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
 
 void osh_file_use_direct(osh_file *f)
 {
-    char path[64]; // of the same open file, whatever its name is by now
+    char path[64]; // path of the same open file, even if it was renamed
     int mode = fcntl(f->fd, F_GETFL) & O_ACCMODE;
     snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
-    if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT); // -1: the file system has no such access
+    /* -1: the file system has no direct access */
+    if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT);
 }
 
 int osh_file_direct_fd(const osh_file *f) { return f->direct; }
@@ -271,34 +287,38 @@ void *osh_file_align(void *p)
 
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset)
 {
-    size_t lead = (size_t)(offset % OSH_BLOCK_BYTES), have = 0; // from the first block's start on
+    /* have: bytes since the start of the first block. */
+    size_t lead = (size_t)(offset % OSH_BLOCK_BYTES), have = 0;
     size_t want = (lead + n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
     int64_t at = offset - (int64_t)lead;
     while (f->direct >= 0 && have < lead + n) {
         ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
-        if (k <= 0) break; // it takes the flag and cannot do it; the end of the file
+        if (k <= 0) break; // direct access fails despite the flag, or the file ends
         have += (size_t)k;
-        if (k % OSH_BLOCK_BYTES) break; // so, too
+        if (k % OSH_BLOCK_BYTES) break; // direct access has failed, or the file ends
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;
     atomic_fetch_add(&cx->sh->read_bytes, (int64_t)got);
     return osh_file_pread(cx, f, (char *)room + lead + got, n - got, offset + (int64_t)got);
 }
 
-osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset)
+osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n,
+                                 int64_t offset)
 {
     osh_status rc = OSH_OK;
     size_t head = (size_t)((OSH_BLOCK_BYTES - offset % OSH_BLOCK_BYTES) % OSH_BLOCK_BYTES);
     if (head > n) head = n;
-    size_t end = f->direct < 0 ? head : head + (n - head) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES, put = head;
+    size_t end = f->direct < 0 ? head : head + (n - head) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES,
+           put = head;
     OSH_TRY(osh_file_pwrite(cx, f, from, head, offset));
     while (put < end) {
-        ssize_t k = pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
+        ssize_t k =
+            pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "write", f->path);
-        if (k <= 0) break; // it takes the flag and cannot do it
+        if (k <= 0) break; // direct access fails despite the flag
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
         if (k % OSH_BLOCK_BYTES) break;
@@ -315,7 +335,8 @@ osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)
     do rc = fallocate(f->fd, 0, 0, (off_t)n_bytes);
     while (rc && errno == EINTR);
     if (!rc) return OSH_OK;
-    if (errno == EOPNOTSUPP || errno == ENOSYS) { // no such call on this file system: ask for the room, set the size
+    /* The file system has no such call: check the free space, set the size. */
+    if (errno == EOPNOTSUPP || errno == ENOSYS) {
         int64_t room = osh_disk_free(f->path), have = osh_file_bytes(f);
         errno = ENOSPC;
         if (room < 0 || room >= n_bytes - have)
@@ -331,7 +352,8 @@ osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
     int rc;
     do rc = fsync(f->fd);
     while (rc && errno == EINTR);
-    if (rc && errno != EINVAL) return osh_file_fail(cx, "sync", f->path); // EINVAL: a file system that has no sync
+    /* EINVAL: the file system has no sync */
+    if (rc && errno != EINVAL) return osh_file_fail(cx, "sync", f->path);
     return OSH_OK;
 }
 
@@ -345,7 +367,8 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
 
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n)
 {
-    sync_file_range(f->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE); // advice: what fails here fails at the sync
+    /* This is only a hint; an error here appears again at the sync. */
+    sync_file_range(f->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
 }
 
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes)
@@ -362,17 +385,21 @@ bool osh_file_is_at(const osh_file *f, const char *path)
     return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-enum { TICK_NS = 50000000 }; // a kernel's clock for files goes in steps of up to 10 ms
+enum { TICK_NS = 50000000 }; // a kernel's clock for files has steps of up to 10 ms
 
-static int64_t ns_of(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
+static int64_t timespec_ns(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
 
 static osh_stamp stamp_of(const struct stat *st)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    osh_stamp s = {.n_bytes = (int64_t)st->st_size, .mtime_ns = ns_of(st->st_mtim), .ctime_ns = ns_of(st->st_ctim),
-                   .inode = (uint64_t)st->st_ino, .device = (uint64_t)st->st_dev};
-    s.fresh = llabs(ns_of(now) - s.ctime_ns) < TICK_NS; // a server's clock may be ahead
+    osh_stamp s = {.n_bytes = (int64_t)st->st_size,
+                   .mtime_ns = timespec_ns(st->st_mtim),
+                   .ctime_ns = timespec_ns(st->st_ctim),
+                   .inode = (uint64_t)st->st_ino,
+                   .device = (uint64_t)st->st_dev};
+    /* The clock of a file server may differ. */
+    s.fresh = llabs(timespec_ns(now) - s.ctime_ns) < TICK_NS;
     return s;
 }
 
@@ -411,12 +438,13 @@ bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
 
 void osh_file_forget(osh_file *f)
 {
-    osh_file_forget_part(f, 0, 0); // all of it
+    osh_file_forget_part(f, 0, 0); // 0: the whole file
 }
 
 void osh_file_forget_part(osh_file *f, int64_t offset, size_t n)
 {
-    posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED); // advice: what comes of it is not known
+    /* This is only a hint; its effect is not known. */
+    posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
 }
 
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes)
@@ -432,9 +460,11 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
     OSH_TRY(osh_file_open(cx, &f, path));
     int64_t size = osh_file_bytes(f);
     if (size > 0 && (size_t)size > max_bytes)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size, max_bytes);
-    cap = (size > 0 ? (size_t)size : 4096) + 1; // /proc says 0
-    posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED); // advice: in one request, not 128 KiB at a time
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size,
+                 max_bytes);
+    cap = (size > 0 ? (size_t)size : 4096) + 1; // files of /proc have size 0
+    /* This asks for one large request instead of 128 KiB at a time. */
+    posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED);
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {
         if (got) OSH_TRY(osh_check_interrupt(cx));
@@ -445,7 +475,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
         got += (size_t)k;
         atomic_fetch_add(&cx->sh->read_bytes, k);
         if (got > max_bytes) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %zu bytes", path, max_bytes);
-        if (got == cap) { // the last byte is the NUL's
+        if (got == cap) { // the last byte is for the NUL
             char *q = osh_realloc(cx, p, cap * 2);
             if (!q) OSH_TRY(OSH_E_NOMEM);
             p = q;
@@ -461,8 +491,8 @@ done:
     return rc;
 }
 
-osh_status osh_file_write_by(osh_ctx *cx, const char *path, osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f),
-                             void *user)
+osh_status osh_file_write_by(osh_ctx *cx, const char *path,
+                             osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f), void *user)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own

@@ -1,98 +1,128 @@
-/* file.h - files and directories. Every failure names the path and the operating system's reason. */
+/* file.h - files and directories. Every failure names the path and the operating system's
+ * reason. */
 #ifndef OSH_FILE_H
 #define OSH_FILE_H
 #include "base/base.h"
 
-/* open(2), closed at exec; never one of the descriptors 0 to 2: where the process has them closed, what it says there
- * would be written into the file. < 0: errno. */
+/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0 to 2: if the process
+ * has these closed, its messages would be written into the file. Returns < 0 and sets errno on
+ * failure. */
 int osh_fd_open(const char *path, int flags);
 
-typedef struct osh_file osh_file; // an open file: fd and path
+typedef struct osh_file osh_file; // an open file: descriptor and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated
-/* As osh_file_create, but never through a link and never over what somebody else made: for temporary files. The file
- * is new, and locked until it is closed. A leftover of a killed process is removed first: a regular file of this user
- * (root: of any) with one name that no process has locked. Anything else at path is an error. */
+/* Creates a temporary file, locked until it is closed. The file is new: it follows no link and
+ * replaces no other user's file. A leftover of a killed process is removed first: a regular file of
+ * this user (for root: of any user) with one name that no process has locked. Anything else at path
+ * is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
-osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path); // must exist
-osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, what it holds stays
-/* A file, directory or link, not its bytes: for osh_file_is_at alone. While it is held no other one gets its inode. */
+/* read/write; the file must exist. */
+osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
+/* read/write; keeps the content. */
+osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path);
+/* Holds a file, a directory or a link without access to its bytes, for osh_file_is_at only. While
+ * it is held no other file gets its inode. */
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
-osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset); // all n bytes, or a failure
-/* The same past the page cache, where the file system can and n is 1 MiB or more: what is read once does not push out
- * what is read often. Takes a block of OSH_DIRECT_BYTES and a little of host memory meanwhile. */
+/* Reads all n bytes or fails. */
+osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
+/* Reads all n bytes past the page cache, if the file system supports it and n is at least 1 MiB: a
+ * file that is read once does not evict files that are read often. Allocates a little more than
+ * OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
-/* So, too, and fn sees the n bytes piece by piece instead. */
+/* Reads n bytes in the same way and passes them to fn piece by piece. */
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 
-/* Without a copy, too: blocks of OSH_BLOCK_BYTES go between the disk and memory that lies as they do. Where the file
- * system has no such access, or f was not told to, the same calls go through the page cache. */
+/* Direct access without a copy: blocks of OSH_BLOCK_BYTES move between the disk and memory with the
+ * same alignment. If the file system has no direct access, or osh_file_use_direct was not called,
+ * the same calls use the page cache. */
 enum { OSH_BLOCK_BYTES = 4096 };
-void osh_file_use_direct(osh_file *f); // once, by one thread, before others use f; a second descriptor
-int osh_file_direct_fd(const osh_file *f); // of that second one, as long as f is open; < 0: there is none
-size_t osh_file_room(size_t n);        // bytes of whole blocks, aligned, that hold n bytes of any offset
-void *osh_file_align(void *p);         // the first block's start in an allocation of OSH_BLOCK_BYTES more
-/* All n bytes at room + offset % OSH_BLOCK_BYTES; room is aligned and has osh_file_room(n) bytes. */
+/* Opens a second descriptor; call it once, before other threads use f. */
+void osh_file_use_direct(osh_file *f);
+/* The second descriptor, valid while f is open; < 0: none. */
+int osh_file_direct_fd(const osh_file *f);
+/* Bytes of whole aligned blocks that hold n bytes at any offset. */
+size_t osh_file_room(size_t n);
+/* The first aligned block in an allocation with OSH_BLOCK_BYTES extra. */
+void *osh_file_align(void *p);
+/* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. room is aligned and has osh_file_room(n)
+ * bytes. */
 osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset);
-/* from lies as its bytes do in the file: (uintptr_t)from % OSH_BLOCK_BYTES == offset % OSH_BLOCK_BYTES. What does not
- * fill a block at either end goes through the page cache. */
-osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
-osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
+/* Writes n bytes. from has the alignment of the offset: (uintptr_t)from % OSH_BLOCK_BYTES == offset
+ * % OSH_BLOCK_BYTES. Partial blocks at both ends go through the page cache. */
+osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n,
+                                 int64_t offset);
+/* Reserves disk space; fails if the disk is full. */
+osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
-osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync
-/* To the disk, without waiting: a sync finds less to do. */
+/* Syncs the data without the times: fdatasync. */
+osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f);
+/* Starts writing to the disk without waiting, so that a later sync has less to do. */
 void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
-/* Takes the whole file for this process until it is closed; *taken false: another one has it, or another open file of
- * this process. A forked child does not get the lock: f is closed in it. */
+/* Locks the whole file for this process until it is closed. *taken is false if another process has
+ * the lock, or another open file of this process. A forked child does not get the lock: f is closed
+ * in it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
-bool osh_file_is_at(const osh_file *f, const char *path); // path, no link, still names this very file
-/* What tells two states of a file apart without reading it. */
+/* True if path still names this very file, and not a link to it. */
+bool osh_file_is_at(const osh_file *f, const char *path);
+/* Identifies the state of a file without reading it. */
 typedef struct osh_stamp {
     int64_t n_bytes, mtime_ns, ctime_ns;
     uint64_t inode, device;
-    bool fresh; // changed so shortly before that another change might get the same time
+    bool fresh; // changed so recently that another change could get the same time
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
-osh_status osh_path_settle(osh_ctx *cx, const char *path); // waits until it is not fresh; for 0.1 s at most
-bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b); // of one state of one file
-void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
-void osh_file_forget_part(osh_file *f, int64_t offset, size_t n); // the pages of these bytes do
+/* Waits until the file is not fresh, at most 0.1 s. */
+osh_status osh_path_settle(osh_ctx *cx, const char *path);
+/* True if both are the same state of the same file. */
+bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
+/* Drops its clean pages from the page cache, so that the next read asks the disk. */
+void osh_file_forget(osh_file *f);
+/* Drops the clean pages of these bytes. */
+void osh_file_forget_part(osh_file *f, int64_t offset, size_t n);
 
-/* own, a NUL behind the n bytes; max_bytes 0: no cap */
-osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes);
-/* temp name, fsync, rename */
+/* Reads a whole file. *out: own, n bytes followed by a NUL. max_bytes 0: no limit. */
+osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path,
+                             size_t max_bytes);
+/* Writes a whole file: temporary name, fsync, rename. */
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
-/* The same of a file that fill writes, piece by piece. */
-osh_status osh_file_write_by(osh_ctx *cx, const char *path, osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f),
-                             void *user);
-osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from); // bytes, fsync
+/* Writes a whole file in the same way; fill writes its content piece by piece. */
+osh_status osh_file_write_by(osh_ctx *cx, const char *path,
+                             osh_status (*fill)(osh_ctx *cx, void *user, osh_file *f), void *user);
+/* Copies the bytes and syncs. */
+osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
-osh_status osh_file_remove(osh_ctx *cx, const char *path); // fine if it is not there
+osh_status osh_file_remove(osh_ctx *cx, const char *path); // no error if it does not exist
 bool osh_dir_exists(const char *path);
-osh_status osh_dir_make(osh_ctx *cx, const char *path); // with its parents; fine if it is there
-/* sorted by bytes; own: free with osh_strings_free */
+/* Makes the parents too; no error if it exists. */
+osh_status osh_dir_make(osh_ctx *cx, const char *path);
+/* Lists the names in a directory, sorted by bytes. *names: own, freed with osh_strings_free. */
 osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
-osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively; fine if it is not there
-osh_status osh_dir_sync(osh_ctx *cx, const char *path);   // the names in it
-osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // of the directory that holds path
-osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent
-char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);  // own; NULL = no memory
-/* own: the place that path means, links followed, without a slash at its end; it need not be there yet */
+/* Recursive; no error if it does not exist. */
+osh_status osh_dir_remove(osh_ctx *cx, const char *path);
+osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the names in it
+osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
+/* Renames and syncs the parent. */
+osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
+char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // own; NULL: no memory
+/* Resolves the links at the end of path and removes trailing slashes. *out: own. The path need not
+ * exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
-bool osh_dir_is_mount(const char *path); // something is mounted there: it cannot be renamed
-int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0 unknown
+/* True if something is mounted there; such a directory cannot be renamed. */
+bool osh_dir_is_mount(const char *path);
+int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0: unknown
 
-typedef struct osh_io_counts { // through osh_file_*
+typedef struct osh_io_counts { // bytes of all osh_file_* calls
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

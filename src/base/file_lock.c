@@ -1,4 +1,5 @@
-/* file_lock.c - locks of files, and temporary files that no other process writes or has put there. */
+/* file_lock.c - locks files, and creates temporary files that no other process writes or has
+ * planted. */
 #include "base/file_impl.h"
 
 #include <errno.h>
@@ -8,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The files that this process has locked. flock(2) locks an open file, which a forked child shares: the lock would
- * last as long as the child has it open. So fork(2) closes these files in the child. exec closes them anyway. */
+/* The files that this process has locked. flock(2) locks an open file, which a forked child shares,
+ * so the lock would last as long as the child has it open. Therefore fork(2) closes these files in
+ * the child. exec closes them anyway. */
 static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
@@ -29,9 +31,12 @@ static void locks_in_child(void)
     pthread_mutex_unlock(&locks.mutex);
 }
 
-static void locks_watch_fork(void) { pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child); }
+static void locks_watch_fork(void)
+{
+    pthread_atfork(locks_before_fork, locks_in_parent, locks_in_child);
+}
 
-/* The file is closed before the list is free again: in between a fork would hand the lock on. */
+/* Closes the file before the list is unlocked: a fork in between would pass the lock on. */
 void osh_file_unlock(osh_file *f)
 {
     pthread_mutex_lock(&locks.mutex);
@@ -40,7 +45,7 @@ void osh_file_unlock(osh_file *f)
         *at = f->next_locked;
         break;
     }
-    flock(f->fd, LOCK_UN); // a child that was forked just now may have it open for some microseconds more
+    flock(f->fd, LOCK_UN); // a child forked just now may have it open for some microseconds more
     close(f->fd);
     f->fd = -1, f->locked = false;
     pthread_mutex_unlock(&locks.mutex);
@@ -50,18 +55,20 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    pthread_mutex_lock(&locks.mutex); // between the lock and the list a fork would hand the lock on
+    pthread_mutex_lock(&locks.mutex); // a fork between the lock and the list would pass the lock on
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;
     if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
     pthread_mutex_unlock(&locks.mutex);
-    *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS; // a file system without locks
+    /* Also true if the file system has no locks. */
+    *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS;
     errno = why;
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
 }
 
-static const char *foreign_text(const struct stat *st) // NULL: it can be a leftover of this user's process
+/* NULL: may be a leftover of this user's process */
+static const char *foreign_text(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode)) return "a symbolic link";
     if (S_ISDIR(st->st_mode)) return "a directory";
@@ -70,7 +77,8 @@ static const char *foreign_text(const struct stat *st) // NULL: it can be a left
     return geteuid() && st->st_uid != geteuid() ? "another user's file" : NULL;
 }
 
-/* Removes what a killed process left at path: a regular file of this user with one name that nobody has locked. */
+/* Removes the leftover of a killed process at path: a regular file of this user with one name that
+ * no process has locked. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -83,10 +91,12 @@ static osh_status leftover_remove(osh_ctx *cx, const char *path)
         goto done;
     }
     if (foreign_text(&st))
-        OSH_FAIL(cx, OSH_E_IO, "cannot create %s: %s is there, want nothing, or a file that a killed run left", path,
-                 foreign_text(&st));
+        OSH_FAIL(cx, OSH_E_IO,
+                 "cannot create %s: %s is there, want nothing, or a file that a killed run left",
+                 path, foreign_text(&st));
     if ((f->fd = osh_fd_open(path, O_RDWR | O_NOFOLLOW)) < 0) {
-        if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path)); // ENOENT: who made it has renamed it
+        /* ENOENT: its maker has renamed it */
+        if (errno != ENOENT) OSH_TRY(osh_file_fail(cx, "open", path));
         goto done;
     }
     OSH_TRY(osh_file_lock(cx, f, &taken));
@@ -112,9 +122,12 @@ osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *pa
         if (f->fd < 0 && errno != EEXIST) OSH_TRY(osh_file_fail(cx, "create", path));
         if (f->fd >= 0) OSH_TRY(osh_file_lock(cx, f, &taken));
         if (taken && osh_file_is_at(f, path)) *out = f, f = NULL; // give
-        osh_file_close(cx, f), f = NULL; // another process made it first, or took this one for a leftover
+        /* Another process made the file first, or removed this one as a leftover. */
+        osh_file_close(cx, f), f = NULL;
     }
-    if (!*out) OSH_FAIL(cx, OSH_E_IO, "cannot create %s: other processes create and remove it meanwhile", path);
+    if (!*out)
+        OSH_FAIL(cx, OSH_E_IO, "cannot create %s: other processes create and remove it meanwhile",
+                 path);
 done:
     osh_file_close(cx, f);
     return rc;

@@ -1,4 +1,4 @@
-/* inode.c - see inode.h. */
+/* inode.c - looks at paths with lstat(2) and compares them by device and inode. */
 #include "base/inode.h"
 
 #include <errno.h>
@@ -23,12 +23,13 @@ osh_inode osh_inode_at(const char *path)
 {
     struct stat st;
     if (!lstat(path, &st)) return inode_of(&st);
-    return (osh_inode){.kind = errno == ENOENT || errno == ENOTDIR ? OSH_INODE_NONE : OSH_INODE_OTHER};
+    return (osh_inode){.kind =
+                           errno == ENOENT || errno == ENOTDIR ? OSH_INODE_NONE : OSH_INODE_OTHER};
 }
 
 bool osh_inode_same(const osh_inode *a, const osh_inode *b)
 {
-    bool there = a->kind != OSH_INODE_NONE && a->inode; // what could not be looked at has no inode
+    bool there = a->kind != OSH_INODE_NONE && a->inode; // inode 0: lstat was refused
     return there && a->kind == b->kind && a->device == b->device && a->inode == b->inode;
 }
 
@@ -36,7 +37,8 @@ const char *osh_inode_text(const osh_inode *p)
 {
     switch (p->kind) {
     case OSH_INODE_NONE: return "not there";
-    case OSH_INODE_FILE: return p->n_names > 1 ? "a file with a second name (a hard link)" : "a file";
+    case OSH_INODE_FILE:
+        return p->n_names > 1 ? "a file with a second name (a hard link)" : "a file";
     case OSH_INODE_DIR: return "a directory";
     case OSH_INODE_LINK: return "a symbolic link";
     default: return "no file and no directory";
@@ -51,8 +53,9 @@ osh_status osh_path_real(osh_ctx *cx, char **out, const char *path)
     OSH_TRY(osh_path_resolve(cx, &at, path));
     size_t all = strlen(at), n = all;
     char cut = 0;
-    while (!realpath(n ? at : ".", real)) { // the longest part of it that is there
-        if (errno != ENOENT || !n) OSH_FAIL(cx, OSH_E_IO, "cannot look at %s: %s", path, strerror(errno));
+    while (!realpath(n ? at : ".", real)) { // finds the longest part of the path that exists
+        if (errno != ENOENT || !n)
+            OSH_FAIL(cx, OSH_E_IO, "cannot look at %s: %s", path, strerror(errno));
         at[n] = cut;
         while (n && at[n - 1] != '/') n--;
         while (n > 1 && at[n - 1] == '/') n--;
@@ -68,8 +71,8 @@ done:
     return rc;
 }
 
-/* real: an absolute path, which is cut. */
-static bool has_above(char *real, const struct stat *dir)
+/* True if the absolute path `real` or a directory above it is dir. Shortens `real`. */
+static bool path_has_above(char *real, const struct stat *dir)
 {
     struct stat st;
     for (size_t n = strlen(real);;) {
@@ -91,7 +94,7 @@ osh_status osh_path_inside(osh_ctx *cx, bool *inside, const char *path, const ch
     OSH_TRY(osh_path_real(cx, &b, dir));
     size_t n = strlen(b);
     *inside = !strncmp(a, b, n) && (!a[n] || a[n] == '/');
-    if (!*inside && !stat(b, &st)) *inside = has_above(a, &st);
+    if (!*inside && !stat(b, &st)) *inside = path_has_above(a, &st);
 done:
     osh_free(cx, a);
     osh_free(cx, b);

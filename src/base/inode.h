@@ -1,20 +1,29 @@
-/* inode.h - what lies at a path, of its own: links are not followed. */
+/* inode.h - tells what is at a path itself, without following links, and compares paths. */
 #ifndef OSH_INODE_H
 #define OSH_INODE_H
 #include "base/base.h"
 
-typedef enum { OSH_INODE_NONE, OSH_INODE_FILE, OSH_INODE_DIR, OSH_INODE_LINK, OSH_INODE_OTHER } osh_inode_kind;
+typedef enum {
+    OSH_INODE_NONE,
+    OSH_INODE_FILE,
+    OSH_INODE_DIR,
+    OSH_INODE_LINK,
+    OSH_INODE_OTHER
+} osh_inode_kind;
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names, n_bytes; // of a file: 1, or more with hard links; its size
+    int64_t n_names, n_bytes; // file: number of names (more than 1 with hard links) and size
 } osh_inode;
 
-osh_inode osh_inode_at(const char *path); // what cannot be looked at counts as OSH_INODE_OTHER
-bool osh_inode_same(const osh_inode *a, const osh_inode *b); // the very same file or directory
-const char *osh_inode_text(const osh_inode *p); // "a symbolic link"
-/* The absolute path without links that path means; what is not there yet stands at its end as it was given. own */
+osh_inode osh_inode_at(const char *path); // OSH_INODE_OTHER if lstat is refused
+/* True if both are the same existing file or directory. */
+bool osh_inode_same(const osh_inode *a, const osh_inode *b);
+const char *osh_inode_text(const osh_inode *p); // such as "a symbolic link"
+/* Returns the absolute path without links. Parts that do not exist yet are appended as given. *out:
+ * own. */
 osh_status osh_path_real(osh_ctx *cx, char **out, const char *path);
-/* Whether path is dir, or lies somewhere in it, also by way of links and mounts. Neither need be there. */
+/* Sets *inside to true if path is dir or is inside it, also through links and mounts. Neither need
+ * exist. */
 osh_status osh_path_inside(osh_ctx *cx, bool *inside, const char *path, const char *dir);
 #endif

@@ -1,5 +1,5 @@
-/* isa.c - which instruction set the CPU has (CPUID, and the registers that the kernel saves), and the one pinned.
- */
+/* isa.c - finds the instruction sets of the CPU (CPUID, and the registers that the kernel saves),
+ * and keeps the pinned one. */
 #include "base/isa.h"
 
 #include <stdatomic.h>
@@ -24,7 +24,8 @@ bool osh_isa_parse(osh_isa *out, const char *name)
 }
 
 #if defined(__x86_64__)
-enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 }; // of XCR0: registers that are saved
+/* Bits of XCR0: registers that the kernel saves. */
+enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 };
 
 static uint32_t saved_states(void)
 {
@@ -33,34 +34,41 @@ static uint32_t saved_states(void)
     return lo;
 }
 
-/* Linux saves the tiles, 8 KiB, for a process that asks (arch_prctl, since 5.16). It may be refused: by an older kernel
- * below the one that CPUID shows, a filter of system calls, or where a thread's signal stack is too small. */
+/* Returns true if the kernel permits AMX. Linux saves the tiles, 8 KiB, for a process that asks
+ * (arch_prctl, since 5.16). It can refuse: if the kernel is too old, if a filter of system calls is
+ * active, or if a thread's signal stack is too small. */
 static bool tiles_granted(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     return !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA);
 }
 
-static bool all(uint32_t bits, uint32_t want) { return (bits & want) == want; }
+static bool bits_all(uint32_t bits, uint32_t want) { return (bits & want) == want; }
 
 osh_isa osh_isa_of_cpu(void)
 {
     uint32_t a, b, c, d, b7, c7, d7;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !all(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return OSH_ISA_GENERIC;
-    uint32_t states = saved_states();
-    if (!all(states, STATE_AVX) || !__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !all(b7, bit_AVX2))
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !bits_all(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C))
         return OSH_ISA_GENERIC;
-    if (!all(states, STATE_AVX512) || !all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
+    uint32_t states = saved_states();
+    if (!bits_all(states, STATE_AVX) || !__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) ||
+        !bits_all(b7, bit_AVX2))
+        return OSH_ISA_GENERIC;
+    if (!bits_all(states, STATE_AVX512) ||
+        !bits_all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
         return OSH_ISA_AVX2;
-    if (!all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all(a, 1u << 5)) // AVX512_BF16
+    /* AVX512_BF16 */
+    if (!bits_all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
+        !bits_all(a, 1u << 5))
         return OSH_ISA_AVX512;
-    if (!all(states, STATE_AMX) || !all(d7, 1u << 22 | 1u << 24 | 1u << 25)) // AMX-BF16, AMX-TILE, AMX-INT8
+    /* AMX-BF16, AMX-TILE, AMX-INT8 */
+    if (!bits_all(states, STATE_AMX) || !bits_all(d7, 1u << 22 | 1u << 24 | 1u << 25))
         return OSH_ISA_AVX512_BF16;
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
-/* Intel's vdpbf16ps does less in a second than its f32 multiply-adds, of which there are two at a time: 0.65 of their
- * operations, measured on a CPU with AMX. AMD's does twice as many. */
+/* On Intel, vdpbf16ps performs fewer operations per second than the two f32 multiply-adds that run
+ * in parallel: 0.65 of theirs, measured on a CPU with AMX. AMD's performs twice as many. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;
@@ -73,13 +81,13 @@ osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }
 osh_isa osh_isa_auto(void) { return OSH_ISA_GENERIC; }
 #endif
 
-static atomic_int used = -1; // -1: not asked yet
+static atomic_int used = -1; // -1: not determined yet
 static atomic_bool pinned;
 
 osh_isa osh_isa_used(void)
 {
     int isa = atomic_load_explicit(&used, memory_order_relaxed);
-    if (isa < 0) { // threads that come here together store the same
+    if (isa < 0) { // concurrent threads store the same value
         isa = osh_isa_auto();
         atomic_store(&used, isa);
     }
@@ -90,10 +98,11 @@ osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa)
 {
     osh_isa has = osh_isa_of_cpu();
     if (isa > has)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "--isa %s: this CPU has %s at most", names[isa], names[has]);
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "--isa %s: this CPU has %s at most", names[isa],
+                        names[has]);
     if (pinned && osh_isa_used() != isa)
-        return osh_fail(cx, OSH_E_USAGE, "--isa %s: this process computes with %s already", names[isa],
-                        names[osh_isa_used()]);
+        return osh_fail(cx, OSH_E_USAGE, "--isa %s: this process computes with %s already",
+                        names[isa], names[osh_isa_used()]);
     atomic_store(&used, (int)isa);
     atomic_store(&pinned, true);
     return OSH_OK;

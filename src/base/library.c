@@ -1,4 +1,4 @@
-/* library.c - see library.h. */
+/* library.c - opens shared libraries with dlopen(3). */
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -7,18 +7,22 @@
 osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *l)
 {
     osh_status rc = OSH_OK;
-    void *lib = NULL; // never closed: its threads and their data live on
-    for (size_t i = 0; !lib && i < 2 && l->sonames[i]; i++) lib = dlopen(l->sonames[i], RTLD_NOW | RTLD_LOCAL);
+    void *lib = NULL; // never closed, because its threads and data remain
+    for (size_t i = 0; !lib && i < 2 && l->sonames[i]; i++)
+        lib = dlopen(l->sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror();
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s want it: install the package %s", why ? why : l->sonames[0], l->use,
-                 l->package);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s want it: install the package %s",
+                 why ? why : l->sonames[0], l->use, l->package);
     }
     for (size_t i = 0; i < l->n; i++) {
         void *p = dlsym(lib, l->symbols[i].name);
-        if (!p) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has no %s: want that of the package %s, or a later one",
-                         l->sonames[0], l->symbols[i].name, l->package);
-        memcpy((char *)table + l->symbols[i].at, &p, sizeof p); // ISO C has no cast to a function pointer
+        if (!p)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s has no %s: want that of the package %s, or a later one", l->sonames[0],
+                     l->symbols[i].name, l->package);
+        /* ISO C has no cast to a function pointer */
+        memcpy((char *)table + l->symbols[i].at, &p, sizeof p);
     }
     *handle = lib;
 done:

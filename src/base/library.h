@@ -1,4 +1,4 @@
-/* library.h - a shared library that is opened when it is first needed, and its functions. */
+/* library.h - opens a shared library when it is first needed, and finds its functions. */
 #ifndef OSH_LIBRARY_H
 #define OSH_LIBRARY_H
 #include "base/base.h"
@@ -8,12 +8,12 @@
 
 typedef struct osh_symbol {
     const char *name;
-    size_t at; // of the pointer in the table of functions
+    size_t at; // offset of the pointer in the table of functions
 } osh_symbol;
 
 typedef struct osh_library {
-    const char *sonames[2];    // the second where the first is not there; may be NULL
-    const char *use, *package; // who wants it, and what to install where it is missing
+    const char *sonames[2];    // tried in order; the second may be NULL
+    const char *use, *package; // for messages: its use, and the package to install
     const osh_symbol *symbols;
     size_t n;
 } osh_library;
@@ -23,10 +23,10 @@ typedef struct osh_once_state {
     atomic_bool done;
 } osh_once_state;
 #define OSH_ONCE {PTHREAD_MUTEX_INITIALIZER, false}
-/* fn until it succeeds once in this process, from any thread. */
+/* Calls fn unless it has already succeeded in this process. Any thread may call it. */
 osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
-/* Fills the pointers of a table from the library, which stays open. OSH_E_UNSUPPORTED naming the library, the function
- * or the package. */
+/* Opens the library, which stays open, and fills the pointers of table. On failure returns
+ * OSH_E_UNSUPPORTED with a message that names the library, the function or the package. */
 osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *library);
 #endif

@@ -1,9 +1,11 @@
-/* live.c - what fits of a job's progress into the width of a terminal, the time to go first:
+/* live.c - the live line of a terminal: as much of a job's progress as fits its width, the time
+ * left first.
  *
- *   4m12s left [###########.........]  3/28 model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB  err 1.8e-03
+ *   4m12s left [#####.....]  3/28 model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB
+ *   err 1.8e-03     (all on one line)
  *
- * Where it is narrow, pieces go: first the error, then the bar, the rate, the memory, the phase; a long name loses its
- * beginning. */
+ * On a narrow terminal pieces are left out in this order: error, bar, rate, memory, phase, step,
+ * time. A long name loses its beginning. */
 #include "base/live.h"
 
 #include <stdio.h>
@@ -40,10 +42,23 @@ int osh_live_width(void)
 bool osh_live_in_front(void)
 {
     pid_t front = tcgetpgrp(STDERR_FILENO);
-    return front < 0 || front == getpgrp(); // < 0: it is nobody's controlling terminal
+    return front < 0 || front == getpgrp(); // < 0: no controlling terminal
 }
 
-enum { TIME, BAR, STEP, NAME, PHASE, RATE, MEMORY, ERROR, N_PIECES, PIECE = 512, LEAST_NAME = 16, BAR_COLUMNS = 20 };
+enum {
+    TIME,
+    BAR,
+    STEP,
+    NAME,
+    PHASE,
+    RATE,
+    MEMORY,
+    ERROR,
+    N_PIECES,
+    PIECE = 512,
+    LEAST_NAME = 16,
+    BAR_COLUMNS = 20
+};
 
 static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
 {
@@ -54,7 +69,10 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     osh_show_time(t, sizeof t, over ? live->elapsed : live->left);
     if (over) snprintf(piece[TIME], PIECE, "took %s", t);
     else if (live->left >= 0) snprintf(piece[TIME], PIECE, "%s left", t);
-    double all = live->elapsed + live->left, part = over ? 1 : live->left >= 0 && all > 0 ? live->elapsed / all : 0;
+    double all = live->elapsed + live->left, part = over ? 1
+                                                    : live->left >= 0 && all > 0
+                                                        ? live->elapsed / all
+                                                        : 0;
     int n = (int)(part * BAR_COLUMNS + 0.5);
     memset(piece[BAR], '.', BAR_COLUMNS + 2), piece[BAR][BAR_COLUMNS + 2] = 0;
     memset(piece[BAR] + 1, '#', (size_t)n);
@@ -62,8 +80,8 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     snprintf(piece[STEP], PIECE, "%lld/%lld", (long long)p->step, (long long)p->n_steps);
     osh_show(piece[NAME], PIECE, p->name ? p->name : "", NULL);
     if (p->total > 0)
-        snprintf(piece[PHASE], PIECE, "%.60s %lld/%lld", p->phase ? p->phase : "", (long long)p->done,
-                 (long long)p->total);
+        snprintf(piece[PHASE], PIECE, "%.60s %lld/%lld", p->phase ? p->phase : "",
+                 (long long)p->done, (long long)p->total);
     else if (p->phase) snprintf(piece[PHASE], PIECE, "%.60s", p->phase);
     if (p->tokens_per_s > 0) snprintf(piece[RATE], PIECE, "%.0f tok/s", p->tokens_per_s);
     osh_show_bytes(piece[MEMORY], PIECE, live->peak, p->budget_bytes);
@@ -71,7 +89,7 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
-/* Of a name its end, at most `room` bytes; no character is cut. */
+/* Shortens a name to its last `room` bytes, cutting between characters. */
 static void shorten_name(char *name, int room)
 {
     int n = (int)strlen(name), from;
@@ -84,16 +102,17 @@ static void shorten_name(char *name, int room)
 
 int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour)
 {
-    static const int goes[] = {ERROR, BAR, RATE, MEMORY, PHASE, STEP, TIME}; // in this order
+    /* Order in which pieces are left out. */
+    static const int goes[] = {ERROR, BAR, RATE, MEMORY, PHASE, STEP, TIME};
     char piece[N_PIECES][PIECE];
     int columns = -2, name = 0, spare = 0;
     size_t n = 0;
 
     fill_pieces(piece, live);
     name = (int)strlen(piece[NAME]);
-    if (width > (int)room - 20) width = (int)room - 20; // for colours
+    if (width > (int)room - 20) width = (int)room - 20; // 20 bytes are for colours
     for (int k = 0; k < N_PIECES; k++) columns += piece[k][0] ? (int)strlen(piece[k]) + 2 : 0;
-    if (name > LEAST_NAME) spare = name - LEAST_NAME; // that the name can do without
+    if (name > LEAST_NAME) spare = name - LEAST_NAME; // bytes that the name can lose
     for (int k = 0; columns - spare > width - 1 && k < (int)(sizeof goes / sizeof *goes); k++) {
         if (!piece[goes[k]][0]) continue;
         columns -= (int)strlen(piece[goes[k]]) + 2;
@@ -106,7 +125,8 @@ int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool 
         if (!piece[k][0]) continue;
         const char *before = columns ? "  " : "";
         const char *on = !tint ? "" : k == BAR ? "\033[32m" : "\033[1m";
-        int got = snprintf(to + n, room - n, "%s%s%s%s", before, on, piece[k], tint ? "\033[0m" : "");
+        int got =
+            snprintf(to + n, room - n, "%s%s%s%s", before, on, piece[k], tint ? "\033[0m" : "");
         columns += (int)(strlen(before) + strlen(piece[k]));
         n += (size_t)got;
     }

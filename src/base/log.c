@@ -1,8 +1,10 @@
 /* log.c - messages and progress on stderr, and the log file.
  *
- * A terminal gets one live line (live.c), redrawn in place at most ten times a second; a pipe gets one line
- * per finished subgraph; mode json makes every line, messages too, one JSON object.
- *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03   peak 512 of 2048 MiB   eta 4m12s */
+ * A terminal gets one live line (live.c), redrawn in place at most ten times a second. A pipe gets
+ * one line per finished subgraph. In mode json every line, also a message, is one JSON object.
+ *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03
+ *           peak 512 of 2048 MiB   eta 4m12s     (on the same line)
+ */
 #include "base/ctx.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -19,21 +21,23 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* One write per line where the system allows it: lines of two processes do not mix, a kill leaves whole lines. */
-static void put_to(int fd, const char *text, size_t n)
+/* Writes n bytes: one write(2) per line if the system allows it, so that lines of two processes do
+ * not mix and a kill leaves whole lines. */
+static void fd_put(int fd, const char *text, size_t n)
 {
     while (n) {
         ssize_t k = write(fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return; // nowhere left to complain
+        if (k <= 0) return; // the error cannot be reported anywhere
         text += k;
         n -= (size_t)k;
     }
 }
 
-static void put(const char *text, size_t n) { put_to(STDERR_FILENO, text, n); }
+static void stderr_put(const char *text, size_t n) { fd_put(STDERR_FILENO, text, n); }
 
-/* What takes the live line back. Where the terminal was made narrower it has wrapped into several rows. */
+/* Prints the codes that erase the live line. If the terminal was made narrower, the line has
+ * wrapped into several rows. */
 enum { ERASE_BYTES = 40 };
 static size_t live_erase(const osh_log_state *l, char to[ERASE_BYTES])
 {
@@ -53,15 +57,15 @@ void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A line of the log file, under the lock. */
-static void to_file(osh_log_state *l, const char *kind, const char *text)
+/* Writes a line to the log file. The caller holds the lock. */
+static void log_file_put(osh_log_state *l, const char *kind, const char *text)
 {
     char line[4400];
     if (l->fd < 0) return;
     size_t n = (size_t)snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
     n += osh_show(line + n, sizeof line - 1 - n, text, NULL);
     line[n++] = '\n';
-    put_to(l->fd, line, n);
+    fd_put(l->fd, line, n);
 }
 
 osh_status osh_log_file(osh_ctx *cx, const char *path)
@@ -69,11 +73,12 @@ osh_status osh_log_file(osh_ctx *cx, const char *path)
     char why[128];
     int fd = path ? osh_fd_open(path, O_WRONLY | O_CREAT | O_APPEND) : -1;
     if (path && fd < 0)
-        return osh_fail(cx, OSH_E_IO, "cannot open log file %s: %s", path, strerror_r(errno, why, sizeof why));
+        return osh_fail(cx, OSH_E_IO, "cannot open log file %s: %s", path,
+                        strerror_r(errno, why, sizeof why));
     pthread_mutex_lock(&cx->sh->log.lock);
     if (cx->sh->log.fd >= 0) close(cx->sh->log.fd);
     cx->sh->log.fd = fd;
-    if (cx->sh->log.command) to_file(&cx->sh->log, "command", cx->sh->log.command);
+    if (cx->sh->log.command) log_file_put(&cx->sh->log, "command", cx->sh->log.command);
     pthread_mutex_unlock(&cx->sh->log.lock);
     return OSH_OK;
 }
@@ -85,14 +90,15 @@ void osh_log_colour(osh_ctx *cx, bool on)
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
-/* As a shell takes it: what has more than letters of names and paths is quoted. */
+/* Quotes the arguments for a shell, unless they have only letters of names and paths. */
 osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int i = 0; i < argc; i++) {
-        size_t plain = strspn(argv[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
+        size_t plain = strspn(
+            argv[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
         bool quoted = argv[i][plain] || !plain;
         if (i) OSH_TRY(osh_buf_append(cx, &b, " ", 1));
         if (quoted) OSH_TRY(osh_buf_append(cx, &b, "'", 1));
@@ -118,7 +124,8 @@ bool osh_log_has_file(osh_ctx *cx)
 void osh_log_close(osh_shared *sh)
 {
     char erase[ERASE_BYTES];
-    if (sh->log.line_open) put(erase, live_erase(&sh->log, erase)); // what stands there is no longer true
+    /* The line is out of date. */
+    if (sh->log.line_open) stderr_put(erase, live_erase(&sh->log, erase));
     if (sh->log.fd >= 0) close(sh->log.fd);
 }
 
@@ -130,7 +137,7 @@ void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     pthread_mutex_lock(&cx->sh->log.lock);
-    to_file(&cx->sh->log, kind, text);
+    log_file_put(&cx->sh->log, kind, text);
     pthread_mutex_unlock(&cx->sh->log.lock);
 }
 
@@ -139,7 +146,7 @@ void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes)
     char text[1200];
     snprintf(text, sizeof text, "%s, %.1f MiB", step, (double)bytes / (1 << 20));
     pthread_mutex_lock(&sh->log.lock);
-    to_file(&sh->log, "stage", text);
+    log_file_put(&sh->log, "stage", text);
     pthread_mutex_unlock(&sh->log.lock);
 }
 
@@ -154,37 +161,41 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     pthread_mutex_lock(&l->lock);
-    if (level <= OSH_LOG_INFO || level <= l->level) to_file(l, level_names[level], text);
+    if (level <= OSH_LOG_INFO || level <= l->level) log_file_put(l, level_names[level], text);
     if (level <= l->level && l->hears) {
         osh_show(safe, sizeof safe, text, NULL);
         l->hears(l->hears_user, level, safe);
     } else if (level <= l->level) {
         if (l->mode == OSH_PROGRESS_JSON) {
             osh_quote(safe, sizeof safe, text);
-            n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
+            n = snprintf(line, sizeof line,
+                         "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
                          level_names[level], safe);
         } else {
             osh_show(safe, sizeof safe, text, NULL);
             char erase[ERASE_BYTES] = "";
             if (l->line_open) live_erase(l, erase);
             n = snprintf(line, sizeof line, "%s%s%s%s\n", erase,
-                         level == OSH_LOG_INFO ? "" : level_names[level], level == OSH_LOG_INFO ? "" : ": ", safe);
+                         level == OSH_LOG_INFO ? "" : level_names[level],
+                         level == OSH_LOG_INFO ? "" : ": ", safe);
         }
-        put(line, (size_t)n);
-        if (l->line_open) put(l->line, strlen(l->line));
+        stderr_put(line, (size_t)n);
+        if (l->line_open) stderr_put(l->line, strlen(l->line));
     }
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Seconds still to go: the caller's word, or by the work done so far; < 0 while nothing is known. */
-static double eta(osh_log_state *l, const osh_progress *p, double now)
+/* Returns the seconds left: the caller's value, or computed from the work done so far; < 0:
+ * unknown. */
+static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
     if (p->eta_s > 0) return p->eta_s;
-    if (!l->counting || p->work_done < l->last_work) { // the first call, or another run in this process
+    if (!l->counting || p->work_done < l->last_work) { // first call, or another run in this process
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
-        l->work0 = from_start ? 0 : p->work_done; // work that a resumed run finds done took no time
+        /* A resumed run spent no time on work that was already done. */
+        l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
     if (p->work_total <= 0 || p->work_done <= l->work0 || now <= l->t0) return -1;
@@ -192,8 +203,8 @@ static double eta(osh_log_state *l, const osh_progress *p, double now)
     return left <= 0 ? 0 : left * (now - l->t0) / (p->work_done - l->work0);
 }
 
-/* Appends at *n; past the end nothing more is added. */
-static void add(char *to, size_t room, size_t *n, const char *fmt, ...)
+/* Appends a text at *n. Text that does not fit is cut. */
+static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -203,32 +214,36 @@ static void add(char *to, size_t room, size_t *n, const char *fmt, ...)
     if (*n >= room) *n = room - 1;
 }
 
-typedef struct moment { // what a line says beside the progress
+typedef struct moment { // values of a line in addition to osh_progress
     double now, left; // seconds; left < 0: unknown
     int64_t peak;     // bytes
 } moment;
 
-static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
+static size_t progress_line(char *to, size_t room, const osh_log_state *l, const osh_progress *p,
+                            const moment *m)
 {
     char t[64], name[512];
     size_t n = 0;
     int width = snprintf(t, sizeof t, "%lld", (long long)p->n_steps);
 
     osh_show(name, sizeof name, p->name ? p->name : "", NULL);
-    add(to, room, &n, "[%*lld/%lld] %s", width, (long long)p->step, (long long)p->n_steps, name);
-    if (p->phase) add(to, room, &n, "   %s", p->phase);
-    if (p->total > 0) add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done, (long long)p->total);
-    if (p->tokens_per_s > 0) add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
-    if (p->loss > 0) add(to, room, &n, "   loss %.2f of rtn", p->loss);
-    else if (p->error >= 0) add(to, room, &n, "   err %.1e", p->error);
+    line_add(to, room, &n, "[%*lld/%lld] %s", width, (long long)p->step, (long long)p->n_steps,
+             name);
+    if (p->phase) line_add(to, room, &n, "   %s", p->phase);
+    if (p->total > 0)
+        line_add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done,
+                 (long long)p->total);
+    if (p->tokens_per_s > 0) line_add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
+    if (p->loss > 0) line_add(to, room, &n, "   loss %.2f of rtn", p->loss);
+    else if (p->error >= 0) line_add(to, room, &n, "   err %.1e", p->error);
     osh_show_bytes(t, sizeof t, m->peak, p->budget_bytes);
-    add(to, room, &n, "   peak %s", t);
+    line_add(to, room, &n, "   peak %s", t);
     if (p->finished && p->work_total > 0 && p->work_done >= p->work_total) {
         osh_show_time(t, sizeof t, m->now - l->start);
-        add(to, room, &n, "   took %s", t);
+        line_add(to, room, &n, "   took %s", t);
     } else if (m->left >= 0) {
         osh_show_time(t, sizeof t, m->left);
-        add(to, room, &n, "   eta %s", t);
+        line_add(to, room, &n, "   eta %s", t);
     }
     return n;
 }
@@ -236,11 +251,14 @@ static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh
 static double cpu_seconds(void)
 {
     struct timespec t;
-    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t)
+               ? 0
+               : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The schema is in docs/profile.md. */
-static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
+/* Prints a JSON line. docs/profile.md has its schema. */
+static size_t progress_json(char *to, size_t room, const osh_log_state *l, const osh_progress *p,
+                            const moment *m)
 {
     char name[512], phase[64];
     double elapsed = m->now - l->start;
@@ -248,29 +266,34 @@ static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh
 
     osh_quote(name, sizeof name, p->name ? p->name : "");
     osh_quote(phase, sizeof phase, p->phase ? p->phase : "");
-    add(to, room, &n, "{\"event\":\"progress\",\"step\":%lld,\"n_steps\":%lld,\"name\":\"%s\",\"phase\":\"%s\"",
+    line_add(
+        to, room, &n,
+        "{\"event\":\"progress\",\"step\":%lld,\"n_steps\":%lld,\"name\":\"%s\",\"phase\":\"%s\"",
         (long long)p->step, (long long)p->n_steps, name, phase);
-    add(to, room, &n, ",\"done\":%lld,\"total\":%lld", (long long)p->done, (long long)p->total);
-    if (p->error >= 0 && p->error < 1e300) add(to, room, &n, ",\"error\":%.6e", p->error);
-    if (p->loss > 0 && p->loss < 1e300) add(to, room, &n, ",\"loss_of_rtn\":%.6f", p->loss);
-    if (p->tokens_per_s > 0) add(to, room, &n, ",\"tokens_per_s\":%.1f", p->tokens_per_s);
+    line_add(to, room, &n, ",\"done\":%lld,\"total\":%lld", (long long)p->done,
+             (long long)p->total);
+    if (p->error >= 0 && p->error < 1e300) line_add(to, room, &n, ",\"error\":%.6e", p->error);
+    if (p->loss > 0 && p->loss < 1e300) line_add(to, room, &n, ",\"loss_of_rtn\":%.6f", p->loss);
+    if (p->tokens_per_s > 0) line_add(to, room, &n, ",\"tokens_per_s\":%.1f", p->tokens_per_s);
     if (m->left >= 0)
-        add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,
+        line_add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,
             elapsed + m->left > 0 ? elapsed / (elapsed + m->left) : 0);
-    if (p->budget_bytes > 0) add(to, room, &n, ",\"budget_bytes\":%lld", (long long)p->budget_bytes);
-    add(to, room, &n, ",\"elapsed_s\":%.2f,\"cpu_s\":%.2f,\"peak_bytes\":%lld,\"finished\":%s}\n", elapsed,
-        cpu_seconds(), (long long)m->peak, p->finished ? "true" : "false");
+    if (p->budget_bytes > 0)
+        line_add(to, room, &n, ",\"budget_bytes\":%lld", (long long)p->budget_bytes);
+    line_add(to, room, &n,
+             ",\"elapsed_s\":%.2f,\"cpu_s\":%.2f,\"peak_bytes\":%lld,\"finished\":%s}\n", elapsed,
+             cpu_seconds(), (long long)m->peak, p->finished ? "true" : "false");
     return n;
 }
 
-/* Draws the live line in the place of the last one. */
-static void draw(osh_log_state *l, const osh_live *live, bool last)
+/* Redraws the live line. */
+static void live_draw(osh_log_state *l, const osh_live *live, bool last)
 {
     char text[sizeof l->line + ERASE_BYTES + 2];
     size_t at = live_erase(l, text);
     l->drawn = osh_live_print(l->line, sizeof l->line, live, osh_live_width(), l->colour);
-    add(text, sizeof text, &at, "%s%s", l->line, last ? "\n" : "");
-    put(text, at);
+    line_add(text, sizeof text, &at, "%s%s", l->line, last ? "\n" : "");
+    stderr_put(text, at);
     l->line_open = !last;
 }
 
@@ -297,33 +320,34 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
 
-    if (l->told) l->told(l->told_user, p); // outside the lock: it may log
+    if (l->told) l->told(l->told_user, p); // outside the lock, because it may log
     pthread_mutex_lock(&l->lock);
-    m.left = eta(l, p, m.now);
+    m.left = progress_eta(l, p, m.now);
     bool due = (p->finished && (json || !p->small)) || m.now - l->last_shown >= min_gap;
     bool own_line = p->finished && !p->small && l->mode == OSH_PROGRESS_LINE;
     bool show = ((l->tty || json) ? due : own_line) || (p->finished && l->fd >= 0);
     pthread_mutex_unlock(&l->lock);
     if (!show) return;
-    m.peak = osh_mem_sampled_peak(cx); // takes the profile's lock, which is taken before this one
+    /* Takes the profile's lock, which must be taken before this one. */
+    m.peak = osh_mem_sampled_peak(cx);
     if (m.peak < 0) m.peak = osh_rss_peak();
 
     pthread_mutex_lock(&l->lock);
     if (l->tty) {
         const osh_live live = {.p = p, .left = m.left, .elapsed = m.now - l->start, .peak = m.peak};
-        if (due && osh_live_in_front()) draw(l, &live, p->finished && p->step >= p->n_steps);
+        if (due && osh_live_in_front()) live_draw(l, &live, p->finished && p->step >= p->n_steps);
         if (due) l->last_shown = m.now;
     } else if (json) {
-        put(text, json_text(text, sizeof text, l, p, &m));
+        stderr_put(text, progress_json(text, sizeof text, l, p, &m));
         l->last_shown = m.now;
     } else if (own_line) {
-        size_t n = line_text(text, sizeof text - 1, l, p, &m);
+        size_t n = progress_line(text, sizeof text - 1, l, p, &m);
         text[n++] = '\n';
-        put(text, n);
+        stderr_put(text, n);
     }
     if (p->finished) {
-        line_text(text, sizeof text, l, p, &m);
-        to_file(l, "progress", text);
+        progress_line(text, sizeof text, l, p, &m);
+        log_file_put(l, "progress", text);
     }
     pthread_mutex_unlock(&l->lock);
 }

@@ -1,4 +1,4 @@
-/* made.c - see made.h. */
+/* made.c - recognizes the files that this program writes by their first bytes. */
 #include "base/made.h"
 
 #include <ctype.h>
@@ -12,38 +12,41 @@
 
 enum { HEAD_BYTES = 128 };
 
-static bool begins_with(const char *head, const char *with) { return !strncmp(head, with, strlen(with)); }
+static bool head_begins(const char *head, const char *with)
+{
+    return !strncmp(head, with, strlen(with));
+}
 
-/* "     0.012 command oneshot ..." */
+/* A log begins with "     0.012 command oneshot ..." or "... begin   ". */
 static bool is_log(const char *head)
 {
     const char *s = head + strspn(head, " "), *dot = s + strspn(s, "0123456789");
     if (dot == s || *dot != '.' || strspn(dot + 1, "0123456789") != 3) return false;
-    return begins_with(dot + 4, " command ") || begins_with(dot + 4, " begin   ");
+    return head_begins(dot + 4, " command ") || head_begins(dot + 4, " begin   ");
 }
 
-static bool is_profile(const char *head) { return begins_with(head, "# oneshot profile."); }
+static bool is_profile(const char *head) { return head_begins(head, "# oneshot profile."); }
 
-/* A list of f32 numbers: the header is behind ten bytes. */
+/* Recognizes a list of f32 numbers; its header begins after ten bytes. */
 static bool is_npy(const char *head)
 {
     static const char shape[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
-    if (memcmp(head, "\x93NUMPY\1", 7) || !begins_with(head + 10, shape)) return false;
+    if (memcmp(head, "\x93NUMPY\1", 7) || !head_begins(head + 10, shape)) return false;
     const char *s = head + 10 + strlen(shape);
-    return begins_with(s + strspn(s, "0123456789"), ",), }");
+    return head_begins(s + strspn(s, "0123456789"), ",), }");
 }
 
 static bool is_page(const char *head)
 {
-    return begins_with(head, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    return head_begins(head, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                              "<meta http-equiv=\"Content-Security-Policy\"");
 }
 
 static const struct made {
     osh_path_use use;
     const char *noun;
-    bool (*is)(const char *head); // [HEAD_BYTES], a NUL behind it
-    bool streams; // pipes and character devices will do
+    bool (*is)(const char *head); // head: [HEAD_BYTES], then a NUL
+    bool streams;                 // allows pipes, sockets and character devices
 } made[] = {{OSH_PATH_LOG, "a log of oneshot", is_log, true},
             {OSH_PATH_PROFILE, "a profile of oneshot", is_profile, true},
             {OSH_PATH_NPY, "a list of f32 numbers as oneshot writes it", is_npy, false},
@@ -55,8 +58,9 @@ osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, cons
     const struct made *m = made;
     struct stat st;
     while (m->use != use) m++;
-    if (stat(path, &st)) return OSH_OK; // nothing is there, or who opens it says why it cannot be
-    if (m->streams && (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) return OSH_OK;
+    if (stat(path, &st)) return OSH_OK; // no file, or an error that opening it reports
+    if (m->streams && (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+        return OSH_OK;
     if (!S_ISREG(st.st_mode))
         return osh_fail(cx, OSH_E_USAGE, "%s %s: there is %s, want a file name", shown, path,
                         S_ISDIR(st.st_mode) ? "a directory" : "a device, a pipe or a socket");
@@ -65,6 +69,7 @@ osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, cons
     ssize_t n = fd < 0 ? -1 : pread(fd, head, HEAD_BYTES, 0);
     if (fd >= 0) close(fd);
     if (n >= 0 && m->is(head)) return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE, "%s %s: there is a file that is not %s; it is left as it is: want another name",
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s %s: there is a file that is not %s; it is left as it is: want another name",
                     shown, path, m->noun);
 }

@@ -1,8 +1,10 @@
-/* map.c - string to int64: open addressing over an array of entries, keys side by side in one block.
+/* map.c - maps strings to int64 by open addressing over an array of entries; the keys are stored in
+ * one block.
  *
  *   slots   [ . 3 . 1 . 2 . . ]    entry number + 1; 0 is empty; a power of two, at most half full
- *   entries [ {hash, at, len, value} ... ]   in order of arrival
- *   keys    "modelmodel.layers..."           entry.at points into it; of views: none, entry.key is the caller's */
+ *   entries [ {hash, at, len, value} ... ]   in order of insertion
+ *   keys    "modelmodel.layers..."   entry.at points into it; a map of views uses entry.key instead
+ */
 #include "base/map.h"
 
 #include <string.h>
@@ -21,12 +23,13 @@ struct osh_map {
     uint32_t *slots; // own
     entry *entries;  // own
     char *keys;      // own
-    bool views;      // keys is NULL
+    bool views;      // keys belong to the caller
     size_t n_slots, n, cap_entries, n_keys, cap_keys;
 };
 
-/* Eight bytes at a time, each folded in by a multiply and a shift; the tail by its length, so "a" and "a\0" differ. */
-static uint64_t hash_of(const char *key, size_t len)
+/* Hashes eight bytes at a time by a multiply and a shift. The length is hashed too, so "a" and
+ * "a\0" differ. */
+static uint64_t map_hash(const char *key, size_t len)
 {
     uint64_t h = 0x9E3779B97F4A7C15ull ^ len, x;
     size_t i = 0;
@@ -43,7 +46,8 @@ static uint64_t hash_of(const char *key, size_t len)
     return h ^ (h >> 32);
 }
 
-static size_t slot_of(const osh_map *m, uint64_t hash, const char *key, size_t len)
+/* Returns the slot of the key, or the empty slot where it belongs. */
+static size_t map_slot(const osh_map *m, uint64_t hash, const char *key, size_t len)
 {
     size_t mask = m->n_slots - 1, s = (size_t)hash & mask;
     for (; m->slots[s]; s = (s + 1) & mask) {
@@ -54,7 +58,7 @@ static size_t slot_of(const osh_map *m, uint64_t hash, const char *key, size_t l
     return s;
 }
 
-static osh_status rehash(osh_ctx *cx, osh_map *m, size_t n_slots)
+static osh_status map_rehash(osh_ctx *cx, osh_map *m, size_t n_slots)
 {
     uint32_t *slots = osh_calloc(cx, n_slots, sizeof *slots);
     if (!slots) return OSH_E_NOMEM;
@@ -78,7 +82,7 @@ osh_status osh_map_new(osh_ctx *cx, osh_map **out, size_t n_expected)
     *out = NULL;
     OSH_NEW(cx, m, 1);
     while (n_slots < 2 * n_expected && n_slots < ((size_t)1 << 31)) n_slots *= 2;
-    OSH_TRY(rehash(cx, m, n_slots));
+    OSH_TRY(map_rehash(cx, m, n_slots));
     m->cap_entries = n_expected < 8 ? 8 : n_expected;
     OSH_NEW(cx, m->entries, m->cap_entries);
     *out = m, m = NULL;
@@ -103,12 +107,14 @@ void osh_map_free(osh_ctx *cx, osh_map *m)
     osh_free(cx, m);
 }
 
-static osh_status reserve(osh_ctx *cx, osh_map *m, size_t len)
+/* Makes room for one more key of len bytes. */
+static osh_status map_reserve(osh_ctx *cx, osh_map *m, size_t len)
 {
     size_t need;
-    if (m->n >= UINT32_MAX - 1) return osh_fail(cx, OSH_E_FORMAT, "more than %u keys in one table", UINT32_MAX - 1);
+    if (m->n >= UINT32_MAX - 1)
+        return osh_fail(cx, OSH_E_FORMAT, "more than %u keys in one table", UINT32_MAX - 1);
     if (2 * (m->n + 1) > m->n_slots) {
-        osh_status rc = rehash(cx, m, m->n_slots * 2);
+        osh_status rc = map_rehash(cx, m, m->n_slots * 2);
         if (rc) return rc;
     }
     if (m->n == m->cap_entries) {
@@ -132,15 +138,15 @@ static osh_status reserve(osh_ctx *cx, osh_map *m, size_t len)
 
 osh_status osh_map_put(osh_ctx *cx, osh_map *m, const char *key, size_t len, int64_t value)
 {
-    uint64_t hash = hash_of(key, len);
-    size_t s = slot_of(m, hash, key, len);
+    uint64_t hash = map_hash(key, len);
+    size_t s = map_slot(m, hash, key, len);
     if (m->slots[s]) {
         m->entries[m->slots[s] - 1].value = value;
         return OSH_OK;
     }
-    osh_status rc = reserve(cx, m, len);
+    osh_status rc = map_reserve(cx, m, len);
     if (rc) return rc;
-    s = slot_of(m, hash, key, len); // the table may have grown
+    s = map_slot(m, hash, key, len); // the table may have grown
     m->entries[m->n] = (entry){.hash = hash, .len = len, .value = value};
     if (m->views) m->entries[m->n].key = key;
     else {
@@ -154,7 +160,7 @@ osh_status osh_map_put(osh_ctx *cx, osh_map *m, const char *key, size_t len, int
 
 bool osh_map_get(const osh_map *m, const char *key, size_t len, int64_t *value)
 {
-    size_t s = slot_of(m, hash_of(key, len), key, len);
+    size_t s = map_slot(m, map_hash(key, len), key, len);
     if (!m->slots[s]) return false;
     *value = m->entries[m->slots[s] - 1].value;
     return true;

@@ -1,25 +1,25 @@
-/* name.h - how names of tensors, files and stages begin and end. */
+/* name.h - tests and cuts the ends of names of tensors, files and stages. */
 #ifndef OSH_NAME_H
 #define OSH_NAME_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
-/* Of the first n bytes of s. */
+/* True if the first n bytes of s end with tail. */
 static inline bool osh_ends_with(const char *s, size_t n, const char *tail)
 {
     size_t t = strlen(tail);
     return n >= t && !memcmp(s + n - t, tail, t);
 }
 
-/* Bytes in front of the tail that s ends with; 0: it does not, or nothing is there. */
+/* Returns the number of bytes before tail, or 0 if s does not end with tail or is only tail. */
 static inline size_t osh_before_tail(const char *s, const char *tail)
 {
     size_t n = strlen(s);
     return osh_ends_with(s, n, tail) ? n - strlen(tail) : 0;
 }
 
-/* The last part of a path, with slashes that stand behind it. */
+/* Returns the last part of a path, including trailing slashes. */
 static inline const char *osh_path_last(const char *path)
 {
     size_t n = strlen(path);

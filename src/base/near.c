@@ -1,4 +1,5 @@
-/* near.c - distances between names: Damerau and Levenshtein's, with swaps of neighbours. */
+/* near.c - Damerau-Levenshtein distances between names; swaps of neighbouring letters count as
+ * one. */
 #include "base/near.h"
 
 #include <ctype.h>
@@ -13,7 +14,7 @@ static char plain_letter(char c)
     return c == '-' ? '_' : (char)tolower((unsigned char)c);
 }
 
-/* A third of the letters may be wrong. */
+/* Returns the largest distance of a near name: a third of the word's letters. */
 static int near_limit(const char *word)
 {
     size_t n = strlen(word);
@@ -26,7 +27,8 @@ static int least_of(int a, int b, int c)
     return least < c ? least : c;
 }
 
-/* Row i has the distances of the first i letters of a to those of b; a swap looks two rows back. */
+/* Returns the distance of a and b. Row i has the distances between the first i letters of a and the
+ * prefixes of b; a swap uses the row two above. */
 static int name_distance(const char *a, const char *b)
 {
     int rows[3][LONGEST + 1];
@@ -40,14 +42,15 @@ static int name_distance(const char *a, const char *b)
         for (int j = 1; j <= m; j++) {
             char y = plain_letter(b[j - 1]);
             now[j] = least_of(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
-            bool swapped = i > 1 && j > 1 && x == plain_letter(b[j - 2]) && plain_letter(a[i - 2]) == y;
+            bool swapped =
+                i > 1 && j > 1 && x == plain_letter(b[j - 2]) && plain_letter(a[i - 2]) == y;
             if (swapped && older[j - 2] + 1 < now[j]) now[j] = older[j - 2] + 1;
         }
     }
     return rows[n % 3][m];
 }
 
-/* Where the word is in the name; NULL: nowhere. */
+/* Returns the position of word in name, or NULL. */
 static const char *word_in(const char *name, const char *word)
 {
     for (; *name; name++) {

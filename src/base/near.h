@@ -1,19 +1,20 @@
-/* near.h - the known name that a mistaken one is nearest to, for "did you mean". */
+/* near.h - finds the known name nearest to a mistyped one, for "did you mean". */
 #ifndef OSH_NEAR_H
 #define OSH_NEAR_H
 #include <stddef.h>
 
 typedef struct osh_near {
-    const char *word; // view: what was written
-    int distance;     // of name; beyond the limit: there is none
-    char name[200];   // the nearest so far; of several the first
+    const char *word; // view: the mistyped word
+    int distance;     // distance of name; above the limit: no name yet
+    char name[200];   // nearest name so far; the first one of equally near names
     char hint[240];
 } osh_near;
 
 void osh_near_init(osh_near *n, const char *word);
-/* The distance counts letters that are missing, too many, others, or swapped with the next; '-' and '_', large and
- * small are the same. A name that begins with the word, or has it as a part, is near, too. */
+/* Compares a known name with the word. The distance counts missing, extra, wrong and swapped
+ * letters; '-' equals '_', and case does not matter. A name that begins with the word, or contains
+ * it, is near too. */
 void osh_near_see(osh_near *n, const char *name);
-/* "; did you mean --output?" for before "--", or "". Lives as long as n. */
+/* Returns "; did you mean --output?" if before is "--", or "". View: lives as long as n. */
 const char *osh_near_hint(osh_near *n, const char *before);
 #endif

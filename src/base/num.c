@@ -1,25 +1,28 @@
-/* num.c - f16 against f32; round to nearest, ties to even, subnormals included.
+/* num.c - converts between f16 and f32, rounding to nearest, ties to even, with subnormals.
  *
  *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31 */
 #include "base/num.h"
 
-/* |f| (bits a, finite) as a narrow float of n_man mantissa bits; the exponent may come out too large. */
-static uint32_t narrow(uint32_t a, int n_man, int bias)
+/* Rounds |f| (bits a, finite) to a narrow float of n_man mantissa bits. The exponent may be too
+ * large. */
+static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
 {
-    uint32_t e = a >> 23, e_min = (uint32_t)(128 - bias); // f32's exponent field of the smallest normal number
+    /* f32's exponent field of the smallest normal number. */
+    uint32_t e = a >> 23, e_min = (uint32_t)(128 - bias);
     uint32_t shift = (uint32_t)(23 - n_man), v;
 
     if (e >= e_min) {
         v = a - ((uint32_t)(127 - bias) << 23);
-    } else { // subnormal: the hidden bit comes out, and the point moves
+    } else { // subnormal: the hidden bit becomes explicit, and the point moves
         shift += e_min - e;
         if (e == 0 || shift > 24) return 0;
         v = (a & 0x7fffffu) | 0x800000u;
     }
-    return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift; // a carry runs into the exponent, as it should
+    /* A carry goes into the exponent, as it should. */
+    return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift;
 }
 
-static float widen(uint32_t h, int n_man, int bias)
+static float f32_widen(uint32_t h, int n_man, int bias)
 {
     uint32_t e = h >> n_man, m = h & ((1u << n_man) - 1);
     if (e == 0) // m * 2^(1 - bias - n_man), exact
@@ -36,14 +39,15 @@ float osh_f32_of_f16(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, a = h & 0x7fffu;
     if (a >= 0x7c00u) return osh_f32_of_bits(sign | 0x7f800000u | ((a & 0x3ffu) << 13));
-    return with_sign(widen(a, 10, 15), sign);
+    return with_sign(f32_widen(a, 10, 15), sign);
 }
 
 uint16_t osh_f16_of_f32(float f)
 {
     uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu)); // NaN stays NaN
-    if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);                       // 65536 and more
-    uint32_t h = narrow(a, 10, 15);
+    /* 65536 and more, also Inf */
+    if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+    uint32_t h = f32_narrow(a, 10, 15);
     return (uint16_t)(sign | (h > 0x7c00u ? 0x7c00u : h));
 }

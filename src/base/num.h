@@ -1,6 +1,6 @@
-/* num.h - scalar conversions between f32 and the narrow floating types; round to nearest, ties to even.
- * FP8 is E4M3FN, s eeee mmm, bias 7: no infinity, 0x7F/0xFF are NaN, largest 448. f32 -> fp8 saturates at 448 (callers
- * clamp first). */
+/* num.h - converts scalars between f32 and the narrow floating types, rounding to nearest, ties to
+ * even. FP8 is E4M3FN, s eeee mmm, bias 7: no infinity, 0x7F/0xFF are NaN, largest 448. f32 -> fp8
+ * saturates at 448 (callers clamp first). */
 #ifndef OSH_NUM_H
 #define OSH_NUM_H
 #include <stdint.h>
@@ -34,13 +34,15 @@ static inline uint8_t osh_fp8_of_f32(float f)
 {
     uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu);  // NaN stays NaN
-    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, Inf too
-    if (a < 0x3c800000u) return (uint8_t)(sign | osh_bits_of_f32(osh_f32_of_bits(a) + 0x1p14f)); // whose ulp is 2^-9
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, also Inf
+    /* 0x1p14f has an ulp of 2^-9 */
+    if (a < 0x3c800000u) return (uint8_t)(sign | osh_bits_of_f32(osh_f32_of_bits(a) + 0x1p14f));
     return (uint8_t)(sign | (((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120u << 3)));
 }
 static inline float osh_f32_of_fp4(uint8_t code) // E2M1, in the lower four bits
 {
-    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const float values[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                     -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     return values[code & 15];
 }
 #endif

@@ -1,4 +1,4 @@
-/* nvml.c - see nvml.h. The types are those of NVIDIA's reference of NVML. */
+/* nvml.c - calls NVIDIA's NVML. The types are those of its reference. */
 #include "base/nvml.h"
 #include "base/library.h"
 
@@ -13,7 +13,7 @@ static struct {
 } nvml;
 static atomic_bool is_open;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried; // under the lock
+static bool tried; // protected by lock
 
 static const osh_symbol symbols[] = {
     {"nvmlInit_v2", offsetof(__typeof__(nvml), init)},
@@ -23,7 +23,7 @@ static const osh_symbol symbols[] = {
 static const osh_library library = {{"libnvidia-ml.so.1"}, "figures of the driver", "of the driver",
                                     symbols, sizeof symbols / sizeof *symbols};
 
-static osh_status open_nvml(osh_ctx *cx)
+static osh_status nvml_library_open(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
     void *handle;
@@ -39,9 +39,9 @@ void osh_nvml_open(osh_ctx *cx)
     pthread_mutex_lock(&lock);
     if (!tried) {
         tried = true;
-        if (!open_nvml(cx)) atomic_store(&is_open, true);
+        if (!nvml_library_open(cx)) atomic_store(&is_open, true);
         else {
-            osh_log(cx, OSH_LOG_DEBUG, "no figures of the card's driver: %s", osh_error_text(cx));
+            osh_log(cx, OSH_LOG_DEBUG, "no figures of the GPU's driver: %s", osh_error_text(cx));
             osh_error_clear(cx);
         }
     }
@@ -52,6 +52,7 @@ int64_t osh_nvml_used(const char *bus_id)
 {
     memory m = {0};
     void *device = NULL;
-    if (!atomic_load(&is_open) || nvml.by_bus_id(bus_id, &device) || nvml.memory_info(device, &m)) return -1;
+    if (!atomic_load(&is_open) || nvml.by_bus_id(bus_id, &device) || nvml.memory_info(device, &m))
+        return -1;
     return (int64_t)m.used;
 }

@@ -1,4 +1,5 @@
-/* nvml.h - what NVIDIA's driver says of a card as a whole, through its management library (NVML) where that is. */
+/* nvml.h - asks NVIDIA's driver about a whole GPU, through its management library (NVML) if it is
+ * installed. */
 #ifndef OSH_NVML_H
 #define OSH_NVML_H
 #ifdef __cplusplus
@@ -6,9 +7,11 @@ extern "C" {
 #endif
 #include "base/base.h"
 
-/* Once for the process; where it fails, a message of level debug says why, and nothing is known from then on. */
+/* Opens the library once for the process. On failure it logs the reason at level debug, and
+ * osh_nvml_used returns < 0 from then on. */
 void osh_nvml_open(osh_ctx *cx);
-/* Bytes in use on the card, of all processes and of the driver itself; bus_id as CUDA gives it. < 0: unknown. */
+/* Returns the bytes in use on the GPU, by all processes and by the driver. bus_id: as CUDA gives
+ * it. < 0: unknown. */
 int64_t osh_nvml_used(const char *bus_id);
 #ifdef __cplusplus
 }

@@ -1,15 +1,16 @@
 /* pool.c - persistent worker threads and osh_parallel_for.
  *
- * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed out
- * already and run to their end, those above are skipped: so the lowest failing chunk is the same one
- * in every run, and its message is that of the call. The caller works too, as worker 0. A call from
- * inside a chunk finds the pool taken and runs inline.
+ * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed
+ * out already and run to their end, and those above k are skipped. So the lowest failing chunk is
+ * the same in every run, and its message is the message of the call. The caller works too, as
+ * worker 0. A call from inside a chunk finds the pool taken and runs inline.
  *
- * Who has nothing to do watches for a while before it sleeps: the next call comes within microseconds most of the
- * time, and to wake a thread, on a virtual machine above all, takes as long as a small op. On a machine with other
- * work that would take the processor from it, and from the other workers: there it sleeps at once. Who sleeps says so
- * before it looks a last time, and who has news looks for sleepers behind them: with nobody asleep a call takes no lock
- * and asks nothing of the system. */
+ * An idle worker spins for a while before it sleeps: most calls come within microseconds, and
+ * waking a thread takes as long as a small op, above all on a virtual machine. On a machine with
+ * other work spinning would take the processor from that work and from the other workers; there a
+ * worker sleeps at once. A sleeper announces itself before it checks the condition a last time, and
+ * a thread that changes the condition checks for sleepers afterwards. So a call takes no lock and
+ * makes no system call while nobody sleeps. */
 #include "base/ctx.h"
 #include "base/thread.h"
 
@@ -18,34 +19,35 @@
 typedef struct worker {
     osh_pool *pool; // view
     int index;
-    pthread_t thread; // of all but worker 0
-    osh_ctx cx;       // errors of its own
+    pthread_t thread; // not used for worker 0
+    osh_ctx cx;       // has its own error text
     osh_status rc;
     int64_t failed_chunk;
 } worker;
 
 struct osh_pool {
-    int n, n_started; // workers; threads running (n - 1 when complete)
-    worker *workers;  // own
+    int n, n_started;      // workers; running threads (n - 1 when complete)
+    worker *workers;       // own
     pthread_mutex_t taken; // held by the thread whose job runs
 
-    pthread_mutex_t lock; // of who sleeps
+    pthread_mutex_t lock; // protects sleeping and waking
     pthread_cond_t wake, finished;
-    _Atomic int n_asleep;    // workers
+    _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    _Atomic uint64_t job;    // counts jobs, behind what they are: a worker runs each once
+    /* Number of jobs, raised after a job's members are set: a worker runs each once. */
+    _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    _Atomic int crowded; // waits that are not watched: the processors have other work
+    _Atomic int crowded; // waits left without spinning, because the processors have other work
 
-    osh_chunk_fn fn; // of the job
+    osh_chunk_fn fn; // the job
     void *user;
-    osh_mem_class mem_class; // of what the chunks allocate
+    osh_mem_class mem_class; // class of what the chunks allocate
     int64_t n_chunks;
     _Atomic int64_t next, lowest_failed;
 };
 
-static void run_chunks(worker *w)
+static void worker_run_chunks(worker *w)
 {
     osh_pool *p = w->pool;
     w->rc = OSH_OK;
@@ -61,17 +63,22 @@ static void run_chunks(worker *w)
         w->failed_chunk = chunk;
         int64_t low = atomic_load(&p->lowest_failed);
         while (chunk < low && !atomic_compare_exchange_weak(&p->lowest_failed, &low, chunk)) {}
-        return; // every later chunk lies above this one
+        return; // later chunks have higher numbers
     }
 }
 
-static bool has_work(const osh_pool *p, uint64_t seen) { return p->stop || p->job != seen; }
-static bool is_over(const osh_pool *p, uint64_t unused) { return (void)unused, p->n_busy == 0; }
+static bool pool_has_work(const osh_pool *p, uint64_t seen) { return p->stop || p->job != seen; }
+static bool pool_is_over(const osh_pool *p, uint64_t unused)
+{
+    return (void)unused, p->n_busy == 0;
+}
 
-static const double watch_s = 100e-6, gap_s = 30e-6; // a step this long: something else had the processor
-enum { UNWATCHED = 1024 };                           // waits after that, asleep at once
+/* A step longer than gap_s means that another process had the processor. */
+static const double watch_s = 100e-6, gap_s = 30e-6;
+enum { UNWATCHED = 1024 }; // waits without spinning after such a step
 
-static void watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
+/* Spins until come is true or watch_s have passed. */
+static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
 {
     double start = osh_now(), last = start;
     if (p->crowded > 0) {
@@ -90,32 +97,32 @@ static void watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_
     }
 }
 
-/* Whoever waits for the condition is woken, and finds what was stored before. */
-static void wake_up(osh_pool *p, pthread_cond_t *who)
+/* Wakes the threads that wait for the condition; they see everything stored before. */
+static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    pthread_mutex_lock(&p->lock); // it waits by now, or has not looked yet
+    pthread_mutex_lock(&p->lock); // the thread waits by now, or has not checked yet
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
 }
 
-static void wait_for_work(osh_pool *p, uint64_t seen)
+static void pool_wait_work(osh_pool *p, uint64_t seen)
 {
-    watch(p, has_work, seen);
-    if (has_work(p, seen)) return;
+    pool_watch(p, pool_has_work, seen);
+    if (pool_has_work(p, seen)) return;
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->n_asleep, 1);
-    while (!has_work(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
+    while (!pool_has_work(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->n_asleep, 1);
     pthread_mutex_unlock(&p->lock);
 }
 
-static void wait_for_end(osh_pool *p)
+static void pool_wait_end(osh_pool *p)
 {
-    watch(p, is_over, 0);
-    if (is_over(p, 0)) return;
+    pool_watch(p, pool_is_over, 0);
+    if (pool_is_over(p, 0)) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_asleep, true);
-    while (!is_over(p, 0)) pthread_cond_wait(&p->finished, &p->lock);
+    while (!pool_is_over(p, 0)) pthread_cond_wait(&p->finished, &p->lock);
     atomic_store(&p->caller_asleep, false);
     pthread_mutex_unlock(&p->lock);
 }
@@ -127,11 +134,11 @@ static void *worker_main(void *user)
     uint64_t seen = 0;
 
     for (;;) {
-        wait_for_work(p, seen);
+        pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        seen++; // no job begins before all workers are through the one before
-        run_chunks(w);
-        if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) wake_up(p, &p->finished);
+        seen++; // no job begins before all workers have finished the previous one
+        worker_run_chunks(w);
+        if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
     }
 }
 
@@ -170,7 +177,7 @@ void osh_pool_free(osh_pool *p)
 {
     if (!p) return;
     p->stop = true;
-    wake_up(p, &p->wake);
+    pool_wake(p, &p->wake);
     for (int i = 1; i <= p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     pthread_cond_destroy(&p->finished);
     pthread_cond_destroy(&p->wake);
@@ -185,7 +192,7 @@ int osh_threads(const osh_ctx *cx)
     return cx->alone || cx->inlined ? 1 : cx->sh->pool->n;
 }
 
-static osh_status run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
+static osh_status chunks_run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; i < n_chunks && !rc; i++)
@@ -200,7 +207,7 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 
     if (n_chunks <= 0) return OSH_OK;
     if (p->n == 1 || n_chunks == 1 || cx->alone || cx->inlined || pthread_mutex_trylock(&p->taken))
-        return run_inline(cx, n_chunks, fn, user);
+        return chunks_run_inline(cx, n_chunks, fn, user);
 
     p->fn = fn;
     p->user = user;
@@ -210,11 +217,11 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     atomic_store(&p->lowest_failed, INT64_MAX);
     p->n_busy = p->n - 1;
     p->job++;
-    if (p->n_asleep) wake_up(p, &p->wake);
+    if (p->n_asleep) pool_wake(p, &p->wake);
 
-    run_chunks(&p->workers[0]);
+    worker_run_chunks(&p->workers[0]);
 
-    wait_for_end(p);
+    pool_wait_end(p);
 
     for (int i = 0; i < p->n; i++) {
         const worker *w = &p->workers[i];
@@ -228,18 +235,18 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 
 typedef struct apart {
     const osh_apart *of;
-    osh_ctx *caller;    // view: who takes
-    int64_t n, at_once; // chunks; of them, begun and not taken
-    bool *made;         // view [at_once]: by chunk % at_once
+    osh_ctx *caller;    // view: context of the calling thread, which takes
+    int64_t n, at_once; // chunks; limit of those begun and not taken
+    bool *made;         // view [at_once]: indexed by chunk % at_once
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t next, taken;   // chunks: the first that has not begun, that was not taken
-    int64_t failed;        // the lowest that failed, or whose taking did; n: none
-    osh_status rc;         // of it
+    int64_t next, taken; // first chunk not begun; first chunk not taken
+    int64_t failed;      // lowest chunk that failed, or whose take failed; n: none
+    osh_status rc;       // status of that chunk
     char text[OSH_ERROR_BYTES];
 } apart;
 
-/* With the lock: what failed with cx, at chunk k. */
+/* Records the failure of chunk k with context cx. The caller holds the lock. */
 static void apart_fail(apart *a, const osh_ctx *cx, int64_t k, osh_status rc)
 {
     if (k >= a->failed) return;
@@ -247,7 +254,7 @@ static void apart_fail(apart *a, const osh_ctx *cx, int64_t k, osh_status rc)
     snprintf(a->text, sizeof a->text, "%s", osh_error_text(cx));
 }
 
-/* With the lock, by the caller: what is made, in the order of the chunks. */
+/* Takes the finished chunks in order, on the calling thread. The caller holds the lock. */
 static void apart_take(apart *a)
 {
     while (a->taken < a->next && a->taken < a->failed && a->made[a->taken % a->at_once]) {
@@ -256,7 +263,7 @@ static void apart_take(apart *a)
         pthread_mutex_lock(&a->lock);
         if (rc) {
             apart_fail(a, a->caller, a->taken, rc);
-            osh_error_clear(a->caller); // apart->text has it
+            osh_error_clear(a->caller); // a->text has the message
         } else {
             a->made[a->taken++ % a->at_once] = false;
         }
@@ -264,7 +271,7 @@ static void apart_take(apart *a)
     }
 }
 
-/* With the lock. */
+/* Runs the next chunk. The caller holds the lock, which is released during the call. */
 static void apart_make(apart *a, osh_ctx *cx, int index)
 {
     int64_t k = a->next++;
@@ -280,7 +287,8 @@ static void apart_make(apart *a, osh_ctx *cx, int index)
     pthread_cond_broadcast(&a->changed);
 }
 
-/* A worker's share: chunk by chunk as long as one may begin. The caller is worker 0 and takes between its own. */
+/* Runs chunks until no more may begin. The caller of osh_parallel_apart is worker 0, which also
+ * takes chunks in between. */
 static osh_status apart_work(osh_ctx *cx, void *user, int64_t share, int index)
 {
     apart *a = user;
@@ -308,7 +316,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
     OSH_NEW(cx, a.made, at_once);
     OSH_TRY(osh_parallel_for(cx, osh_threads(cx), apart_work, &a));
     pthread_mutex_lock(&a.lock);
-    apart_take(&a); // the last ones
+    apart_take(&a); // takes the last chunks
     pthread_mutex_unlock(&a.lock);
     if (a.failed < a.n) OSH_FAIL(cx, a.rc, "%s", a.text);
 done:

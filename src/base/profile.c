@@ -1,8 +1,9 @@
-/* profile.c - see profile.h.
+/* profile.c - measures the time, the memory and the operations of a job.
  *
- * Wall time of a scope goes to the row of its phase without the time of the scopes inside, so the rows of the job's
- * thread and what no scope covers add up to the whole. Memory points: the highest value of each interval; when 1000 are
- * there, neighbours are merged and the interval doubles, so no peak is lost. */
+ * The wall time of a scope, without the time of inner scopes, is added to the row of its phase. So
+ * the rows of the job's thread and the time outside of scopes add up to the whole. A memory point
+ * is the highest value of an interval. When 1000 points exist, neighbours are merged and the
+ * interval doubles, so no peak is lost. */
 #include "base/made.h"
 #include "base/profile_impl.h"
 #include "base/quote.h"
@@ -24,19 +25,20 @@ osh_profile_card osh_profile_card_now(const osh_profile *p)
     return card;
 }
 
-static int64_t anon_of(const char *status)
+static int64_t status_anon(const char *status)
 {
-    int64_t anon = osh_proc_status_bytes(status, "RssAnon:"), shm = osh_proc_status_bytes(status, "RssShmem:");
+    int64_t anon = osh_proc_status_bytes(status, "RssAnon:"),
+            shm = osh_proc_status_bytes(status, "RssShmem:");
     return anon < 0 ? -1 : anon + (shm > 0 ? shm : 0);
 }
 
 int64_t osh_mem_anon(void)
 {
     char text[OSH_STATUS_BYTES];
-    return osh_proc_status(text) ? anon_of(text) : -1;
+    return osh_proc_status(text) ? status_anon(text) : -1;
 }
 
-enum { HOLD_MORE = 2 << 20 }; // of regular expressions, normal forms, stdio
+enum { HOLD_MORE = 2 << 20 }; // reserve for regular expressions, normal forms and stdio
 
 int64_t osh_mem_uncounted(osh_ctx *cx)
 {
@@ -65,50 +67,51 @@ osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes)
     return OSH_E_USAGE;
 }
 
-/* ---- memory against time; under the lock ---- */
+/* ---- memory over time; the caller holds the lock ---- */
 
-static void raise_to(int64_t *most, int64_t now)
+static void peak_raise_to(int64_t *most, int64_t now)
 {
     if (now > *most) *most = now;
 }
 
-static void merge_points(osh_profile *p)
+static void points_merge(osh_profile *p)
 {
     for (size_t i = 0; i < OSH_MAX_POINTS / 2; i++) {
         osh_profile_point a = p->points[2 * i], b = p->points[2 * i + 1];
-        raise_to(&a.bytes, b.bytes);
-        raise_to(&a.live, b.live);
+        peak_raise_to(&a.bytes, b.bytes);
+        peak_raise_to(&a.live, b.live);
         p->points[i] = a;
     }
     p->n_points = OSH_MAX_POINTS / 2;
     p->interval *= 2;
 }
 
-static void add_point(osh_profile *p, double t, int64_t bytes, int64_t live)
+static void point_add(osh_profile *p, double t, int64_t bytes, int64_t live)
 {
     osh_profile_point *last = p->n_points ? &p->points[p->n_points - 1] : NULL;
     if (last && t < last->seconds + p->interval) {
-        raise_to(&last->bytes, bytes);
-        raise_to(&last->live, live);
+        peak_raise_to(&last->bytes, bytes);
+        peak_raise_to(&last->live, live);
         return;
     }
-    if (p->n_points == OSH_MAX_POINTS) merge_points(p);
-    p->points[p->n_points++] = (osh_profile_point){t, bytes, live, p->n_open ? p->open[p->n_open - 1] : -1};
+    if (p->n_points == OSH_MAX_POINTS) points_merge(p);
+    p->points[p->n_points++] =
+        (osh_profile_point){t, bytes, live, p->n_open ? p->open[p->n_open - 1] : -1};
 }
 
-/* Everything that was highest since the call before goes to whatever is open. */
-static void look(osh_profile *p, int64_t anon)
+/* Adds the highest values since the last call to the profile and to all open rows. */
+static void profile_sample(osh_profile *p, int64_t anon)
 {
     int64_t live = osh_mem_used_high(p->sh);
-    raise_to(&p->live_peak, live);
-    raise_to(&p->live_high, live);
-    raise_to(&p->peak, anon);
-    raise_to(&p->high, anon);
+    peak_raise_to(&p->live_peak, live);
+    peak_raise_to(&p->live_high, live);
+    peak_raise_to(&p->peak, anon);
+    peak_raise_to(&p->high, anon);
     for (int i = 0; i < p->n_open; i++) {
-        raise_to(&p->rows[p->open[i]].peak_bytes, anon);
-        raise_to(&p->rows[p->open[i]].live_bytes, live);
+        peak_raise_to(&p->rows[p->open[i]].peak_bytes, anon);
+        peak_raise_to(&p->rows[p->open[i]].live_bytes, live);
     }
-    if (anon >= 0) add_point(p, osh_now() - p->start, anon, live);
+    if (anon >= 0) point_add(p, osh_now() - p->start, anon, live);
 }
 
 static void *sampler_main(void *user)
@@ -121,7 +124,7 @@ static void *sampler_main(void *user)
         t.tv_nsec += (long)(sample_gap * 1e9);
         if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
         pthread_cond_timedwait(&p->wake, &p->lock, &t);
-        if (!p->stop) look(p, osh_mem_anon());
+        if (!p->stop) profile_sample(p, osh_mem_anon());
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -132,30 +135,32 @@ int64_t osh_mem_sampled_peak(osh_ctx *cx)
     osh_profile *p = cx->sh->profile;
     if (!p) return -1;
     pthread_mutex_lock(&p->lock);
-    if (p->running) look(p, osh_mem_anon());
+    if (p->running) profile_sample(p, osh_mem_anon());
     int64_t peak = p->peak;
     pthread_mutex_unlock(&p->lock);
     return peak;
 }
 
-/* ---- records; under the lock ---- */
+/* ---- records; the caller holds the lock ---- */
 
 osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p)
 {
     osh_io_counts c = osh_io_counted(cx);
-    return (osh_io_counts){c.read_bytes - p->io0.read_bytes, c.written_bytes - p->io0.written_bytes};
+    return (osh_io_counts){c.read_bytes - p->io0.read_bytes,
+                           c.written_bytes - p->io0.written_bytes};
 }
 
-static int64_t record(osh_ctx *cx, osh_profile *p, const char *step, double now)
+static int64_t profile_record(osh_ctx *cx, osh_profile *p, const char *step, double now)
 {
     char text[OSH_STATUS_BYTES];
     osh_profile_memory m = {.anon = -1, .rss = -1, .card = osh_profile_card_now(p)};
-    if (osh_proc_status(text)) m.anon = anon_of(text), m.rss = osh_proc_status_bytes(text, "VmRSS:");
-    look(p, m.anon);
+    if (osh_proc_status(text))
+        m.anon = status_anon(text), m.rss = osh_proc_status_bytes(text, "VmRSS:");
+    profile_sample(p, m.anon);
     m.live = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m.high = p->high, m.live_high = p->live_high;
     p->high = m.anon, p->live_high = m.live;
-    raise_to(&p->driver_peak, m.card.driver);
+    peak_raise_to(&p->driver_peak, m.card.driver);
     osh_log_stage(cx->sh, step, m.anon);
     osh_profile_put_record(cx, p, step, now, &m);
     return m.anon;
@@ -163,7 +168,7 @@ static int64_t record(osh_ctx *cx, osh_profile *p, const char *step, double now)
 
 /* ---- start, stop ---- */
 
-static void clear(osh_profile *p)
+static void profile_clear(osh_profile *p)
 {
     for (size_t i = 0; i < p->n_rows; i++) free(p->rows[i].phase), free(p->rows[i].of);
     for (size_t i = 0; i < p->n_marks; i++) free(p->marks[i].name);
@@ -178,7 +183,7 @@ static void clear(osh_profile *p)
 void osh_profile_free(osh_profile *p)
 {
     if (!p) return;
-    clear(p);
+    profile_clear(p);
     free(p->rows);
     free(p->marks);
     pthread_cond_destroy(&p->wake);
@@ -186,13 +191,14 @@ void osh_profile_free(osh_profile *p)
     free(p);
 }
 
-/* Made on first use and never moved: the caller's thread is the only one then. */
-static osh_status make(osh_ctx *cx)
+/* Makes the profile on first use; it is never moved. Only the caller's thread uses it then. */
+static osh_status profile_make(osh_ctx *cx)
 {
     pthread_condattr_t attr;
     osh_profile *p;
     if (cx->sh->profile) return OSH_OK;
-    if (!(p = calloc(1, sizeof *p))) return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", sizeof *p);
+    if (!(p = calloc(1, sizeof *p)))
+        return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", sizeof *p);
     p->fd = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_condattr_init(&attr);
@@ -207,10 +213,11 @@ osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method)
 {
     osh_status rc = OSH_OK;
     char of[2][400];
-    OSH_TRY(make(cx));
+    OSH_TRY(profile_make(cx));
     osh_quote(of[0], sizeof of[0], model);
     osh_quote(of[1], sizeof of[1], method);
-    snprintf(cx->sh->profile->about, sizeof cx->sh->profile->about, "model: \"%s\"\nmethod: \"%s\"\n", of[0], of[1]);
+    snprintf(cx->sh->profile->about, sizeof cx->sh->profile->about,
+             "model: \"%s\"\nmethod: \"%s\"\n", of[0], of[1]);
 done:
     return rc;
 }
@@ -219,21 +226,23 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
     char why[128];
-    OSH_TRY(make(cx));
+    OSH_TRY(profile_make(cx));
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
-    clear(p);
-    if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path)); // a caller of the library names it, too
+    profile_clear(p);
+    /* Users of the library also name this file. */
+    if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path));
     if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
-        OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path, strerror_r(errno, why, sizeof why));
+        OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path,
+                 strerror_r(errno, why, sizeof why));
     p->start = osh_now();
     p->io0 = osh_io_counted(cx);
     pthread_mutex_lock(&p->lock);
     p->sh = cx->sh;
-    osh_mem_used_high(p->sh); // from here on
+    osh_mem_used_high(p->sh); // restarts the peak
     osh_profile_put_head(cx, p);
     *p->about = 0;
-    record(cx, p, "Start", 0);
+    profile_record(cx, p, "Start", 0);
     pthread_mutex_unlock(&p->lock);
     p->running = osh_thread_start(&p->sampler, sampler_main, p);
     if (!p->running) rc = osh_fail(cx, OSH_E_NOMEM, "cannot start the sampler");
@@ -262,7 +271,7 @@ void osh_profile_stop(osh_ctx *cx)
     pthread_join(p->sampler, NULL);
     pthread_mutex_lock(&p->lock);
     double now = osh_now() - p->start;
-    record(cx, p, "End", now);
+    profile_record(cx, p, "End", now);
     osh_profile_put_summary(cx, p, now);
     p->running = false;
     if (p->fd >= 0) close(p->fd);
@@ -281,19 +290,21 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user)
 
 /* ---- totals ---- */
 
-static void add_row(osh_profile_total *t, const osh_profile_row *r)
+static void total_add_row(osh_profile_total *t, const osh_profile_row *r)
 {
     t->seconds += r->seconds, t->flops += r->flops, t->n += r->n;
-    raise_to(&t->peak_bytes, r->peak_bytes);
-    raise_to(&t->live_bytes, r->live_bytes);
+    peak_raise_to(&t->peak_bytes, r->peak_bytes);
+    peak_raise_to(&t->live_bytes, r->live_bytes);
 }
 
-void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows, size_t n_rows)
+void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
+                        size_t n_rows)
 {
-    for (int k = 0; k < OSH_N_STAGES; k++) to[k] = (osh_profile_total){.name = osh_stage_name((osh_stage)k)};
+    for (int k = 0; k < OSH_N_STAGES; k++)
+        to[k] = (osh_profile_total){.name = osh_stage_name((osh_stage)k)};
     for (size_t i = 0; i < n_rows; i++) {
         osh_stage stage = osh_profile_stage(rows[i].phase);
-        if (stage != OSH_N_STAGES && !rows[i].background) add_row(&to[stage], &rows[i]);
+        if (stage != OSH_N_STAGES && !rows[i].background) total_add_row(&to[stage], &rows[i]);
     }
 }
 
@@ -303,27 +314,33 @@ osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, si
     *n = 0;
     for (size_t i = 0; to && i < n_rows; i++) {
         size_t k = 0;
-        while (k < *n && (strcmp(to[k].name, rows[i].phase) || to[k].background != rows[i].background)) k++;
+        while (k < *n &&
+               (strcmp(to[k].name, rows[i].phase) || to[k].background != rows[i].background))
+            k++;
         if (k == *n) {
             osh_profile_total *more = realloc(to, (k + 1) * sizeof *more);
             if (!more) free(to);
             if (!(to = more)) break;
-            to[(*n)++] = (osh_profile_total){.name = rows[i].phase, .background = rows[i].background};
+            to[(*n)++] =
+                (osh_profile_total){.name = rows[i].phase, .background = rows[i].background};
         }
-        add_row(&to[k], &rows[i]);
+        total_add_row(&to[k], &rows[i]);
     }
     return to;
 }
 
 /* ---- scopes ---- */
 
-static const char *const stage_names[OSH_N_STAGES] = {"Pre-process", "Calibration", "Quantization", "Fast Finetune",
-                                                      "Post-process"};
-static const struct { const char *phase; osh_stage stage; } stages[] = {
-    {"plan", OSH_STAGE_BEFORE},       {"load", OSH_STAGE_CALIBRATE}, {"observe", OSH_STAGE_CALIBRATE},
-    {"propagate", OSH_STAGE_CALIBRATE}, {"solve", OSH_STAGE_QUANTIZE}, {"round", OSH_STAGE_QUANTIZE},
-    {"read", OSH_STAGE_QUANTIZE},     {"write", OSH_STAGE_QUANTIZE}, {"learn", OSH_STAGE_TUNE},
-    {"tune", OSH_STAGE_TUNE},         {"copy", OSH_STAGE_AFTER},        {"seal", OSH_STAGE_AFTER},
+static const char *const stage_names[OSH_N_STAGES] = {"Pre-process", "Calibration", "Quantization",
+                                                      "Fast Finetune", "Post-process"};
+static const struct { const char *phase; osh_stage stage;
+} stages[] = {
+    {"plan", OSH_STAGE_BEFORE},       {"load", OSH_STAGE_CALIBRATE},
+    {"observe", OSH_STAGE_CALIBRATE}, {"propagate", OSH_STAGE_CALIBRATE},
+    {"solve", OSH_STAGE_QUANTIZE},    {"round", OSH_STAGE_QUANTIZE},
+    {"read", OSH_STAGE_QUANTIZE},     {"write", OSH_STAGE_QUANTIZE},
+    {"learn", OSH_STAGE_TUNE},        {"tune", OSH_STAGE_TUNE},
+    {"copy", OSH_STAGE_AFTER},        {"seal", OSH_STAGE_AFTER},
 };
 
 osh_stage osh_profile_stage(const char *phase)
@@ -335,13 +352,15 @@ osh_stage osh_profile_stage(const char *phase)
 
 const char *osh_stage_name(osh_stage s) { return stage_names[s]; }
 
-static bool same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
+static bool texts_same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Index of the row, made where it is missing; -1: no memory, and the scope is not counted. */
-static int row_of(osh_profile *p, const char *phase, const char *of, bool background)
+/* Returns the index of the row and makes it if it is missing. -1: no memory, and the scope is not
+ * counted. */
+static int profile_row_find(osh_profile *p, const char *phase, const char *of, bool background)
 {
     for (size_t i = p->n_rows; i-- > 0;)
-        if (p->rows[i].background == background && !strcmp(p->rows[i].phase, phase) && same(p->rows[i].of, of))
+        if (p->rows[i].background == background && !strcmp(p->rows[i].phase, phase) &&
+            texts_same(p->rows[i].of, of))
             return (int)i;
     if (p->n_rows == p->cap_rows) {
         size_t cap = p->cap_rows ? 2 * p->cap_rows : 64;
@@ -349,7 +368,8 @@ static int row_of(osh_profile *p, const char *phase, const char *of, bool backgr
         if (!rows) return -1;
         p->rows = rows, p->cap_rows = cap;
     }
-    osh_profile_row r = {.phase = strdup(phase), .of = of ? strdup(of) : NULL, .background = background};
+    osh_profile_row r = {
+        .phase = strdup(phase), .of = of ? strdup(of) : NULL, .background = background};
     if (!r.phase || (of && !r.of)) {
         free(r.phase);
         free(r.of);
@@ -359,25 +379,25 @@ static int row_of(osh_profile *p, const char *phase, const char *of, bool backgr
     return (int)p->n_rows - 1;
 }
 
-static void record_scope(osh_ctx *cx, osh_profile *p, int row, const char *edge, double now)
+static void scope_record(osh_ctx *cx, osh_profile *p, int row, const char *edge, double now)
 {
     char step[1024];
     const osh_profile_row *r = &p->rows[row];
     snprintf(step, sizeof step, "%s%s%s %s", r->phase, r->of ? " " : "", r->of ? r->of : "", edge);
-    record(cx, p, step, now);
+    profile_record(cx, p, step, now);
 }
 
-static osh_scope begin(osh_ctx *cx, const char *phase, const char *of, bool records)
+static osh_scope scope_begin(osh_ctx *cx, const char *phase, const char *of, bool records)
 {
     osh_profile *p = cx->sh->profile;
     osh_scope mark = cx->n_scopes;
     if (!p || !p->running || cx->n_scopes == OSH_MAX_SCOPES) return mark;
     pthread_mutex_lock(&p->lock);
-    int row = row_of(p, phase, of, !cx->root);
+    int row = profile_row_find(p, phase, of, !cx->root);
     double now = osh_now() - p->start;
     if (row >= 0) {
         p->rows[row].n++;
-        if (records) record_scope(cx, p, row, "Start", now);
+        if (records) scope_record(cx, p, row, "Start", now);
         if (records && cx->root) p->open[p->n_open++] = row;
         cx->scopes[cx->n_scopes++] = (osh_open_scope){.row = row, .records = records, .start = now};
     }
@@ -385,8 +405,14 @@ static osh_scope begin(osh_ctx *cx, const char *phase, const char *of, bool reco
     return mark;
 }
 
-osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of) { return begin(cx, phase, of, true); }
-osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of) { return begin(cx, phase, of, false); }
+osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
+{
+    return scope_begin(cx, phase, of, true);
+}
+osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of)
+{
+    return scope_begin(cx, phase, of, false);
+}
 
 void osh_profile_end(osh_ctx *cx, osh_scope scope)
 {
@@ -395,11 +421,11 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
     pthread_mutex_lock(&p->lock);
     while (cx->n_scopes > scope) {
         osh_open_scope *s = &cx->scopes[--cx->n_scopes];
-        if (!p->running || (size_t)s->row >= p->n_rows) continue; // of an earlier start
+        if (!p->running || (size_t)s->row >= p->n_rows) continue; // belongs to an earlier profile
         double now = osh_now() - p->start, seconds = now - s->start;
         p->rows[s->row].seconds += seconds - s->inside;
         if (cx->n_scopes) cx->scopes[cx->n_scopes - 1].inside += seconds;
-        if (s->records) record_scope(cx, p, s->row, "End", now);
+        if (s->records) scope_record(cx, p, s->row, "End", now);
         if (s->records && cx->root && p->n_open) p->n_open--;
     }
     pthread_mutex_unlock(&p->lock);
@@ -420,7 +446,7 @@ void osh_profile_checkpoint(osh_ctx *cx, const char *name)
     if (!osh_profile_running(cx)) return;
     pthread_mutex_lock(&p->lock);
     double now = osh_now() - p->start;
-    int64_t bytes = record(cx, p, name, now);
+    int64_t bytes = profile_record(cx, p, name, now);
     if (p->n_marks == p->cap_marks) {
         size_t cap = p->cap_marks ? 2 * p->cap_marks : 16;
         osh_profile_mark *marks = realloc(p->marks, cap * sizeof *marks);
@@ -433,7 +459,7 @@ void osh_profile_checkpoint(osh_ctx *cx, const char *name)
 
 /* ---- reading ---- */
 
-static osh_status copy_rows(osh_ctx *cx, osh_profile_data *d, const osh_profile *p)
+static osh_status rows_copy(osh_ctx *cx, osh_profile_data *d, const osh_profile *p)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, d->rows, p->n_rows);
@@ -458,8 +484,8 @@ done:
     return rc;
 }
 
-/* Time that open scopes of this thread have taken so far. */
-static void add_open(const osh_ctx *cx, osh_profile_data *d, double now)
+/* Adds the time that the open scopes of this thread have taken so far. */
+static void rows_add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 {
     double inside = 0;
     for (int i = cx->n_scopes; i-- > 0;) {
@@ -478,11 +504,11 @@ osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out)
     if (p) {
         pthread_mutex_lock(&p->lock);
         double now = osh_now() - p->start;
-        if (p->running) look(p, osh_mem_anon());
+        if (p->running) profile_sample(p, osh_mem_anon());
         d.seconds = now, d.peak_bytes = p->peak, d.live_peak = p->live_peak,
         d.driver_peak = p->driver_peak, d.io = osh_profile_io(cx, p);
-        rc = copy_rows(cx, &d, p);
-        if (!rc && p->running) add_open(cx, &d, now);
+        rc = rows_copy(cx, &d, p);
+        if (!rc && p->running) rows_add_open(cx, &d, now);
         pthread_mutex_unlock(&p->lock);
     }
     if (rc) osh_profile_data_deinit(cx, &d);
@@ -492,7 +518,8 @@ osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out)
 
 void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d)
 {
-    for (size_t i = 0; i < d->n_rows; i++) osh_free(cx, d->rows[i].phase), osh_free(cx, d->rows[i].of);
+    for (size_t i = 0; i < d->n_rows; i++)
+        osh_free(cx, d->rows[i].phase), osh_free(cx, d->rows[i].of);
     for (size_t i = 0; i < d->n_marks; i++) osh_free(cx, d->marks[i].name);
     osh_free(cx, d->rows);
     osh_free(cx, d->marks);

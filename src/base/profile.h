@@ -1,100 +1,123 @@
-/* profile.h - what a job takes: stages as scopes, records streamed to a YAML file, memory sampled against time.
+/* profile.h - measures what a job uses: nested stages, records streamed to a YAML file, memory over
+ * time.
  *
- * The file has the records of AMD Quark's profiler (quark.common.profiler): a list memory_usage with a "<stage> Start"
- * and a "<stage> End" item for each scope, then the summary as top-level keys. An item is one write(2), so the file is
- * YAML at any moment. */
+ * The file has the records of AMD Quark's profiler (quark.common.profiler): a list memory_usage
+ * with a "<stage> Start" and a "<stage> End" item for each scope, then the summary as top-level
+ * keys. An item is one write(2), so the file is valid YAML at any moment. */
 #ifndef OSH_PROFILE_H
 #define OSH_PROFILE_H
 #include "base/base.h"
 #include "base/file.h"
 
-/* path NULL: collects for the report and writes no file. Starts one thread, which samples the memory. */
+/* Starts the profile and one thread that samples the memory. path NULL: collects for the report and
+ * writes no file. */
 osh_status osh_profile_start(osh_ctx *cx, const char *path);
-/* Before it: what the file says of the job, in front of the records; forgotten with that start. */
+/* Sets the description of the job that the next osh_profile_start writes before the records. That
+ * call clears it. */
 osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method);
 bool osh_profile_running(const osh_ctx *cx);
-/* The record "End" and the summary. What was collected stays until the next start. */
+/* Writes the record "End" and the summary. The collected data stays until the next start. */
 void osh_profile_stop(osh_ctx *cx);
 
-/* A stage. Scopes nest; each thread's context has its own stack. of: a subgraph or module, or NULL. With records, the
- * file gets "<phase> <of> Start" and "... End"; osh_profile_time is for stages too short and too many for that. Without
+/* Begins a stage. Scopes nest; each thread's context has its own stack. of: a subgraph or module,
+ * or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to the file;
+ * osh_profile_time writes no records, for stages that are too short and too many. Without
  * osh_profile_start nothing happens. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
-osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of); // ended by osh_profile_end too
-void osh_profile_end(osh_ctx *cx, osh_scope scope); // and every scope that is still open inside
-void osh_profile_flops(osh_ctx *cx, double flops);  // done by the innermost open scope
-void osh_profile_checkpoint(osh_ctx *cx, const char *name); // a record of the caller's own
+/* Also ended by osh_profile_end. */
+osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);
+void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends every scope that is open inside it
+void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the innermost open scope
+/* Writes a record with the caller's name. */
+void osh_profile_checkpoint(osh_ctx *cx, const char *name);
 
-/* The stages that AMD Quark's profiler names; each phase of ours belongs to one. */
+/* The stages that AMD Quark's profiler names. Each phase of this program belongs to one. */
 typedef enum osh_stage {
-    OSH_STAGE_BEFORE, OSH_STAGE_CALIBRATE, OSH_STAGE_QUANTIZE, OSH_STAGE_TUNE, OSH_STAGE_AFTER, OSH_N_STAGES
+    OSH_STAGE_BEFORE,
+    OSH_STAGE_CALIBRATE,
+    OSH_STAGE_QUANTIZE,
+    OSH_STAGE_TUNE,
+    OSH_STAGE_AFTER,
+    OSH_N_STAGES
 } osh_stage;
-osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: of none, such as a program's own
+osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: none, such as a caller's own phase
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_card { // bytes
-    int64_t now, peak; // of the arena
-    int64_t driver;    // in use on the whole card, as the driver reports it; < 0: it does not
+    int64_t now, peak; // bytes of the arena in use
+    int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_card;
-/* Where records take the device's memory from; NULL: none. Called by any thread that records. */
+/* Sets the function that gives the device's memory to records. Any thread that records calls it. fn
+ * NULL: none. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
-/* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
- * the kernel's to take back. < 0: unknown. */
+/* Returns the anonymous and shared memory of the process now (RssAnon + RssShmem of
+ * /proc/self/status); < 0: unknown. Pages of mapped files are not counted, because the kernel can
+ * drop them. */
 int64_t osh_mem_anon(void);
-/* What of it osh_alloc does not count. Trims first: pages that are kept for reuse are no part of it. */
+/* Returns the part of osh_mem_anon that osh_alloc does not count. Trims first, so that pages kept
+ * for reuse are not counted. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
-/* Holds the process to n_bytes (0: to none) while data is read: allocations to what is left beside that which
- * osh_mem_anon sees and they are not, and what libraries take meanwhile; to `least` where that is more, since a refusal
- * says what would do, and that takes reading. */
+/* Limits the process to n_bytes (0: no limit) while data is read. Allocations are limited to
+ * n_bytes less osh_mem_uncounted and less a reserve for libraries. The limit is at least `least`:
+ * an error that names the needed budget requires reading first. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-enum { OSH_MEM_LEAST = 24 << 20 }; // with the program's own, less than any job needs that reads data
-/* The most that the process has had since the context's birth, with what libraries took meanwhile. */
+/* With the program's own memory, less than any job that reads data needs. */
+enum { OSH_MEM_LEAST = 24 << 20 };
+/* Returns the most memory that the process has used since osh_ctx_new or osh_ctx_anew, including
+ * that of libraries. */
 int64_t osh_mem_held(osh_ctx *cx);
-/* Of an rc of what read while the process was held: no memory is a budget that is too small, OSH_E_USAGE. */
+/* Converts the status of a read under osh_mem_hold: OSH_E_NOMEM becomes OSH_E_USAGE with a note
+ * that the budget is too small. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
-/* Highest osh_mem_anon since osh_profile_start: every 20 ms, at each record, and now; < 0: unknown, or not started. */
+/* Returns the highest osh_mem_anon since osh_profile_start: sampled every 20 ms, at each record,
+ * and now. < 0: unknown, or not started. */
 int64_t osh_mem_sampled_peak(osh_ctx *cx);
 
-typedef struct osh_profile_row { // one phase of one subgraph, all its scopes
-    char *phase, *of; // own; of NULL: none
-    double seconds;   // wall time without that of the scopes inside
+typedef struct osh_profile_row { // all scopes of one phase of one subgraph
+    char *phase, *of; // own; of is NULL if there is none
+    double seconds;   // wall time without that of inner scopes
     double flops;
-    int64_t n;        // scopes
-    bool background;  // of a thread beside the job's own: its time overlaps other rows'
-    int64_t peak_bytes, live_bytes; // the highest while a scope with records was open; 0: there was none
+    int64_t n; // number of scopes
+    /* Measured on another thread than the job's: its time overlaps that of other rows. */
+    bool background;
+    int64_t peak_bytes, live_bytes; // highest while a scope with records was open; 0: no such scope
 } osh_profile_row;
-typedef struct osh_profile_total { // of the rows of one phase, or of one stage
-    const char *name; // view: the phase's
+typedef struct osh_profile_total { // sum of the rows of one phase or stage
+    const char *name; // view: the name of the phase
     double seconds, flops;
-    int64_t n, peak_bytes, live_bytes; // 0: not known
+    int64_t n, peak_bytes, live_bytes; // 0: unknown
     bool background;
 } osh_profile_total;
-void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows, size_t n_rows);
-/* Phases in the order of their first begin; those beside the job apart. For free(3); NULL: no memory. */
+void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
+                        size_t n_rows);
+/* Returns the totals of the phases in the order of their first begin; phases of other threads have
+ * their own entry. The caller frees the result with free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    double seconds; // since the start; until the next
+    double seconds; // since the start; the point lasts until the next one
     int64_t bytes;  // highest osh_mem_anon
-    int64_t live;   // highest that was allocated; < 0: unknown
-    int row;        // the stage with records that the job's thread is in; -1: none
+    int64_t live;   // highest allocated bytes; < 0: unknown
+    int row;        // innermost stage with records of the job's thread; -1: none
 } osh_profile_point;
-typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark; // checkpoint; name own
+/* a checkpoint; name is own. */
+typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
-    osh_profile_row *rows; // own, in the order of their first begin
+    osh_profile_row *rows; // own: in the order of their first begin
     size_t n_rows;
-    osh_profile_point *points; // own; at most 1000
+    osh_profile_point *points; // own: at most 1000
     size_t n_points;
     osh_profile_mark *marks; // own
     size_t n_marks;
-    double seconds;     // since the start
-    int64_t peak_bytes; // osh_mem_sampled_peak
-    int64_t live_peak;  // highest that was allocated; < 0: unknown
-    int64_t driver_peak; // highest of a card at records, as its driver reports it; < 0: unknown
-    osh_io_counts io;   // since the start
+    double seconds;      // since the start
+    int64_t peak_bytes;  // osh_mem_sampled_peak
+    int64_t live_peak;   // highest allocated bytes; < 0: unknown
+    int64_t driver_peak; // highest GPU memory at records, as the driver reports it; < 0: unknown
+    osh_io_counts io;    // since the start
 } osh_profile_data;
-osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out); // a copy, also while it runs
+/* a copy; the profile may be running. */
+osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out);
 void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d);
 #endif

@@ -1,4 +1,4 @@
-/* profile_file.c - the YAML of a profile. */
+/* profile_file.c - writes the YAML file of a profile. */
 #include "base/profile_impl.h"
 #include "base/quote.h"
 
@@ -11,17 +11,18 @@
 
 static const double mb = 1 << 20; // Quark's MB
 
-static double in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
+static double profile_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
 
-static void put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char why[128];
     while (n && p->fd >= 0 && !p->failed) {
         ssize_t k = write(p->fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) { // a profile is no reason to stop a run
+        if (k <= 0) { // a failing profile does not stop a run
             p->failed = true;
-            osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s", strerror_r(errno, why, sizeof why));
+            osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s",
+                    strerror_r(errno, why, sizeof why));
             return;
         }
         p->at += k;
@@ -30,18 +31,18 @@ static void put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
     }
 }
 
-/* What is whole lies in one page of the file: a kill may cut a write(2) where a page ends, and nowhere else. What is
- * left of a page in front of it is a comment. */
-static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+/* Writes a text that must be whole into one page of the file: a kill cuts a write(2) only at the
+ * end of a page. The rest of the page before it becomes a comment. */
+static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char fill[OSH_PAGE];
     size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
     if (n > left && n <= OSH_PAGE) {
         memset(fill, '.', left);
-        fill[0] = '#', fill[left - 1] = '\n'; // the newline alone where one byte is left
-        put_bytes(cx, p, fill, left);
+        fill[0] = '#', fill[left - 1] = '\n'; // one byte: only the newline
+        profile_put_bytes(cx, p, fill, left);
     }
-    put_bytes(cx, p, text, n);
+    profile_put_bytes(cx, p, text, n);
 }
 
 static const char head[] =
@@ -49,26 +50,27 @@ static const char head[] =
     "# - step: the stage, and whether it starts or ends; or a checkpoint's name\n"
     "# - timestamp: seconds since the epoch\n"
     "# - relative_time_secs: seconds since profiling started\n"
-    "# - cpu_memory_mb: anonymous and shared memory of the process (RssAnon + RssShmem), MB of 2^20 bytes\n"
-    "# - gpu_memory_mb: of the card's arena in use; 0 on the CPU\n"
-    "# - disk_read_mb, disk_write_mb: read from and written to files by this program since profiling started\n"
+    "# - cpu_memory_mb: anonymous and shared memory (RssAnon + RssShmem), MB of 2^20 bytes\n"
+    "# - gpu_memory_mb: in use in the GPU's arena; 0 on the CPU\n"
+    "# - disk_read_mb, disk_write_mb: read from and written to files since profiling started\n"
     "# - rss_mb: the resident set as the system counts it, pages of mapped files included\n"
     "# - live_mb: allocated by the program and not yet freed\n"
-    "# - cpu_memory_high_mb, live_high_mb: the highest of both since the record before\n"
-    "# - gpu_device_mb: in use on the whole card, as its driver reports it; absent where it does not\n"
-    "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at each record; phases: seconds\n"
-    "# without those of the stages inside, highest memory, and floating-point operations where they are counted;\n"
+    "# - cpu_memory_high_mb, live_high_mb: the highest of both since the last record\n"
+    "# - gpu_device_mb: in use on the whole GPU, as its driver reports it; absent if unknown\n"
+    "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at records;\n"
+    "# phases: seconds without inner stages, highest memory, floating-point operations if known;\n"
     "# stages: totals of phases.\n";
 static const char list[] = "memory_usage:\n";
 
 void osh_profile_put_head(osh_ctx *cx, osh_profile *p)
 {
-    put(cx, p, head, sizeof head - 1);
-    if (*p->about) put(cx, p, p->about, strlen(p->about));
-    put(cx, p, list, sizeof list - 1);
+    profile_put(cx, p, head, sizeof head - 1);
+    if (*p->about) profile_put(cx, p, p->about, strlen(p->about));
+    profile_put(cx, p, list, sizeof list - 1);
 }
 
-void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, double now, const osh_profile_memory *m)
+void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, double now,
+                            const osh_profile_memory *m)
 {
     char name[1024], item[2048];
     struct timespec t;
@@ -76,57 +78,64 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
     osh_io_counts io = osh_profile_io(cx, p);
     clock_gettime(CLOCK_REALTIME, &t);
     osh_quote(name, sizeof name, step);
-    int n = snprintf(item, sizeof item,
-                     "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
-                     "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n  rss_mb: %.2f\n"
-                     "  live_mb: %.2f\n  cpu_memory_high_mb: %.2f\n  live_high_mb: %.2f\n",
-                     name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, in_mb(m->anon), in_mb(m->card.now),
-                     in_mb(io.read_bytes), in_mb(io.written_bytes), in_mb(m->rss), in_mb(m->live), in_mb(m->high),
-                     in_mb(m->live_high));
+    int n = snprintf(
+        item, sizeof item,
+        "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
+        "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n  rss_mb: %.2f\n"
+        "  live_mb: %.2f\n  cpu_memory_high_mb: %.2f\n  live_high_mb: %.2f\n",
+        name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, profile_in_mb(m->anon),
+        profile_in_mb(m->card.now), profile_in_mb(io.read_bytes), profile_in_mb(io.written_bytes),
+        profile_in_mb(m->rss), profile_in_mb(m->live), profile_in_mb(m->high),
+        profile_in_mb(m->live_high));
     if (m->card.driver >= 0)
-        n += snprintf(item + n, sizeof item - (size_t)n, "  gpu_device_mb: %.2f\n", in_mb(m->card.driver));
-    put(cx, p, item, (size_t)n);
+        n += snprintf(item + n, sizeof item - (size_t)n, "  gpu_device_mb: %.2f\n",
+                      profile_in_mb(m->card.driver));
+    profile_put(cx, p, item, (size_t)n);
 }
 
 /* ---- the summary ---- */
 
-static void summary_of_stages(osh_ctx *cx, osh_profile *p)
+static void profile_put_stages(osh_ctx *cx, osh_profile *p)
 {
     char line[256];
     osh_profile_total of[OSH_N_STAGES];
     osh_profile_stages(of, p->rows, p->n_rows);
-    put(cx, p, "stages:\n", 8);
+    profile_put(cx, p, "stages:\n", 8);
     for (int k = 0; k < OSH_N_STAGES; k++) {
         if (!of[k].n) continue;
-        int n = snprintf(line, sizeof line,
-                         "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n", of[k].name,
-                         of[k].seconds, in_mb(of[k].peak_bytes), in_mb(of[k].live_bytes));
-        put(cx, p, line, (size_t)n);
+        int n =
+            snprintf(line, sizeof line,
+                     "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n",
+                     of[k].name, of[k].seconds, profile_in_mb(of[k].peak_bytes),
+                     profile_in_mb(of[k].live_bytes));
+        profile_put(cx, p, line, (size_t)n);
     }
 }
 
-static void put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_total *t)
+static void profile_put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_total *t)
 {
     char line[512], name[128];
     osh_quote(name, sizeof name, t->name);
-    int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name,
-                     t->seconds, (long long)t->n, t->background ? "true" : "false");
+    int k =
+        snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s",
+                 name, t->seconds, (long long)t->n, t->background ? "true" : "false");
     if (t->peak_bytes > 0)
-        k += snprintf(line + k, sizeof line - (size_t)k, ", peak_memory_mb: %.2f, peak_live_mb: %.2f",
-                      in_mb(t->peak_bytes), in_mb(t->live_bytes));
+        k += snprintf(line + k, sizeof line - (size_t)k,
+                      ", peak_memory_mb: %.2f, peak_live_mb: %.2f", profile_in_mb(t->peak_bytes),
+                      profile_in_mb(t->live_bytes));
     if (t->flops > 0)
-        k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f", t->flops / 1e9,
-                      t->seconds > 0 ? t->flops / 1e9 / t->seconds : 0);
+        k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f",
+                      t->flops / 1e9, t->seconds > 0 ? t->flops / 1e9 / t->seconds : 0);
     k += snprintf(line + k, sizeof line - (size_t)k, "}\n");
-    put(cx, p, line, (size_t)k);
+    profile_put(cx, p, line, (size_t)k);
 }
 
-static void summary_of_phases(osh_ctx *cx, osh_profile *p)
+static void profile_put_phases(osh_ctx *cx, osh_profile *p)
 {
     size_t n;
     osh_profile_total *of = osh_profile_phases(&n, p->rows, p->n_rows); // own
-    put(cx, p, "phases:\n", 8);
-    for (size_t i = 0; of && i < n; i++) put_phase(cx, p, &of[i]);
+    profile_put(cx, p, "phases:\n", 8);
+    for (size_t i = 0; of && i < n; i++) profile_put_phase(cx, p, &of[i]);
     free(of);
 }
 
@@ -135,16 +144,19 @@ void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)
     char text[1024];
     osh_io_counts io = osh_profile_io(cx, p);
     osh_profile_card card = osh_profile_card_now(p);
-    int n = snprintf(text, sizeof text,
-                     "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
-                     "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
-                     "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
-                     seconds, in_mb(p->peak), in_mb(card.peak), in_mb(io.read_bytes), in_mb(io.written_bytes),
-                     in_mb(p->live_peak), in_mb(osh_rss_peak()));
+    int n = snprintf(
+        text, sizeof text,
+        "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
+        "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
+        "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
+        seconds, profile_in_mb(p->peak), profile_in_mb(card.peak), profile_in_mb(io.read_bytes),
+        profile_in_mb(io.written_bytes), profile_in_mb(p->live_peak),
+        profile_in_mb(osh_rss_peak()));
     if (p->driver_peak >= 0)
-        n += snprintf(text + n, sizeof text - (size_t)n, "peak_gpu_device_mb: %.2f\n", in_mb(p->driver_peak));
-    put(cx, p, text, (size_t)n);
+        n += snprintf(text + n, sizeof text - (size_t)n, "peak_gpu_device_mb: %.2f\n",
+                      profile_in_mb(p->driver_peak));
+    profile_put(cx, p, text, (size_t)n);
     if (!p->n_rows) return;
-    summary_of_stages(cx, p);
-    summary_of_phases(cx, p);
+    profile_put_stages(cx, p);
+    profile_put_phases(cx, p);
 }

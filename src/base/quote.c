@@ -1,6 +1,7 @@
-/* quote.c - see quote.h. These become \uXXXX: control characters, what ends a line, what YAML calls not printable, and
- * format characters, which make a text look like another (U+202E turns what follows around, U+200B is not seen). A
- * byte that is not UTF-8 (a path may hold any) becomes U+FFFD. */
+/* quote.c - escapes texts. These become \uXXXX: control characters, line ends, characters that YAML
+ * calls not printable, and format characters, which make a text look like another (U+202E reverses
+ * the text after it, U+200B is invisible). A byte that is not UTF-8 (a path may hold any) becomes
+ * U+FFFD. */
 #include "base/quote.h"
 
 #include <stdbool.h>
@@ -8,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s and its code point; 0: not UTF-8. */
-static size_t character(const unsigned char *s, uint32_t *code)
+/* Returns the bytes of the UTF-8 character at s, and its code point in *code. 0: not UTF-8. */
+static size_t utf8_character(const unsigned char *s, uint32_t *code)
 {
     size_t n = s[0] < 0x80             ? 1
                : (s[0] & 0xe0) == 0xc0 ? 2
@@ -28,31 +29,33 @@ static size_t character(const unsigned char *s, uint32_t *code)
     return n;
 }
 
-/* In order. All below U+10000: a \u of JSON has four digits. */
+/* Ranges of hidden characters, sorted. All are below U+10000, because JSON's \u has four digits. */
 static const struct { uint16_t lo, hi; } hidden[] = {
     {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x180e, 0x180e},
     {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
     {0xfffe, 0xffff}};
 
-static bool is_printable(uint32_t code)
+static bool code_is_printable(uint32_t code)
 {
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden && code >= hidden[i].lo; i++)
         if (code <= hidden[i].hi) return false;
     return true;
 }
 
-static size_t escape(char *to, size_t room, const char *text, bool in_quotes, const char **rest)
+static size_t text_escape(char *to, size_t room, const char *text, bool in_quotes,
+                          const char **rest)
 {
     size_t n = 0;
     char piece[16];
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code = 0;
-        size_t k = character(s, &code), len;
+        size_t k = utf8_character(s, &code), len;
         if (!k) len = (size_t)snprintf(piece, sizeof piece, "\xef\xbf\xbd"), k = 1;
         else if (in_quotes && (code == '"' || code == '\\'))
             len = (size_t)snprintf(piece, sizeof piece, "\\%c", (int)code);
-        else if (!is_printable(code)) len = (size_t)snprintf(piece, sizeof piece, "\\u%04x", code);
+        else if (!code_is_printable(code))
+            len = (size_t)snprintf(piece, sizeof piece, "\\u%04x", code);
         else memcpy(piece, s, k), len = k;
         if (n + len + 1 > room) break;
         memcpy(to + n, piece, len);
@@ -64,9 +67,12 @@ static size_t escape(char *to, size_t room, const char *text, bool in_quotes, co
     return n;
 }
 
-size_t osh_quote(char *to, size_t room, const char *text) { return escape(to, room, text, true, NULL); }
+size_t osh_quote(char *to, size_t room, const char *text)
+{
+    return text_escape(to, room, text, true, NULL);
+}
 
 size_t osh_show(char *to, size_t room, const char *text, const char **rest)
 {
-    return escape(to, room, text, false, rest);
+    return text_escape(to, room, text, false, rest);
 }

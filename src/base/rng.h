@@ -1,7 +1,8 @@
-/* rng.h - a counter RNG: value i of stream s under seed k depends on (k, s, i) alone, so that two languages agree.
+/* rng.h - a counter RNG: value i of stream s with seed k depends on (k, s, i) only, so C and Python
+ * give the same.
  *
- * x = k + 0x9E3779B97F4A7C15 * (s * 2^32 + i + 1), then splitmix64's finalizer:
- * x ^= x >> 30; x *= 0xBF58476D1CE4E5B9; x ^= x >> 27; x *= 0x94D049BB133111EB; x ^= x >> 31.   All modulo 2^64. */
+ *   x = k + 0x9E3779B97F4A7C15 * (s * 2^32 + i + 1), then splitmix64's finalizer, modulo 2^64:
+ *   x ^= x >> 30; x *= 0xBF58476D1CE4E5B9; x ^= x >> 27; x *= 0x94D049BB133111EB; x ^= x >> 31 */
 #ifndef OSH_RNG_H
 #define OSH_RNG_H
 #include <stdint.h>

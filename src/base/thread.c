@@ -1,4 +1,5 @@
-/* thread.c - see thread.h: a thread inherits the mask of its maker. */
+/* thread.c - starts threads that get no signals: a thread inherits the signal mask of the thread
+ * that makes it. */
 #include "base/thread.h"
 
 #include <signal.h>

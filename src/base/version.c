@@ -1,4 +1,4 @@
-/* version.c - which version of the program this is. */
+/* version.c - the version of the program. */
 #include "base/base.h"
 
 const char *osh_version(void) { return OSH_VERSION; }

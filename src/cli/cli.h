@@ -1,10 +1,10 @@
-/* cli.h - the commands, and what is said of them. */
+/* cli.h - the commands of the program, and the functions that print help and completions. */
 #ifndef OSH_CLI_H
 #define OSH_CLI_H
 #include "api/api.h"
 
 typedef struct command command;
-typedef struct line { // a command line
+typedef struct line { // a parsed command line
     const command *command;
     union {
         osh_options run;
@@ -14,7 +14,7 @@ typedef struct line { // a command line
         osh_check_options check;
         osh_pull_options pull;
         osh_report_options report;
-    } options; // own: what the command's fields fill
+    } options;          // own: filled by the command's fields
     const char **words; // own: positional arguments
     int n_words;
     bool help, dot, no_special_tokens, json;
@@ -22,32 +22,36 @@ typedef struct line { // a command line
 } line;
 
 typedef struct out_state {
-    bool failed; // standard output
-    bool json;   // on standard error
-    char *resume; // own: the directory that the same command goes on from
+    bool failed;  // true if writing to stdout failed
+    bool json;    // true if stderr is JSON
+    char *resume; // own: the directory from which the same command continues; NULL: none
 } out_state;
 
 struct command {
-    const char *name, *arguments, *does; // a line of --help; the name "" is that of the command without one
-    const char *about;                   // of its own --help; NULL: what it does
-    const osh_field *fields;             // NULL: none
-    const char *shown;                   // "|model|": those of its help and completion; NULL: all
-    const char *want;                    // one positional argument, and what it is; NULL: none has to be there
-    int most;                            // positional arguments that there may be
-    const char *more;                    // flags beside the fields, such as "--dot"; NULL: none
+    /* A line of --help; the name "" is the command without a name. */
+    const char *name, *arguments, *does;
+    const char *about;       // text of its own --help; NULL: does
+    const osh_field *fields; // NULL: none
+    const char *shown;       // "|model|": options in its help and completion; NULL: all
+    /* Name of its one positional argument; NULL: none is required. */
+    const char *want;
+    int most;         // most positional arguments
+    const char *more; // other flags, such as "--dot"; NULL: none
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };
-extern const command osh_commands[]; // a row without a name ends them
-const command *osh_command_find(const char *name); // NULL: unknown
-bool osh_flag_is_switch(const osh_field *f); // its name alone says true
+extern const command osh_commands[];               // a row whose name is NULL ends the table
+const command *osh_command_find(const char *name); // NULL: unknown command
+bool osh_flag_is_switch(const osh_field *f);       // true if the flag without a value means true
 
-/* help.c: prints to standard output. */
+/* In help.c. They print to stdout. */
 void osh_help_usage(void);
 void osh_help_command(const command *c);
-osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of); // help TOPIC [COMMAND]
-void osh_flag_name(char to[80], const char *field); // "max-seq-length"
+/* Prints help TOPIC [COMMAND]. */
+osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of);
+void osh_flag_name(char to[80], const char *field); // to: such as "max-seq-length"
 bool osh_flag_shown(const command *c, const osh_field *f);
-const char *osh_flag_kind(const osh_field *f); // of its value: "FILE", "DIR", "SIZE", ...; "": a switch
+/* Kind of value: "FILE", "DIR", "SIZE", ...; "": a switch. */
+const char *osh_flag_kind(const osh_field *f);
 
-osh_status osh_completion(osh_ctx *cx, const char *shell); // complete.c
+osh_status osh_completion(osh_ctx *cx, const char *shell); // in complete.c
 #endif

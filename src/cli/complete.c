@@ -1,23 +1,27 @@
-/* complete.c - `oneshot completion SHELL`: commands, flags and values from the tables, as a script for that shell. */
+/* complete.c - `oneshot completion SHELL`: prints a completion script of commands, flags and
+ * values, made from the tables. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* `|` between values to spaces. */
-static void print_values(const char *values)
+/* Prints values with a space instead of each `|`. */
+static void complete_print_values(const char *values)
 {
     for (; *values; values++) putchar(*values == '|' ? ' ' : *values);
 }
 
-/* The first clause, of letters that no shell reads anything into. */
+/* Prints the first clause of doc, without characters that are special in a shell. */
 static void print_clause(const char *doc)
 {
     for (; *doc && !strchr(":;([", *doc); doc++)
         if (*doc != '\'' && *doc != ']') putchar(*doc);
 }
 
-static bool is_kind(const osh_field *f, const char *kind) { return !strcmp(osh_flag_kind(f), kind); }
+static bool is_kind(const osh_field *f, const char *kind)
+{
+    return !strcmp(osh_flag_kind(f), kind);
+}
 
 static void print_names(const command *c, const char *between)
 {
@@ -39,7 +43,7 @@ static void print_commands(void)
 
 /* ---- bash ---- */
 
-/* A flag has the same values in each command. */
+/* True if no earlier command has the flag. A flag has the same values in every command. */
 static bool flag_is_new(const command *c, const osh_field *f)
 {
     for (const command *b = osh_commands; b < c; b++)
@@ -52,12 +56,15 @@ static void bash_values(void)
     char name[80];
     for (const command *c = osh_commands; c->name; c++)
         for (const osh_field *f = c->fields; f && f->name; f++) {
-            if (!flag_is_new(c, f) || (!f->values && !is_kind(f, "DIR") && !is_kind(f, "FILE"))) continue;
+            if (!flag_is_new(c, f) || (!f->values && !is_kind(f, "DIR") && !is_kind(f, "FILE")))
+                continue;
             osh_flag_name(name, f->name);
             printf("        --%s) ", name);
-            if (f->values) printf("COMPREPLY=($(compgen -W '"), print_values(f->values);
+            if (f->values) printf("COMPREPLY=($(compgen -W '"), complete_print_values(f->values);
             if (f->values) puts("' -- \"$cur\")); return ;;");
-            else printf("COMPREPLY=($(compgen -%c -- \"$cur\")); return ;;\n", is_kind(f, "DIR") ? 'd' : 'f');
+            else
+                printf("COMPREPLY=($(compgen -%c -- \"$cur\")); return ;;\n",
+                       is_kind(f, "DIR") ? 'd' : 'f');
         }
 }
 
@@ -103,7 +110,7 @@ static void zsh_flags(const command *c)
         putchar(']');
         if (!osh_flag_is_switch(f)) {
             printf(":%s:", name);
-            if (f->values) putchar('('), print_values(f->values), putchar(')');
+            if (f->values) putchar('('), complete_print_values(f->values), putchar(')');
             else if (is_kind(f, "DIR")) printf("_files -/");
             else if (is_kind(f, "FILE")) printf("_files");
         }
@@ -146,7 +153,7 @@ static void fish_flags(const command *c)
         if (*c->name) printf("__fish_seen_subcommand_from %s", c->name);
         else printf("not __fish_seen_subcommand_from "), print_commands();
         printf("' -l %s", name);
-        if (f->values) printf(" -x -a '"), print_values(f->values), putchar('\'');
+        if (f->values) printf(" -x -a '"), complete_print_values(f->values), putchar('\'');
         else if (!osh_flag_is_switch(f))
             printf(is_kind(f, "DIR")    ? " -x -a '(__fish_complete_directories)'"
                    : is_kind(f, "FILE") ? " -r -F"

@@ -1,4 +1,4 @@
-/* help.c - what the program says of itself: commands, flags in groups on one screen, topics; all from the tables. */
+/* help.c - prints help from the tables: commands, flags in groups on one screen, topics. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ bool osh_flag_shown(const command *c, const osh_field *f)
     return strstr(c->shown, word) != NULL;
 }
 
-/* Words of text from this column on, further lines from `indent` on. */
+/* Prints words from `column` on; further lines begin at `indent`. */
 static void print_wrapped(const char *text, int indent, int column)
 {
     for (bool first = true; *text; first = false) {
@@ -54,7 +54,7 @@ static void print_wrapped(const char *text, int indent, int column)
     putchar('\n');
 }
 
-/* "--group-size N" */
+/* Prints "--group-size N". Returns the bytes printed. */
 static int print_flag(const osh_field *f)
 {
     char name[80];
@@ -71,7 +71,8 @@ static void print_row(const osh_field *f, const char *text)
     print_wrapped(text, column, column);
 }
 
-/* What is worth a line has one, the others of a group are named behind these. */
+/* Prints a group of flags. If brief, a flag with a brief text gets a line, and the others are
+ * listed after them. */
 static const osh_field *print_group(const command *c, const osh_field *f, bool brief)
 {
     const osh_field *end = f + 1;
@@ -136,7 +137,7 @@ void osh_help_command(const command *c)
     print_flags(c);
 }
 
-/* Every flag with all that the table says of it, a line for each; the man page is made of these. */
+/* Prints every flag with its whole text, one line each. The man page is made of these lines. */
 static void print_all(const command *c)
 {
     for (const osh_field *f = c->fields; f && f->name; f++) {
@@ -150,7 +151,8 @@ static void print_all(const command *c)
 
 static void print_python(void)
 {
-    puts("Arguments of LLM Compressor's oneshot() are flags of the same name, with dashes or underscores. Of those\n"
+    puts("Arguments of LLM Compressor's oneshot() are flags of the same name, with dashes or "
+         "underscores. Of those\n"
          "that are no flags, values that ask for what is done anyway are taken:\n");
     for (const osh_field *f = osh_python_fields; f->name; f++) {
         const char *taken = !f->values ? "any value" : *f->values ? f->values : "none";
@@ -203,7 +205,8 @@ osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of)
     for (int i = 0; i < N; i++) osh_near_see(&near, others[i]);
     for (c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
     for (const osh_field *f = osh_option_fields; f->name; f++) osh_near_see(&near, f->name);
-    return osh_fail(cx, OSH_E_USAGE,
-                    "no help for '%s': want a command, a flag, all, schemes, modifiers, models or python%s", topic,
-                    osh_near_hint(&near, ""));
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "no help for '%s': want a command, a flag, all, schemes, modifiers, models or python%s",
+        topic, osh_near_hint(&near, ""));
 }

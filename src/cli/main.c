@@ -1,5 +1,5 @@
-/* main.c - `oneshot`: commands, flags by table, exit codes 0 done, 1 failed, 2 wrong usage. Results
- * on stdout, the rest on stderr. */
+/* main.c - `oneshot`: runs commands with flags from tables. Exit codes: 0 done, 1 failed, 2 wrong
+ * usage. Results go to stdout, everything else to stderr. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -14,24 +14,27 @@
 #include "base/quote.h"
 #include "cli/cli.h"
 
-/* For the handlers: what is asked to stop, and what is said where it does not. A run may be killed at any moment and
- * goes on, so what is still at work PATIENCE_MS behind a signal is ended: a library's call, a slow disk. */
+/* For the signal handlers: the context to interrupt, and the messages if it does not stop. A run
+ * may be killed at any moment and continued later, so work that lasts longer than PATIENCE_MS after
+ * a signal is ended: a library's call, a slow disk. */
 enum { PATIENCE_MS = 800 };
 static struct {
-    osh_ctx *cx; // the one context of this program
+    osh_ctx *cx; // the context of the command
     timer_t patience;
-    char said[128], hint[PATH_MAX + 128], dir[PATH_MAX]; // the hint is for where dir exists
-    bool live; // a line on the terminal may have to be taken back first
+    /* Texts to print; hint is used if dir exists. */
+    char said[128], hint[PATH_MAX + 128], dir[PATH_MAX];
+    bool live; // true if a live line may have to be erased first
 } stop;
 
 static void on_signal(int sig)
 {
     (void)sig;
     osh_interrupt(stop.cx);
-    timer_settime(stop.patience, 0, &(struct itimerspec){.it_value = {0, PATIENCE_MS * 1000000}}, NULL);
+    timer_settime(stop.patience, 0, &(struct itimerspec){.it_value = {0, PATIENCE_MS * 1000000}},
+                  NULL);
 }
 
-static void say(const char *text)
+static void stderr_say(const char *text)
 {
     ssize_t unused = write(STDERR_FILENO, text, strlen(text));
     (void)unused;
@@ -41,16 +44,16 @@ static void on_late(int sig)
 {
     (void)sig;
     bool goes_on = *stop.dir && !access(stop.dir, F_OK);
-    if (stop.live) say("\r\033[K");
-    say(goes_on ? stop.hint : stop.said);
+    if (stop.live) stderr_say("\r\033[K");
+    stderr_say(goes_on ? stop.hint : stop.said);
     _exit(1);
 }
 
-/* The terminal is left clean; the line comes back when the job goes on. */
+/* Erases the live line before the process stops; it returns when the job continues. */
 static void on_suspend(int sig)
 {
     (void)sig;
-    say("\r\033[K");
+    stderr_say("\r\033[K");
     raise(SIGSTOP);
 }
 
@@ -59,7 +62,8 @@ static void put_stdout(out_state *st, const char *text, size_t n)
     if (fwrite(text, 1, n, stdout) != n) st->failed = true;
 }
 
-/* Lines stay lines. Whatever name stands in one, no listing holds what a terminal obeys; JSON is ASCII before. */
+/* Prints results and keeps line ends. Names may contain control characters, which a terminal obeys,
+ * so these are escaped; JSON is already ASCII. */
 static void to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
@@ -106,11 +110,13 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     if (n >= sizeof name) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'", argv[*i]);
     memcpy(name, arg, n), name[n] = 0;
     const osh_field *fields = l->command->fields, *f = fields ? osh_field_find(fields, name) : NULL;
-    const osh_field *python = !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
+    const osh_field *python =
+        !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
     if (!f && !python) OSH_TRY(unknown_flag(cx, l->command, name));
     bool alone = osh_flag_is_switch(f ? f : python);
     const char *value = eq ? eq + 1 : NULL;
-    bool next_is_bool = *i + 1 < argc && (!strcasecmp(argv[*i + 1], "true") || !strcasecmp(argv[*i + 1], "false"));
+    bool next_is_bool =
+        *i + 1 < argc && (!strcasecmp(argv[*i + 1], "true") || !strcasecmp(argv[*i + 1], "false"));
     if (!value && alone) value = next_is_bool ? argv[++*i] : "true";
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
@@ -123,13 +129,14 @@ done:
     return rc;
 }
 
-static osh_status parse(osh_ctx *cx, line *l, int argc, char **argv, int first)
+static osh_status line_parse(osh_ctx *cx, line *l, int argc, char **argv, int first)
 {
     osh_status rc = OSH_OK;
     if (l->command->fields) OSH_TRY(osh_fields_default(cx, l->command->fields, &l->options));
     for (int i = first; i < argc; i++) {
         if (flag_is(argv[i], "--help") || flag_is(argv[i], "-h")) l->help = true;
-        else if (!strcmp(l->command->name, "help")) l->words[l->n_words++] = argv[i]; // of a flag, too
+        /* Help also takes flags. */
+        else if (!strcmp(l->command->name, "help")) l->words[l->n_words++] = argv[i];
         else if (flag_is(argv[i], "--dot")) l->dot = true;
         else if (flag_is(argv[i], "--no-special-tokens")) l->no_special_tokens = true;
         else if (!l->command->fields && flag_is(argv[i], "--json")) l->json = true;
@@ -140,7 +147,7 @@ done:
     return rc;
 }
 
-static int mode_of(const char *list, const char *word)
+static int mode_find(const char *list, const char *word)
 {
     int k = 0;
     size_t n = strlen(word);
@@ -152,15 +159,19 @@ static int mode_of(const char *list, const char *word)
 static void set_log(osh_ctx *cx, const char *level, const char *progress)
 {
     const char *term = getenv("TERM"), *plain = getenv("NO_COLOR");
-    int mode = mode_of("auto|line|json|none", progress ? progress : "auto");
-    if (mode == OSH_PROGRESS_AUTO && term && !strcmp(term, "dumb")) mode = OSH_PROGRESS_LINE; // nothing is taken back
-    osh_log_setup(cx, (osh_log_level)mode_of("error|warn|info|debug", level ? level : "warn"), mode);
+    int mode = mode_find("auto|line|json|none", progress ? progress : "auto");
+    /* Such a terminal cannot erase. */
+    if (mode == OSH_PROGRESS_AUTO && term && !strcmp(term, "dumb")) mode = OSH_PROGRESS_LINE;
+    osh_log_setup(cx, (osh_log_level)mode_find("error|warn|info|debug", level ? level : "warn"),
+                  mode);
     osh_log_colour(cx, !plain || !*plain);
     stop.live = mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
 }
 
-/* threads decides the context, so flags are parsed in one and the job runs in another. */
-static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, const char *progress)
+/* Makes the context of the job. The flags are parsed in another one, because they decide the number
+ * of threads. */
+static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
+                               const char *progress)
 {
     osh_ctx *made = NULL;
     osh_status rc = osh_ctx_new(&made, (int)threads);
@@ -172,7 +183,8 @@ static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, c
 
 static const char *from_env(const char *name) { return getenv(name); }
 
-/* ONESHOT_PROFILING names the profile of a run whose command line has none; 1: a name of ours; 0 and nothing: none. */
+/* Sets the profile from ONESHOT_PROFILING if the command line names none. "1": a default name; "0"
+ * or empty: none. */
 static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 {
     const char *file = from_env("ONESHOT_PROFILING");
@@ -227,7 +239,8 @@ static osh_status run_pull(osh_ctx *cx, const line *l, out_state *st)
 }
 static osh_status run_report(osh_ctx *cx, const line *l, out_state *st)
 {
-    if (!l->n_words) return osh_fail(cx, OSH_E_USAGE, "report wants files that --profile wrote, got none");
+    if (!l->n_words)
+        return osh_fail(cx, OSH_E_USAGE, "report wants files that --profile wrote, got none");
     return osh_report_profiles(cx, l->words, l->n_words, &l->options.report, to_stdout, st);
 }
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
@@ -257,8 +270,10 @@ static osh_status run_completion(osh_ctx *cx, const line *l, out_state *st)
 }
 
 const command osh_commands[] = {
-    {.name = "", .arguments = "", .does = "compress", .fields = osh_option_fields, .run = run_compress},
-    {.name = "plan", .arguments = "...", .does = "the same flags: what would be done, without reading a weight",
+    {.name = "", .arguments = "", .does = "compress", .fields = osh_option_fields,
+     .run = run_compress},
+    {.name = "plan", .arguments = "...",
+     .does = "the same flags: what would be done, without reading a weight",
      .fields = osh_option_fields, .run = run_plan},
     {.name = "verify", .arguments = "DIR [--model SOURCE]",
      .does = "a finished output against its manifest and its source",
@@ -266,39 +281,46 @@ const command osh_commands[] = {
      .fields = osh_verify_fields, .most = 1, .want = "output directory", .run = run_verify},
     {.name = "eval", .arguments = "--model DIR --dataset FILE [--reference DIR]",
      .does = "perplexity of a model, dense or compressed",
-     .about = "Perplexity through the sequential engine; the last line on standard output is `perplexity X`.",
+     .about = "Perplexity through the sequential engine; the last line on standard output is "
+              "`perplexity X`.",
      .fields = osh_eval_fields, .run = run_eval},
-    {.name = "inspect", .arguments = "[--json] DIR", .does = "tensors, dtypes and schemes of a checkpoint",
-     .most = 1, .want = "checkpoint directory", .more = "--json   as JSON", .run = run_inspect},
+    {.name = "inspect", .arguments = "[--json] DIR",
+     .does = "tensors, dtypes and schemes of a checkpoint", .most = 1,
+     .want = "checkpoint directory", .more = "--json   as JSON", .run = run_inspect},
     {.name = "check-model", .arguments = "DIR [--models-dir DIR]",
      .does = "a checkpoint against its template, and a sample's loss",
-     .about = "For who writes a template: tensors that are missing or another, that no node reads, and the loss of a "
-              "sample; exit code 1 where the two do not belong together.",
+     .about = "For who writes a template: tensors that are missing or another, that no node reads, "
+              "and the loss of a sample; exit code 1 where the two do not belong together.",
      .fields = osh_check_fields, .most = 1, .want = "checkpoint directory", .run = run_check_model},
-    {.name = "pull", .arguments = "ORG/NAME[@REVISION]", .does = "a model of the Hugging Face Hub into its cache",
-     .about = "Downloads what the cache lacks of a model, and prints the directory that it is then in.",
+    {.name = "pull", .arguments = "ORG/NAME[@REVISION]",
+     .does = "a model of the Hugging Face Hub into its cache",
+     .about =
+         "Downloads what the cache lacks of a model, and prints the directory that it is then in.",
      .fields = osh_pull_fields, .most = 1, .want = "name of a model", .run = run_pull},
     {.name = "graph", .arguments = "--model DIR [--sequential-targets NAME,...] --dot",
      .does = "the op graph and its cut, for Graphviz", .fields = osh_option_fields,
      .shown = "|model|sequential_targets|sequential_targets_per_subgraph|models_dir|",
      .more = "--dot   Graphviz, which is the one form", .run = run_graph},
     {.name = "tokenize", .arguments = "--model DIR [--no-special-tokens] FILE",
-     .does = "a line of ids for each line of a file", .fields = osh_option_fields, .shown = "|model|host_memory|",
-     .most = 1, .want = "text file", .more = "--no-special-tokens   none at the begin and the end",
-     .run = run_tokenize},
+     .does = "a line of ids for each line of a file", .fields = osh_option_fields,
+     .shown = "|model|host_memory|", .most = 1, .want = "text file",
+     .more = "--no-special-tokens   none at the begin and the end", .run = run_tokenize},
     {.name = "report", .arguments = "PROFILE.yaml... [--output FILE]",
      .does = "what --profile wrote, drawn; several side by side",
-     .about = "A page of what runs took, finished or not: memory against time, stages, and of several profiles their "
-              "peaks by model and method. AMD Quark's profiles are read, too.",
+     .about = "A page of what runs took, finished or not: memory against time, stages, and "
+              "of several profiles their peaks by model and method. AMD Quark's profiles are read, "
+              "too.",
      .fields = osh_report_fields, .most = 1000, .run = run_report},
     {.name = "bench", .arguments = "[--dir DIR] [--device cuda] [--json]",
      .does = "what this machine can do: products, memory, disk",
-     .about = "Matrix products, memory and disk, measured in this process.", .fields = osh_bench_fields,
-     .run = run_bench},
-    {.name = "doctor", .arguments = "", .does = "what a run would use: instruction sets, libraries, memory, card",
+     .about = "Matrix products, memory and disk, measured in this process.",
+     .fields = osh_bench_fields, .run = run_bench},
+    {.name = "doctor", .arguments = "",
+     .does = "what a run would use: instruction sets, libraries, memory, card",
      .run = run_doctor},
     {.name = "help", .arguments = "[TOPIC]",
-     .does = "a command, a flag, all, schemes, modifiers, models or python", .most = 2, .run = run_help},
+     .does = "a command, a flag, all, schemes, modifiers, models or python", .most = 2,
+     .run = run_help},
     {.name = "completion", .arguments = "bash|zsh|fish",
      .does = "a script that completes commands, flags and values", .most = 1,
      .want = "of bash, zsh or fish", .run = run_completion},
@@ -312,13 +334,14 @@ const command *osh_command_find(const char *name)
     return NULL;
 }
 
-/* What complain would say. */
-static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
+/* Prepares the messages that error_print would print, and sets the signal handlers. */
+static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
     static const char *const what = "interrupted; ended in the middle of its work";
     struct sigevent tick = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
-    struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, end = {.sa_handler = on_late};
+    struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND},
+                     end = {.sa_handler = on_late};
     struct sigaction rest = {.sa_handler = on_suspend, .sa_flags = (int)SA_RESTART}, was;
     char *dir = NULL, quoted[PATH_MAX]; // own
 
@@ -328,18 +351,22 @@ static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
         else osh_show(quoted, sizeof quoted, dir, NULL);
     }
     snprintf(stop.said, sizeof stop.said,
-             st->json ? "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\"}\n" : "oneshot: %s\n", what);
+             st->json ? "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\"}\n" : "oneshot: %s\n",
+             what);
     if (dir && st->json)
         snprintf(stop.hint, sizeof stop.hint,
-                 "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what, quoted);
+                 "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what,
+                 quoted);
     else if (dir)
         snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
                  stop.said, quoted);
-    else osh_error_clear(cx); // the run says it, too
+    else osh_error_clear(cx); // the run reports the error itself
     osh_free(cx, dir);
-    if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience)) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
+    if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience))
+        OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
     stop.cx = cx;
-    if (stop.live && !sigaction(SIGTSTP, NULL, &was) && was.sa_handler == SIG_DFL) sigaction(SIGTSTP, &rest, NULL);
+    if (stop.live && !sigaction(SIGTSTP, NULL, &was) && was.sa_handler == SIG_DFL)
+        sigaction(SIGTSTP, &rest, NULL);
     sigaction(SIGALRM, &end, NULL);
     sigaction(SIGINT, &ask, NULL);
     sigaction(SIGTERM, &ask, NULL);
@@ -347,15 +374,15 @@ done:
     return rc;
 }
 
-/* The option of this name of any command: its place, or NULL where the command has none. */
-static const void *option(const line *l, const char *name)
+/* Returns the address of the command's option with this name, or NULL if the command has none. */
+static const void *line_option(const line *l, const char *name)
 {
     const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, name) : NULL;
     return f ? (const char *)&l->options + f->offset : NULL;
 }
-static const char *text_option(const line *l, const char *name)
+static const char *line_text_option(const line *l, const char *name)
 {
-    const void *at = option(l, name);
+    const void *at = line_option(l, name);
     return at ? *(char *const *)at : NULL;
 }
 
@@ -364,7 +391,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     osh_status rc = OSH_OK;
     osh_ctx *work = cx;
     const command *c = l->command;
-    OSH_TRY(parse(cx, l, argc, argv, first));
+    OSH_TRY(line_parse(cx, l, argc, argv, first));
     if (c->run == run_compress) OSH_TRY(profile_of_env(cx, &l->options.run));
     if (l->help) {
         osh_help_command(c);
@@ -372,20 +399,23 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     }
     if (c->want && l->n_words != 1)
         OSH_FAIL(cx, OSH_E_USAGE, "%s wants one %s, got %d", c->name, c->want, l->n_words);
-    if (l->n_words > c->most) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[c->most]);
-    const int64_t *threads = option(l, "threads");
-    const char *isa = text_option(l, "isa"), *progress = text_option(l, "progress");
+    if (l->n_words > c->most)
+        OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[c->most]);
+    const int64_t *threads = line_option(l, "threads");
+    const char *isa = line_text_option(l, "isa"), *progress = line_text_option(l, "progress");
     if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
-    OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
+    OSH_TRY(
+        context_make(&work, threads ? *threads : 1, line_text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));
-    OSH_TRY(listen(work, l, st));
+    OSH_TRY(signals_listen(work, l, st));
     const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph};
     rc = c->fields ? osh_names_find(cx, work, &named, from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
-    signal(SIGALRM, SIG_IGN); // it has stopped
+    signal(SIGALRM, SIG_IGN); // the work has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
-    bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC; // the same numbers would end it in the same place
+    /* A repeated run would fail again at the same point. */
+    bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
     if (work != cx) osh_ctx_free(work);
@@ -400,7 +430,8 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     if (!strcmp(name, "--version")) return osh_about(cx, to_stdout, st);
     if (argc < 2) return osh_help_usage(), OSH_OK;
     if (name[0] == '-') name = "";
-    if ((l->command = osh_command_find(name))) return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
+    if ((l->command = osh_command_find(name)))
+        return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
     osh_near_init(&near, name);
     for (const command *c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
     return osh_fail(cx, OSH_E_USAGE, "unknown command '%s'%s", name, osh_near_hint(&near, ""));
@@ -408,7 +439,7 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
 
 static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1; }
 
-static void complain(const osh_ctx *cx, osh_status rc, const out_state *st)
+static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
 {
     char text[8192], dir[4096];
     if (!st->json) {
@@ -421,11 +452,13 @@ static void complain(const osh_ctx *cx, osh_status rc, const out_state *st)
     }
     osh_quote(text, sizeof text, osh_error_text(cx));
     fprintf(stderr, "{\"event\":\"error\",\"exit\":%d,\"text\":\"%s\"", exit_code(rc), text);
-    if (st->resume) osh_quote(dir, sizeof dir, st->resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
+    if (st->resume)
+        osh_quote(dir, sizeof dir, st->resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
     fputs("}\n", stderr);
 }
 
-/* A descriptor that the caller closed would be the next file's: what is said would be written into it. */
+/* Opens /dev/null for standard descriptors that the caller closed. Otherwise the next file would
+ * get the descriptor, and messages would be written into it. */
 static bool fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -438,7 +471,7 @@ int main(int argc, char **argv)
     osh_ctx *cx = NULL;
     out_state st = {0};
     line l = {0};
-    if (!fill_standard_descriptors()) return 1; // nowhere to say why
+    if (!fill_standard_descriptors()) return 1; // the error cannot be reported
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);
@@ -447,8 +480,9 @@ int main(int argc, char **argv)
     l.words = calloc((size_t)argc + 1, sizeof *l.words);
     osh_status rc = l.words ? dispatch(cx, &l, argc, argv, &st)
                             : osh_fail(cx, OSH_E_NOMEM, "no memory for the arguments");
-    if (!rc && (st.failed || fflush(stdout))) rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
-    if (rc) complain(cx, rc, &st);
+    if (!rc && (st.failed || fflush(stdout)))
+        rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
+    if (rc) error_print(cx, rc, &st);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);

@@ -133,7 +133,8 @@ static osh_status tree_add_entry(osh_ctx *cx, void *user, osh_json_walk *w, cons
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: wanted a list of files", what);
     OSH_TRY(osh_json_walk_members(w, entry_member, e));
     if (strcmp(tree_buf_text(&e->type), "file")) goto done;
-    const char *path = tree_buf_text(&e->path), *id = tree_buf_text(e->large ? &e->lfs_oid : &e->oid);
+    const char *path = tree_buf_text(&e->path),
+               *id = tree_buf_text(e->large ? &e->lfs_oid : &e->oid);
     int64_t n_bytes = e->large ? e->n_lfs_bytes : e->n_bytes;
     int digits = e->large ? 64 : 40;
     if (!osh_hub_file_is_safe(path))

@@ -1,6 +1,8 @@
-/* library.c - include/oneshot.h on the jobs: a context, arguments by name, callbacks.
+/* library.c - implements include/oneshot.h with the jobs of src/api: a context, arguments by name,
+ * callbacks.
  *
- * Nothing of the program's own types is seen from outside, so osh_ctx and the tables of options may change. */
+ * The program's own types are not visible outside, so osh_ctx and the tables of options may
+ * change. */
 #include "oneshot.h"
 
 #include <stdlib.h>
@@ -14,18 +16,28 @@ struct oneshot {
 };
 
 _Static_assert((int)ONESHOT_E_NOMEM == OSH_E_NOMEM && (int)ONESHOT_E_INTERNAL == OSH_E_INTERNAL &&
-               (int)ONESHOT_E_INTERRUPTED == OSH_E_INTERRUPTED && (int)ONESHOT_E_USAGE == OSH_E_USAGE,
+                   (int)ONESHOT_E_INTERRUPTED == OSH_E_INTERRUPTED &&
+                   (int)ONESHOT_E_USAGE == OSH_E_USAGE,
                "the public statuses are the program's");
 _Static_assert((int)ONESHOT_LOG_DEBUG == OSH_LOG_DEBUG, "the public levels are the program's");
 
 static void tell_progress(void *user, const osh_progress *p)
 {
     const oneshot *o = user;
-    const oneshot_progress seen = {
-        .size = sizeof seen, .step = p->step, .n_steps = p->n_steps, .name = p->name, .phase = p->phase,
-        .done = p->done, .total = p->total, .fraction = p->work_total > 0 ? p->work_done / p->work_total : -1,
-        .eta_s = p->eta_s > 0 ? p->eta_s : -1, .tokens_per_s = p->tokens_per_s, .error = p->error,
-        .finished = p->finished, .loss = p->loss};
+    const oneshot_progress seen = {.size = sizeof seen,
+                                   .step = p->step,
+                                   .n_steps = p->n_steps,
+                                   .name = p->name,
+                                   .phase = p->phase,
+                                   .done = p->done,
+                                   .total = p->total,
+                                   .fraction =
+                                       p->work_total > 0 ? p->work_done / p->work_total : -1,
+                                   .eta_s = p->eta_s > 0 ? p->eta_s : -1,
+                                   .tokens_per_s = p->tokens_per_s,
+                                   .error = p->error,
+                                   .finished = p->finished,
+                                   .loss = p->loss};
     o->options.on_progress(o->options.user, &seen);
 }
 
@@ -41,7 +53,8 @@ static void tell_text(void *user, const char *text, size_t n)
     if (o->options.on_text) o->options.on_text(o->options.user, text, n);
 }
 
-/* A caller of a newer header may have more members: those that are zero ask for nothing. */
+/* Copies the caller's options. A caller with a newer header may have more members; these must be
+ * zero. Returns false for invalid options. */
 static bool options_take(oneshot_options *to, const oneshot_options *from)
 {
     const oneshot_options initial = ONESHOT_OPTIONS_INIT;
@@ -51,7 +64,8 @@ static bool options_take(oneshot_options *to, const oneshot_options *from)
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const char *)from)[i]) return false;
     memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    return to->threads >= 0 && to->log_level >= ONESHOT_LOG_ERROR && to->log_level <= ONESHOT_LOG_DEBUG;
+    return to->threads >= 0 && to->log_level >= ONESHOT_LOG_ERROR &&
+           to->log_level <= ONESHOT_LOG_DEBUG;
 }
 
 int oneshot_new(oneshot **out, const oneshot_options *options)
@@ -96,31 +110,32 @@ typedef union arguments {
 } arguments;
 
 typedef struct job {
-    const char *name; // of the program's command; "": compress
+    const char *name; // name of the program's command; "": compress
     const osh_field *fields;
-    const char *dir; // argument without a name; NULL: none
+    const char *dir; // the argument without a name; NULL: none
     osh_status (*run)(oneshot *o, const struct job *j, const arguments *a);
 } job;
 
-static osh_status run_compress(oneshot *o, const job *j, const arguments *a)
+static osh_status job_compress(oneshot *o, const job *j, const arguments *a)
 {
     return osh_oneshot(o->cx, &a->run, tell_text, o);
 }
-static osh_status run_plan(oneshot *o, const job *j, const arguments *a)
+static osh_status job_plan(oneshot *o, const job *j, const arguments *a)
 {
     return osh_show_plan(o->cx, &a->run, tell_text, o);
 }
-static osh_status run_eval(oneshot *o, const job *j, const arguments *a)
+static osh_status job_eval(oneshot *o, const job *j, const arguments *a)
 {
     return osh_eval(o->cx, &a->eval, tell_text, o);
 }
-static osh_status run_verify(oneshot *o, const job *j, const arguments *a)
+static osh_status job_verify(oneshot *o, const job *j, const arguments *a)
 {
     if (!j->dir) return osh_fail(o->cx, OSH_E_USAGE, "verify wants an output directory, got NULL");
     return osh_verify_output(o->cx, j->dir, &a->verify, tell_text, o);
 }
 
-static bool of_context(const char *name)
+/* True if the argument is a member of oneshot_options. */
+static bool argument_is_context(const char *name)
 {
     static const char *const names[] = {"threads", "log_level", "log-level", "progress"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -128,24 +143,26 @@ static bool of_context(const char *name)
     return false;
 }
 
-static osh_status arguments_set(osh_ctx *cx, const job *j, arguments *a, const oneshot_argument *args)
+static osh_status arguments_set(osh_ctx *cx, const job *j, arguments *a,
+                                const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
     osh_given given = {.n = 0};
     for (const oneshot_argument *x = args; x && x->name; x++) {
-        if (of_context(x->name))
-            OSH_FAIL(cx, OSH_E_USAGE, "argument '%s': a member of oneshot_options says it, for all jobs", x->name);
+        if (argument_is_context(x->name))
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "argument '%s': a member of oneshot_options says it, for all jobs", x->name);
         OSH_TRY(osh_argument_set(cx, &given, j->fields, a, x->name, x->value));
     }
 done:
     return rc;
 }
 
-/* The command that would do the same: the first line of a log file. */
+/* Sets the first line of a log file: the command that would do the same. */
 static osh_status command_tell(osh_ctx *cx, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
-    char **words = NULL; // own, and each
+    char **words = NULL; // own: [n_args + 3], with each word
     int n = 0, n_args = 0;
     while (args && args[n_args].name) n_args++;
     OSH_NEW(cx, words, n_args + 3);
@@ -167,7 +184,7 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
     osh_ctx *cx = o->cx;
-    arguments a = {0}; // own: its strings
+    arguments a = {0}; // own: the strings
     osh_ctx_anew(cx);
     OSH_TRY(osh_fields_default(cx, j->fields, &a));
     OSH_TRY(arguments_set(cx, j, &a, args));
@@ -187,28 +204,33 @@ done:
 
 int oneshot_compress(oneshot *o, const oneshot_argument *args)
 {
-    return job_run(o, &(job){.name = "", .fields = osh_option_fields, .run = run_compress}, args);
+    return job_run(o, &(job){.name = "", .fields = osh_option_fields, .run = job_compress}, args);
 }
 
 int oneshot_plan(oneshot *o, const oneshot_argument *args)
 {
-    return job_run(o, &(job){.name = "plan", .fields = osh_option_fields, .run = run_plan}, args);
+    return job_run(o, &(job){.name = "plan", .fields = osh_option_fields, .run = job_plan}, args);
 }
 
 int oneshot_eval(oneshot *o, const oneshot_argument *args)
 {
-    return job_run(o, &(job){.name = "eval", .fields = osh_eval_fields, .run = run_eval}, args);
+    return job_run(o, &(job){.name = "eval", .fields = osh_eval_fields, .run = job_eval}, args);
 }
 
 int oneshot_verify(oneshot *o, const char *dir, const oneshot_argument *args)
 {
-    return job_run(o, &(job){.name = "verify", .fields = osh_verify_fields, .dir = dir, .run = run_verify}, args);
+    return job_run(
+        o, &(job){.name = "verify", .fields = osh_verify_fields, .dir = dir, .run = job_verify},
+        args);
 }
 
 /* ---- profile ---- */
 
 int oneshot_profile_start(oneshot *o, const char *path) { return osh_profile_start(o->cx, path); }
 void oneshot_profile_stop(oneshot *o) { osh_profile_stop(o->cx); }
-int oneshot_stage_begin(oneshot *o, const char *name) { return osh_profile_begin(o->cx, name, NULL); }
+int oneshot_stage_begin(oneshot *o, const char *name)
+{
+    return osh_profile_begin(o->cx, name, NULL);
+}
 void oneshot_stage_end(oneshot *o, int stage) { osh_profile_end(o->cx, stage); }
 void oneshot_checkpoint(oneshot *o, const char *name) { osh_profile_checkpoint(o->cx, name); }

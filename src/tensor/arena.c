@@ -1,29 +1,32 @@
-/* arena.c - blocks of one range of addresses that the host never touches: an array sorted by offset, which together
- * covers the range without a gap. */
+/* arena.c - manages the blocks of a range of addresses that the host never touches: an array of
+ * blocks, sorted by offset, that covers the range without a gap. */
 #include "tensor/device.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes; what the copies and the tensor cores like
+enum { GRAIN = 512 }; // bytes; suits copies and tensor cores
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: osh_arena_note
+    void *at; // view: set by osh_arena_note
     bool taken;
 } block;
 
 struct osh_arena {
     pthread_mutex_t lock;
-    osh_ctx *cx;   // view: lives longer
-    block *blocks; // own: [room], n of them used
+    osh_ctx *cx;   // view: must outlive the arena
+    block *blocks; // own: [room], of which n are used
     size_t n, room, used, peak;
-    size_t aim;    // OSH_ANYWHERE: none
-    size_t largest; // free block; OSH_ANYWHERE: not known
+    size_t aim;     // offset of the aim; OSH_ANYWHERE: none
+    size_t largest; // bytes of the largest free block; OSH_ANYWHERE: not known
     size_t missed;
 };
 
-size_t osh_arena_gross(size_t n_bytes) { return n_bytes ? (n_bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN; }
+size_t osh_arena_gross(size_t n_bytes)
+{
+    return n_bytes ? (n_bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN;
+}
 
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes)
 {
@@ -49,8 +52,8 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Where the first free block of `bytes` is, seen from that end; n: nowhere. */
-static size_t find(const osh_arena *a, size_t bytes, osh_life life)
+/* Returns the index of the first free block of `bytes` from that end; n: none. */
+static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
     for (size_t k = 0; k < a->n; k++) {
         size_t i = life == OSH_LIFE_LONG ? k : a->n - 1 - k;
@@ -60,7 +63,7 @@ static size_t find(const osh_arena *a, size_t bytes, osh_life life)
 }
 
 /* Makes room for one more entry at i. */
-static bool open_slot(osh_arena *a, size_t i)
+static bool arena_open_slot(osh_arena *a, size_t i)
 {
     if (a->n == a->room) {
         block *more = osh_realloc(a->cx, a->blocks, 2 * a->room * sizeof *more);
@@ -72,13 +75,14 @@ static bool open_slot(osh_arena *a, size_t i)
     return true;
 }
 
-/* Takes bytes of the free block i from its front or its back; false: no memory for the entry. */
-static bool cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
+/* Takes bytes from the front or the back of the free block i. Returns false if there is no memory
+ * for the entry. */
+static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
 {
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
-        if (!open_slot(a, i)) return false;
-        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // two copies of it
+        if (!arena_open_slot(a, i)) return false;
+        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // two copies of the block
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
         back->bytes = life == OSH_LIFE_LONG ? rest : bytes;
@@ -89,7 +93,7 @@ static bool cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *off
     return true;
 }
 
-static void merge_with_next(osh_arena *a, size_t i)
+static void arena_merge_next(osh_arena *a, size_t i)
 {
     if (i + 1 >= a->n || a->blocks[i].taken || a->blocks[i + 1].taken) return;
     a->blocks[i].bytes += a->blocks[i + 1].bytes;
@@ -97,8 +101,8 @@ static void merge_with_next(osh_arena *a, size_t i)
     a->n--;
 }
 
-/* The block that this offset lies in. */
-static size_t at_offset(const osh_arena *a, size_t offset)
+/* Returns the index of the block that contains this offset. */
+static size_t arena_block_at(const osh_arena *a, size_t offset)
 {
     size_t lo = 0, hi = a->n;
     while (hi - lo > 1) {
@@ -109,23 +113,23 @@ static size_t at_offset(const osh_arena *a, size_t offset)
     return lo;
 }
 
-/* Where the aim says, if it says so. */
-static bool take_aimed(osh_arena *a, size_t bytes, size_t *offset)
+/* Takes a block at the aim, if there is one and its place is free. */
+static bool arena_take_aimed(osh_arena *a, size_t bytes, size_t *offset)
 {
-    size_t aim = a->aim, i = at_offset(a, aim);
+    size_t aim = a->aim, i = arena_block_at(a, aim);
     block *b = &a->blocks[i];
     a->aim = OSH_ANYWHERE;
     if (aim == OSH_ANYWHERE || aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
         bytes > b->bytes - (aim - b->offset))
         return false;
     if (aim > b->offset) {
-        if (!open_slot(a, i)) return false;
+        if (!arena_open_slot(a, i)) return false;
         a->blocks[i].bytes = aim - a->blocks[i].offset;
         a->blocks[i + 1].offset = aim, a->blocks[i + 1].bytes -= a->blocks[i].bytes;
         i++;
     }
-    if (cut(a, i, bytes, OSH_LIFE_LONG, offset)) return true;
-    if (i) merge_with_next(a, i - 1);
+    if (arena_cut(a, i, bytes, OSH_LIFE_LONG, offset)) return true;
+    if (i) arena_merge_next(a, i - 1);
     return false;
 }
 
@@ -140,11 +144,11 @@ bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
 {
     size_t bytes = osh_arena_gross(n_bytes);
     pthread_mutex_lock(&a->lock);
-    bool ok = life == OSH_LIFE_LONG && take_aimed(a, bytes, offset);
+    bool ok = life == OSH_LIFE_LONG && arena_take_aimed(a, bytes, offset);
     a->missed += life == OSH_LIFE_LONG && !ok;
     a->largest = OSH_ANYWHERE;
-    size_t i = ok ? 0 : find(a, bytes, life);
-    if (!ok) ok = i < a->n && cut(a, i, bytes, life, offset);
+    size_t i = ok ? 0 : arena_find(a, bytes, life);
+    if (!ok) ok = i < a->n && arena_cut(a, i, bytes, life, offset);
     if (ok) {
         a->used += bytes;
         if (a->used > a->peak) a->peak = a->used;
@@ -156,19 +160,19 @@ bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
 void osh_arena_give(osh_arena *a, size_t offset)
 {
     pthread_mutex_lock(&a->lock);
-    size_t lo = at_offset(a, offset);
+    size_t lo = arena_block_at(a, offset);
     a->blocks[lo].taken = false, a->blocks[lo].at = NULL;
     a->used -= a->blocks[lo].bytes;
     a->largest = OSH_ANYWHERE;
-    merge_with_next(a, lo);
-    if (lo) merge_with_next(a, lo - 1);
+    arena_merge_next(a, lo);
+    if (lo) arena_merge_next(a, lo - 1);
     pthread_mutex_unlock(&a->lock);
 }
 
 void osh_arena_note(osh_arena *a, size_t offset, void *at)
 {
     pthread_mutex_lock(&a->lock);
-    a->blocks[at_offset(a, offset)].at = at;
+    a->blocks[arena_block_at(a, offset)].at = at;
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -183,7 +187,7 @@ size_t osh_arena_noted(const osh_arena *a, const void *at)
     return offset;
 }
 
-static size_t read_locked(const osh_arena *a, const size_t *figure)
+static size_t arena_read(const osh_arena *a, const size_t *figure)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&a->lock;
     pthread_mutex_lock(lock);
@@ -192,18 +196,19 @@ static size_t read_locked(const osh_arena *a, const size_t *figure)
     return n;
 }
 
-size_t osh_arena_used(const osh_arena *a) { return read_locked(a, &a->used); }
-size_t osh_arena_missed(const osh_arena *a) { return read_locked(a, &a->missed); }
-size_t osh_arena_peak(const osh_arena *a) { return read_locked(a, &a->peak); }
+size_t osh_arena_used(const osh_arena *a) { return arena_read(a, &a->used); }
+size_t osh_arena_missed(const osh_arena *a) { return arena_read(a, &a->missed); }
+size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    osh_arena *known = (osh_arena *)a; // what is known of it changes alone
+    osh_arena *known = (osh_arena *)a; // only the cached value changes
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {
         known->largest = 0;
         for (size_t i = 0; i < a->n; i++)
-            if (!a->blocks[i].taken && a->blocks[i].bytes > known->largest) known->largest = a->blocks[i].bytes;
+            if (!a->blocks[i].taken && a->blocks[i].bytes > known->largest)
+                known->largest = a->blocks[i].bytes;
     }
     size_t largest = a->largest;
     pthread_mutex_unlock(&known->lock);

@@ -1,12 +1,11 @@
-/* convert.c - element conversion to and from f32, and the search for NaN and Inf.
+/* convert.c - converts elements to and from f32, and finds NaN and Inf.
  *
  *   to_f32     exact for BF16, F16, FP8; F64 rounds
- *   from_f32   round to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
+ *   from_f32   rounds to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
  *              FP8 saturates at 448
  *
- * base/num.h defines every result; the AVX2, AVX-512 and F16C paths return the same bits,
- * NaN payloads included.
- */
+ * base/num.h defines every result. The AVX2, AVX-512 and F16C paths return the same bits, including
+ * NaN payloads. */
 #include "base/isa.h"
 #include "base/num.h"
 #include "tensor/tensor.h"
@@ -14,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-#define HAVE_AVX2_PATH 1 // compiled in; taken where the machine has it
+#define HAVE_AVX2_PATH 1 // compiled in, used if the machine has AVX2
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
@@ -24,7 +23,7 @@
 #endif
 
 #if HAVE_AVX2_PATH
-/* Each takes the multiple-of-the-lane-width part and returns how many elements it did. */
+/* Each of these functions converts whole vectors and returns the number of converted elements. */
 AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -35,7 +34,8 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* u + 0x7fff + lsb, except NaN: its upper half, quiet. The result is the low half of each lane. */
+/* Computes u + 0x7fff + lsb; for NaN the upper half of u, made quiet. The result is the low half of
+ * each lane. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -78,14 +78,16 @@ AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int6
         __m512i u = _mm512_loadu_si512(from + i), hi = _mm512_srli_epi32(u, 16);
         __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)),
                                                 _mm512_set1_epi32(0x7f800000));
-        u = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, bias), _mm512_and_si512(hi, one)), 16);
+        u = _mm512_srli_epi32(
+            _mm512_add_epi32(_mm512_add_epi32(u, bias), _mm512_and_si512(hi, one)), 16);
         u = _mm512_mask_or_epi32(u, nan, hi, _mm512_set1_epi32(0x40));
         _mm256_storeu_si256((__m256i *)(to + i), _mm512_cvtepi32_epi16(u));
     }
     return i;
 }
 
-/* vcvtph2ps makes a signalling NaN quiet and the scalar does not, so blocks with a NaN are scalar. */
+/* vcvtph2ps makes a signalling NaN quiet and the scalar code does not, so blocks with a NaN are
+ * scalar. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -108,7 +110,8 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Bytes in front of the first block (of 32, or 64) that has an element whose exponent bits are all ones. */
+/* Returns the bytes before the first block (of 32 or 64) with an element whose exponent bits are
+ * all ones. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);
@@ -123,7 +126,8 @@ AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_
     return i;
 }
 
-AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
+AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uint32_t mask,
+                                          int width)
 {
     const __m512i m = _mm512_set1_epi32((int)mask);
     int64_t i = 0;
@@ -137,16 +141,17 @@ AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uin
     return i;
 }
 
-static bool has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
-static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; } // F16C comes with it
+static bool convert_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
+/* OSH_ISA_AVX2 includes F16C. */
+static bool convert_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 #endif
 
 static void bf16_to_f32(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx512()) i = bf16_to_f32_avx512(to, from, n);
-    else if (has_avx2()) i = bf16_to_f32_avx2(to, from, n);
+    if (convert_has_avx512()) i = bf16_to_f32_avx512(to, from, n);
+    else if (convert_has_avx2()) i = bf16_to_f32_avx2(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f32_of_bf16(from[i]);
 }
@@ -155,7 +160,7 @@ static void f16_to_f32(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx2()) i = f16_to_f32_f16c(to, from, n);
+    if (convert_has_avx2()) i = f16_to_f32_f16c(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f32_of_f16(from[i]);
 }
@@ -199,8 +204,8 @@ static void bf16_from_f32(uint16_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx512()) i = bf16_from_f32_avx512(to, from, n);
-    else if (has_avx2()) i = bf16_from_f32_avx2(to, from, n);
+    if (convert_has_avx512()) i = bf16_from_f32_avx512(to, from, n);
+    else if (convert_has_avx2()) i = bf16_from_f32_avx2(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_bf16_of_f32(from[i]);
 }
@@ -209,7 +214,7 @@ static void f16_from_f32(uint16_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx2()) i = f16_from_f32_f16c(to, from, n);
+    if (convert_has_avx2()) i = f16_from_f32_f16c(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f16_of_f32(from[i]);
 }
@@ -259,13 +264,15 @@ int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n)
     int64_t i = 0;
     if (!osh_dtype_is_float(dt)) return -1;
 #if HAVE_AVX2_PATH
-    if (dt != OSH_F64 && has_avx2()) {
+    if (dt != OSH_F64 && convert_has_avx2()) {
         int width = (int)osh_dtype_bytes(dt);
         uint32_t mask = dt == OSH_F32    ? 0x7f800000u
                         : dt == OSH_BF16 ? 0x7f807f80u
                         : dt == OSH_F16  ? 0x7c007c00u
                                          : 0x7f7f7f7fu;
-        i = (has_avx512() ? finite_bytes_avx512 : finite_bytes_avx2)(p, n * width, mask, width) / width;
+        i = (convert_has_avx512() ? finite_bytes_avx512 : finite_bytes_avx2)(p, n * width, mask,
+                                                                             width) /
+            width;
     }
 #endif
     for (; i < n; i++)

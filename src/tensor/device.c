@@ -1,4 +1,4 @@
-/* device.c - tensors on a device, and copies between any two places. */
+/* device.c - tensors on a device, and copies between host and device memory. */
 #include "tensor/device.h"
 
 #include <assert.h>
@@ -16,11 +16,13 @@ void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life
         void *apart = d->blocks_apart ? d->type->take(d, n_bytes) : NULL;
         if (!d->blocks_apart) return d->base + offset;
         if (apart) osh_arena_note(d->arena, offset, apart);
-        else osh_arena_give(d->arena, offset), osh_fail(cx, OSH_E_NOMEM, "no memory for a block of its own");
+        else
+            osh_arena_give(d->arena, offset),
+                osh_fail(cx, OSH_E_NOMEM, "no memory for a block of its own");
         return apart;
     }
-    osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use", n_bytes,
-             osh_arena_used(d->arena));
+    osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use",
+             n_bytes, osh_arena_used(d->arena));
     return NULL;
 }
 
@@ -52,7 +54,8 @@ done:
     return rc;
 }
 
-osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from, size_t n_bytes)
+osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
+                          size_t n_bytes)
 {
     char *at = (char *)to->data + offset;
     assert(offset + n_bytes <= osh_tensor_bytes(to));
@@ -62,7 +65,8 @@ osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void
     return OSH_OK;
 }
 
-osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset, size_t n_bytes)
+osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,
+                          size_t n_bytes)
 {
     const char *at = (const char *)from->data + offset;
     assert(offset + n_bytes <= osh_tensor_bytes(from));
@@ -72,7 +76,7 @@ osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t 
     return OSH_OK;
 }
 
-enum { ZERO_BYTES = 256 << 10 }; // of a chunk
+enum { ZERO_BYTES = 256 << 10 }; // bytes of a chunk
 
 static osh_status zero_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -88,7 +92,8 @@ osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
     size_t n = osh_tensor_bytes(t);
     if (!n) return OSH_OK;
     if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t); // and its pages
+    /* Also touches the pages of t in parallel. */
+    return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t);
 }
 
 osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from)
@@ -97,7 +102,8 @@ osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from)
     assert(to->dtype == from->dtype && n == osh_tensor_bytes(from));
     assert(!to->device || !from->device || to->device == from->device);
     if (!n) return OSH_OK;
-    if (to->device && from->device) return to->device->type->copy(cx, to->device, to->data, from->data, n);
+    if (to->device && from->device)
+        return to->device->type->copy(cx, to->device, to->data, from->data, n);
     if (to->device) return osh_tensor_put(cx, to, 0, from->data, n);
     return osh_tensor_get(cx, to->data, from, 0, n);
 }

@@ -1,11 +1,11 @@
-/* fold.c - see fold.h. */
+/* fold.c - multiplies and divides weights by the factors of their channels. */
 #include "tensor/fold.h"
 
 #include <math.h>
 
 enum { PIECE = 256 }; // elements at a time
 
-/* x: k elements of a row from a column on. */
+/* Folds the factors into x, which is k elements of a row from `column` on. */
 static void fold_piece(float *x, const osh_fold_rule *r, int64_t row, int64_t column, int64_t k)
 {
     if (r->way == OSH_FOLD_COLUMNS)
@@ -22,7 +22,7 @@ void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t 
     for (int64_t at = 0, k; at < n; at += k) {
         char *w = (char *)data + (size_t)at * osh_dtype_bytes(dt);
         int64_t row = (first + at) / r->width, column = (first + at) % r->width;
-        k = r->width - column < n - at ? r->width - column : n - at; // one row
+        k = r->width - column < n - at ? r->width - column : n - at; // at most one row
         if (k > PIECE) k = PIECE;
         osh_to_f32(x, w, dt, k);
         fold_piece(x, r, row, column, k);
@@ -30,7 +30,8 @@ void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t 
     }
 }
 
-void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first, int64_t n)
+void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
+                   int64_t n)
 {
     float x[PIECE];
     for (int64_t at = 0, k; at < n; at += k) {

@@ -1,4 +1,5 @@
-/* rotation.c - see rotation.h. LANES rows, or columns, go through a matrix at a time, side by side. */
+/* rotation.c - multiplies by the matrices of rotation.h, LANES rows or columns at a time, side by
+ * side. */
 #include "tensor/rotation.h"
 
 #include <math.h>
@@ -6,11 +7,11 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // groups of lanes of a chunk
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // GROUPS: groups of lanes per chunk
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
-/* q = p^e of a prime p; e 0: it is none, or e is too high. */
+/* Returns e of q = p^e for a prime p, or 0 if q is no such power or e is too high. */
 static int power_of_prime(int64_t q, int64_t *p)
 {
     int e = 0;
@@ -20,14 +21,16 @@ static int power_of_prime(int64_t q, int64_t *p)
     return q == 1 && e <= MOST_DEGREE ? e : 0;
 }
 
-/* Elements of the field of p^e are polynomials, their coefficients the digits of a number in base p. */
+/* Elements of the field of p^e are polynomials; their coefficients are the digits of a number in
+ * base p. */
 typedef struct field {
     int64_t p, q;
     int e;
-    int64_t tail[MOST_DEGREE]; // X^e = -(tail): of a polynomial without roots, so irreducible as e <= 3
+    /* X^e = -(tail): a polynomial without roots, so irreducible as e <= 3. */
+    int64_t tail[MOST_DEGREE];
 } field;
 
-static bool has_root(const field *f)
+static bool field_has_root(const field *f)
 {
     for (int64_t x = 0; x < f->p; x++) {
         int64_t y = 1;
@@ -43,7 +46,7 @@ static void field_init(field *f, int64_t p, int e)
     for (int k = 0; k < e; k++) f->q *= p;
     for (int64_t c = 1; e > 1 && c < f->q; c++) {
         for (int64_t k = 0, left = c; k < e; k++, left /= p) f->tail[k] = left % p;
-        if (!has_root(f)) break;
+        if (!field_has_root(f)) break;
     }
 }
 
@@ -68,7 +71,8 @@ static int64_t field_minus(const field *f, int64_t x, int64_t y)
     return out;
 }
 
-/* q = K - 1 = 3 modulo 4, or q = K / 2 - 1 = 1 modulo 4, a power of a prime; 0: neither. */
+/* Returns q = K - 1 = 3 modulo 4, or q = K / 2 - 1 = 1 modulo 4, if it is a power of a prime; 0:
+ * neither. */
 static int64_t paley_field(int64_t K, int64_t *p, int *e)
 {
     if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
@@ -76,12 +80,12 @@ static int64_t paley_field(int64_t K, int64_t *p, int *e)
     return 0;
 }
 
-static osh_status paley(osh_ctx *cx, int8_t *h, int64_t K)
+static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
 {
     osh_status rc = OSH_OK;
     int64_t p, q;
     int e;
-    int8_t *chi = NULL; // own [q]: 1 of squares, -1 of others, 0 of 0
+    int8_t *chi = NULL; // own [q]: 1 for squares, -1 for others, 0 for 0
     field f;
     q = paley_field(K, &p, &e);
     field_init(&f, p, e);
@@ -93,11 +97,11 @@ static osh_status paley(osh_ctx *cx, int8_t *h, int64_t K)
     for (int64_t i = 0; i <= q; i++)
         for (int64_t k = 0; k <= q; k++) {
             int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
-            if (!twice) { // I + S, S skew
+            if (!twice) { // I + S, S is skew
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], C symmetric
+            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], C is symmetric
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
             at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
@@ -107,10 +111,10 @@ done:
     return rc;
 }
 
-/* ---- a matrix ---- */
+/* ---- matrices ---- */
 
-/* cos + sin of 2 pi i / K, i < K, by additions and products alone, so the same bits with every C library: Taylor's sums
- * of an angle below pi / 4, then turns by eighths. */
+/* Returns cos + sin of 2 pi i / K, i < K, by additions and products only, so every C library gives
+ * the same bits: Taylor series of an angle below pi / 4, then turns by eighths. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;
@@ -127,47 +131,51 @@ static double cos_plus_sin(int64_t i, int64_t K)
     return c + s;
 }
 
-static osh_status find_factor(osh_ctx *cx, osh_rotation *r, const char *what)
+static osh_status rotation_find_factor(osh_ctx *cx, osh_rotation *r, const char *what)
 {
     osh_status rc = OSH_OK;
     int64_t odd = r->n, p;
     int e;
     while (odd && odd % 2 == 0) odd /= 2;
-    if (r->n < 1) OSH_FAIL(cx, OSH_E_USAGE, "%s: a rotation of %ld rows: want 1 or more", what, (long)r->n);
+    if (r->n < 1)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: a rotation of %ld rows: want 1 or more", what, (long)r->n);
     r->factor = odd;
     if (odd == 1 || r->kind == OSH_ROTATION_RANDOM_MATRIX) goto done;
     if (r->kind == OSH_ROTATION_HADAMARD)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s has %ld channels, and transform_type hadamard wants a power of two: want random-hadamard or "
-                 "random-matrix",
+                 "%s has %ld channels, and transform_type hadamard wants a power of two: "
+                 "want random-hadamard or random-matrix",
                  what, (long)r->n);
-    for (r->factor = 4 * odd; r->factor <= r->n && !paley_field(r->factor, &p, &e); r->factor *= 2) {}
+    for (r->factor = 4 * odd; r->factor <= r->n && !paley_field(r->factor, &p, &e);
+         r->factor *= 2) {
+    }
     if (r->factor > r->n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s has %ld channels, %ld times a power of two, and Paley's constructions make no Hadamard matrix of "
-                 "that: want transform_type random-matrix",
+                 "%s has %ld channels, %ld times a power of two, and Paley's constructions make no "
+                 "Hadamard matrix of that: want transform_type random-matrix",
                  what, (long)r->n, (long)odd);
 done:
     return rc;
 }
 
-osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n, uint64_t seed,
-                             const char *what)
+osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n,
+                             uint64_t seed, const char *what)
 {
     osh_status rc = OSH_OK;
     *r = (osh_rotation){.kind = kind, .n = n};
-    OSH_TRY(find_factor(cx, r, what));
+    OSH_TRY(rotation_find_factor(cx, r, what));
     int64_t K = r->factor;
     if (K > 1 && kind == OSH_ROTATION_RANDOM_HADAMARD) {
         OSH_NEW(cx, r->had, K * K);
-        OSH_TRY(paley(cx, r->had, K));
+        OSH_TRY(paley_make(cx, r->had, K));
     } else if (K > 1) {
         OSH_NEW(cx, r->cas, K);
         for (int64_t i = 0; i < K; i++) r->cas[i] = cos_plus_sin(i, K);
     }
     if (kind == OSH_ROTATION_HADAMARD) goto done;
     OSH_NEW(cx, r->sign, n);
-    for (int64_t i = 0; i < n; i++) r->sign[i] = osh_rng_u64(seed, (uint64_t)n, (uint64_t)i) >> 63 ? -1 : 1;
+    for (int64_t i = 0; i < n; i++)
+        r->sign[i] = osh_rng_u64(seed, (uint64_t)n, (uint64_t)i) >> 63 ? -1 : 1;
 done:
     if (rc) osh_rotation_deinit(cx, r);
     return rc;
@@ -194,7 +202,7 @@ static void rotate_signs(double *x, const osh_rotation *r)
         for (int l = 0; l < LANES; l++) x[i * LANES + l] *= r->sign[i];
 }
 
-/* x [2^k, width] becomes H x. */
+/* Replaces x [2^k, width] by H x. */
 static void rotate_sylvester(double *x, int64_t n, int64_t width)
 {
     for (int64_t half = 1; half < n; half *= 2)
@@ -207,7 +215,7 @@ static void rotate_sylvester(double *x, int64_t n, int64_t width)
         }
 }
 
-static double factor_at(const osh_rotation *r, int64_t b, int64_t c)
+static double rotation_factor_at(const osh_rotation *r, int64_t b, int64_t c)
 {
     return r->had ? r->had[b * r->factor + c] : r->cas[b * c % r->factor];
 }
@@ -217,27 +225,28 @@ void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t
     int64_t K = r->factor;
     for (int64_t i = first; i < first + rows; i++)
         for (int64_t j = 0; j < r->n; j++) {
-            double f = K > 1 ? factor_at(r, i % K, j % K) : 1, sign = r->sign ? r->sign[i] : 1;
+            double f = K > 1 ? rotation_factor_at(r, i % K, j % K) : 1,
+                   sign = r->sign ? r->sign[i] : 1;
             bool minus = __builtin_popcountll((unsigned long long)(i / K & j / K)) % 2;
             *to++ = minus ? -sign * f : sign * f;
         }
 }
 
-/* y [K] = x F, transposed: x F^T. */
+/* Computes y [K] = x F, or x F^T if transposed. */
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor;
     for (int64_t c = 0; c < K; c++) {
         double sum[LANES] = {0};
         for (int64_t b = 0; b < K; b++) {
-            double f = transposed ? factor_at(r, c, b) : factor_at(r, b, c);
+            double f = transposed ? rotation_factor_at(r, c, b) : rotation_factor_at(r, b, c);
             for (int l = 0; l < LANES; l++) sum[l] += f * x[b * LANES + l];
         }
         memcpy(y + c * LANES, sum, sizeof sum);
     }
 }
 
-/* x [n, LANES]; behind it K more lines. */
+/* Rotates x [n, LANES]; K more lines after it are scratch. */
 static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor, line = K * LANES;
@@ -252,20 +261,21 @@ static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
     if (transposed) rotate_signs(x, r);
 }
 
-typedef struct strip { // where n x LANES elements lie
+typedef struct strip { // location of n x LANES elements
     char *at;          // view
     osh_dtype dt;
-    int64_t step, lane; // elements between neighbours of a vector, between lanes
-    int64_t n, lanes;   // lanes: at most LANES
+    /* step: elements between neighbours of a vector; lane: elements between lanes. */
+    int64_t step, lane;
+    int64_t n, lanes; // n: length; lanes: at most LANES
 } strip;
 
-/* Through pieces of f32, along what lies side by side. */
+/* Loads or stores a strip through pieces of f32, along contiguous elements. */
 static void strip_move(double *x, const strip *s, bool store)
 {
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // a vector lies in one piece, else the lanes do
+    bool rows = s->step == 1; // vectors are contiguous, otherwise lanes are
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {
@@ -294,15 +304,19 @@ typedef struct rotate_job {
     int64_t rows, width;
     const osh_rotation *r;
     bool transposed, columns;
-    int64_t groups; // of LANES rows, or columns of one block of rows
+    int64_t groups; // groups of LANES rows, or of LANES columns of one block of rows
 } rotate_job;
 
 static strip strip_at(const rotate_job *j, int64_t group, int64_t block)
 {
     int64_t lane = group * LANES, lanes = (j->columns ? j->width : j->rows) - lane;
     int64_t row = j->columns ? block * j->r->n : lane, column = j->columns ? lane : block * j->r->n;
-    return (strip){j->data + (size_t)(row * j->width + column) * osh_dtype_bytes(j->dt), j->dt,
-                   j->columns ? j->width : 1, j->columns ? 1 : j->width, j->r->n, lanes < LANES ? lanes : LANES};
+    return (strip){j->data + (size_t)(row * j->width + column) * osh_dtype_bytes(j->dt),
+                   j->dt,
+                   j->columns ? j->width : 1,
+                   j->columns ? 1 : j->width,
+                   j->r->n,
+                   lanes < LANES ? lanes : LANES};
 }
 
 static osh_status rotate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -332,14 +346,23 @@ static osh_status rotate_all(osh_ctx *cx, rotate_job *j)
 
 osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed)
 {
-    rotate_job j = {.data = m->data, .dt = m->dtype, .rows = m->shape[0], .width = m->shape[1], .r = r,
+    rotate_job j = {.data = m->data,
+                    .dt = m->dtype,
+                    .rows = m->shape[0],
+                    .width = m->shape[1],
+                    .r = r,
                     .transposed = transposed};
     return rotate_all(cx, &j);
 }
 
 osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed)
 {
-    rotate_job j = {.data = m->data, .dt = m->dtype, .rows = m->shape[0], .width = m->shape[1], .r = r,
-                    .transposed = transposed, .columns = true};
+    rotate_job j = {.data = m->data,
+                    .dt = m->dtype,
+                    .rows = m->shape[0],
+                    .width = m->shape[1],
+                    .r = r,
+                    .transposed = transposed,
+                    .columns = true};
     return rotate_all(cx, &j);
 }

@@ -1,5 +1,5 @@
-/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that rounds
- * up, rounding to a dtype, and the address of an element. */
+/* scalar.h - arithmetic on single values that all kernels share: minimum, maximum, division that
+ * rounds up, rounding to a dtype, and the address of an element. */
 #ifndef OSH_SCALAR_H
 #define OSH_SCALAR_H
 #include "base/num.h"
@@ -9,7 +9,7 @@ static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* The value that a tensor of dtype dt keeps of f; ties to even. */
+/* Rounds f to the value that a tensor of dtype dt stores; ties to even. */
 static inline float osh_round_to(float f, osh_dtype dt)
 {
     if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(f));

@@ -13,11 +13,13 @@ bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape)
     return true;
 }
 
-osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim, const int64_t *shape)
+osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
+                           const int64_t *shape)
 {
     int64_t numel = 0;
     if (osh_shape_numel(&numel, ndim, shape) &&
-        !__builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), n_bytes) && *n_bytes <= INT64_MAX)
+        !__builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), n_bytes) &&
+        *n_bytes <= INT64_MAX)
         return OSH_OK;
     return osh_fail(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
 }

@@ -1,14 +1,17 @@
-/* tensor.h - dtypes and dense row-major tensors, in host memory or on a device (tensor/device.h). */
+/* tensor.h - dtypes and dense row-major tensors, in host memory or on a device
+ * (tensor/device.h). */
 #ifndef OSH_TENSOR_H
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // the order is the safetensors library's order of tensors inside a file
-    OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2, OSH_FP8_E8M0,
-    OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES, OSH_DTYPE_NONE = OSH_N_DTYPES
+typedef enum { // in the order in which the safetensors library sorts tensors in a file
+    OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2,
+    OSH_FP8_E8M0, OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES,
+    OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
 const char *osh_dtype_name(osh_dtype dt);         // safetensors tag: "BF16", "F8_E4M3"
-osh_dtype osh_dtype_of_name(const char *tag);     // OSH_DTYPE_NONE: unknown. Also "bfloat16", "torch.float16", ...
+/* Also "bfloat16", "torch.float16", ...; OSH_DTYPE_NONE: unknown. */
+osh_dtype osh_dtype_of_name(const char *tag);
 size_t osh_dtype_bytes(osh_dtype dt);
 bool osh_dtype_is_float(osh_dtype dt);            // F64 F32 BF16 F16 FP8
 
@@ -19,26 +22,32 @@ typedef struct osh_tensor {
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     void *data;
-    bool own; // data belongs to this tensor
-    osh_device *device; // view: where data lies; NULL: host memory
+    bool own;           // data belongs to this tensor
+    osh_device *device; // view: the device that has data; NULL: host memory
 } osh_tensor;
 
-osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim, const int64_t *shape); // not zeroed
+/* Not zeroed. */
+osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
+                          const int64_t *shape);
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
-osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data); // view: lives as long as data
+/* view: valid as long as data. */
+osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
-static inline size_t osh_tensor_gross(size_t n_bytes) // what one of n_bytes counts in host memory
+static inline size_t osh_tensor_gross(size_t n_bytes) // gross host bytes of a tensor of n_bytes
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }
-osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim, const int64_t *shape);
-bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape); // false: negative dim or overflow
+osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim,
+                           const int64_t *shape);
+/* false: a negative dimension or an overflow. */
+bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape);
 
-/* Element conversion of n elements between F32 and F32, BF16, F16 (and FP8, F64); vectorized. */
+/* Convert n elements between F32 and F32, BF16, F16, FP8 or F64, vectorized. */
 void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
-void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n); // round to nearest even
+/* Rounds to nearest, ties to even. */
+void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n);
 float osh_tensor_at(const osh_tensor *t, int64_t i); // element i of a float tensor
-/* Index of the first non-finite element of a float tensor, or -1. */
+/* Returns the index of the first non-finite element, or -1 (also for a dtype that is no float). */
 int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n);
 #endif

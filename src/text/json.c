@@ -1,6 +1,8 @@
-/* json.c - JSON text to a cJSON tree, checked first: syntax, nesting, NUL, and no key twice.
+/* json.c - parses JSON text to a cJSON tree. It first checks syntax, nesting, NUL and duplicate
+ * keys.
  *
- * cJSON keeps numbers as doubles, so integers are exact up to 2^53; a larger one is an error where one is asked for. */
+ * cJSON keeps numbers as doubles, so integers are exact up to 2^53; the integer getters refuse
+ * larger ones. */
 #include "text/json.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -10,22 +12,22 @@
 
 #define EXACT_INT 9007199254740992.0 // 2^53
 
-enum { FEW_KEYS = 16 }; // up to here comparing all pairs beats hashing
+enum { FEW_KEYS = 16 }; // up to this number comparing all pairs is faster than hashing
 
-static osh_status fail_twice(osh_ctx *cx, const char *key, const char *what)
+static osh_status json_fail_twice(osh_ctx *cx, const char *key, const char *what)
 {
     return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", what, key);
 }
 
-static osh_status check_few(osh_ctx *cx, const cJSON *o, const char *what)
+static osh_status keys_check_pairs(osh_ctx *cx, const cJSON *o, const char *what)
 {
     for (const cJSON *a = o->child; a; a = a->next)
         for (const cJSON *b = a->next; b; b = b->next)
-            if (!strcmp(a->string, b->string)) return fail_twice(cx, a->string, what);
+            if (!strcmp(a->string, b->string)) return json_fail_twice(cx, a->string, what);
     return OSH_OK;
 }
 
-static osh_status check_many(osh_ctx *cx, const cJSON *o, size_t n, const char *what)
+static osh_status keys_check_hashed(osh_ctx *cx, const cJSON *o, size_t n, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_map *seen = NULL; // own
@@ -35,7 +37,7 @@ static osh_status check_many(osh_ctx *cx, const cJSON *o, size_t n, const char *
         int64_t unused = 0;
         size_t len = strlen(a->string);
         if (osh_map_get(seen, a->string, len, &unused)) {
-            rc = fail_twice(cx, a->string, what);
+            rc = json_fail_twice(cx, a->string, what);
             goto done;
         }
         OSH_TRY(osh_map_put(cx, seen, a->string, len, 1));
@@ -45,25 +47,26 @@ done:
     return rc;
 }
 
-/* Recursion is as deep as the nesting, which the scan has capped. */
-static osh_status check_keys(osh_ctx *cx, const cJSON *o, const char *what)
+/* Fails if a key occurs twice in an object. Its recursion is as deep as the nesting, which the scan
+ * has limited. */
+static osh_status json_check_keys(osh_ctx *cx, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
 
     for (const cJSON *c = o->child; c; c = c->next) {
         n++;
-        if (c->child) OSH_TRY(check_keys(cx, c, what));
+        if (c->child) OSH_TRY(json_check_keys(cx, c, what));
     }
     if (cJSON_IsObject(o) && n > 1)
-        rc = n <= FEW_KEYS ? check_few(cx, o, what) : check_many(cx, o, n, what);
+        rc = n <= FEW_KEYS ? keys_check_pairs(cx, o, what) : keys_check_hashed(cx, o, n, what);
 done:
     return rc;
 }
 
-/* A copy that cJSON can read: every NUL in a string as C0 80, which it carries like any two bytes, NaN and Infinity as
- * 1e999. The text has passed the scan. */
-static char *encode(osh_ctx *cx, const char *text, size_t *n)
+/* Returns a copy that cJSON can read: each NUL in a string becomes C0 80, which cJSON treats as two
+ * plain bytes, and NaN and Infinity become 1e999. The text has passed the scan. */
+static char *json_encode(osh_ctx *cx, const char *text, size_t *n)
 {
     size_t k = 0;
     bool in_string = false;
@@ -71,7 +74,7 @@ static char *encode(osh_ctx *cx, const char *text, size_t *n)
 
     if (!out) return NULL;
     for (size_t i = 0; i < *n; i++) {
-        bool escaped = text[i] == '\\'; // only strings have any
+        bool escaped = text[i] == '\\'; // only strings have escapes
         if (text[i] == '"') in_string = !in_string;
         if (text[i] == 0 || (escaped && !strncmp(text + i + 1, "u0000", 5))) {
             out[k++] = (char)0xc0;
@@ -105,7 +108,7 @@ osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, 
     OSH_TRY(osh_json_scan_value(&s));
     OSH_TRY(osh_json_scan_end(&s));
     if (s.has_nul || s.has_nan) {
-        copy = encode(cx, text, &n);
+        copy = json_encode(cx, text, &n);
         if (!copy) {
             rc = OSH_E_NOMEM;
             goto done;
@@ -113,7 +116,7 @@ osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, 
     }
     tree = cJSON_ParseWithLength(copy ? copy : text, n);
     if (!tree) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the JSON tree", what);
-    OSH_TRY(check_keys(cx, tree, what));
+    OSH_TRY(json_check_keys(cx, tree, what));
     *out = tree, tree = NULL; // give
 done:
     osh_free(cx, copy);
@@ -134,7 +137,7 @@ done:
     return rc;
 }
 
-static const char *kind_name(const cJSON *v)
+static const char *json_kind_name(const cJSON *v)
 {
     if (cJSON_IsNull(v)) return "null";
     if (cJSON_IsBool(v)) return "a boolean";
@@ -143,14 +146,15 @@ static const char *kind_name(const cJSON *v)
     return cJSON_IsArray(v) ? "an array" : "an object";
 }
 
-static osh_status fail_kind(osh_ctx *cx, const cJSON *v, const char *key, const char *wanted,
+static osh_status json_fail_kind(osh_ctx *cx, const cJSON *v, const char *key, const char *wanted,
                             const char *what)
 {
-    return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is %s, wanted %s", what, key, kind_name(v), wanted);
+    return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is %s, wanted %s", what, key, json_kind_name(v),
+                    wanted);
 }
 
-/* The member, or NULL where it is absent or null. */
-static const cJSON *member(const cJSON *o, const char *key)
+/* Returns the member, or NULL if it is absent or null. */
+static const cJSON *json_value_of(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
     return v && !cJSON_IsNull(v) ? v : NULL;
@@ -159,11 +163,11 @@ static const cJSON *member(const cJSON *o, const char *key)
 osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt,
                            const char *what)
 {
-    const cJSON *v = member(o, key);
+    const cJSON *v = json_value_of(o, key);
 
     *out = dflt;
     if (!v) return OSH_OK;
-    if (!cJSON_IsNumber(v)) return fail_kind(cx, v, key, "an integer", what);
+    if (!cJSON_IsNumber(v)) return json_fail_kind(cx, v, key, "an integer", what);
     double d = v->valuedouble;
     if (d != floor(d) || fabs(d) > EXACT_INT)
         return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is %.17g, wanted an integer of at most 2^53",
@@ -177,7 +181,7 @@ osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *k
 {
     if (!cJSON_IsObject(o) || !cJSON_GetObjectItemCaseSensitive(o, key))
         return osh_fail(cx, OSH_E_FORMAT, "%s: has no '%s', wanted an integer", what, key);
-    if (!member(o, key))
+    if (!json_value_of(o, key))
         return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is null, wanted an integer", what, key);
     return osh_json_int_or(cx, out, o, key, 0, what);
 }
@@ -185,13 +189,14 @@ osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *k
 osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char *key, double dflt,
                            const char *what)
 {
-    const cJSON *v = member(o, key);
+    const cJSON *v = json_value_of(o, key);
 
     *out = dflt;
     if (!v) return OSH_OK;
-    if (!cJSON_IsNumber(v)) return fail_kind(cx, v, key, "a number", what);
+    if (!cJSON_IsNumber(v)) return json_fail_kind(cx, v, key, "a number", what);
     if (!isfinite(v->valuedouble))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not finite, or too large for a double", what, key);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not finite, or too large for a double", what,
+                        key);
     *out = v->valuedouble;
     return OSH_OK;
 }
@@ -199,11 +204,11 @@ osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char 
 osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt,
                             const char *what)
 {
-    const cJSON *v = member(o, key);
+    const cJSON *v = json_value_of(o, key);
 
     *out = dflt;
     if (!v) return OSH_OK;
-    if (!cJSON_IsBool(v)) return fail_kind(cx, v, key, "a boolean", what);
+    if (!cJSON_IsBool(v)) return json_fail_kind(cx, v, key, "a boolean", what);
     *out = cJSON_IsTrue(v);
     return OSH_OK;
 }
@@ -211,11 +216,11 @@ osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
                            const char *dflt, const char *what)
 {
-    const cJSON *v = member(o, key);
+    const cJSON *v = json_value_of(o, key);
 
     *out = dflt;
     if (!v) return OSH_OK;
-    if (!cJSON_IsString(v)) return fail_kind(cx, v, key, "a string", what);
+    if (!cJSON_IsString(v)) return json_fail_kind(cx, v, key, "a string", what);
     *out = v->valuestring;
     return OSH_OK;
 }

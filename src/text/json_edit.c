@@ -1,28 +1,28 @@
-/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object; every other byte stays.
+/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object; every
+ * other byte stays.
  *
  *   { "a": 1, "b": [2], "c": 3 }
  *     |    ^^      a member is the bytes from its key's quote to the end of its value
- *     +-- what stands between '{' and the first key is the indentation that a new member gets
- */
+ *     +-- a new member gets the white space between '{' and the first key as indentation */
 #include "base/buf.h"
 #include "text/json.h"
 #include "text/json_scan.h"
 #include <string.h>
 
 typedef struct member {
-    size_t key, value, end; // of the opening quote, of the value's first byte, behind its last
+    size_t key, value, end; // offsets of the key's quote, the value's first byte, the byte after it
 } member;
 
 typedef struct layout {
-    size_t open, close; // of the braces
-    member first, last; // key 0: there are none
-    member found;       // the one that is asked for; key 0: absent
-    size_t before;      // end of the member before found, or 0: it is the first
+    size_t open, close; // offsets of the braces
+    member first, last; // key 0: no members
+    member found;       // the wanted member; key 0: absent
+    size_t before;      // end of the member before found, or 0: found is the first
     const char *text;   // view [n]
     size_t n;
 } layout;
 
-/* The key as cJSON reads it, so that an escaped spelling is found too. */
+/* Compares a key as cJSON reads it, so that escaped spellings are found too. */
 static osh_status key_is(osh_json_scan *s, bool *same, size_t start, size_t end, const char *key)
 {
     cJSON *v = cJSON_ParseWithLength(s->text + start, end - start); // own
@@ -33,7 +33,7 @@ static osh_status key_is(osh_json_scan *s, bool *same, size_t start, size_t end,
     return OSH_OK;
 }
 
-static osh_status read_member(osh_json_scan *s, layout *l, const char *key)
+static osh_status layout_read_member(osh_json_scan *s, layout *l, const char *key)
 {
     osh_status rc = OSH_OK;
     bool same = false;
@@ -42,13 +42,14 @@ static osh_status read_member(osh_json_scan *s, layout *l, const char *key)
     OSH_TRY(osh_json_scan_string(s));
     OSH_TRY(key_is(s, &same, m.key, s->at, key));
     osh_json_scan_space(s);
-    s->at++; // ':', which the check of the whole text has seen
+    s->at++; // ':', which the scan of the whole text has checked
     osh_json_scan_space(s);
     m.value = s->at;
     OSH_TRY(osh_json_scan_value(s));
     m.end = s->at;
     if (same) {
-        if (l->found.key) OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice", s->what, key);
+        if (l->found.key)
+            OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice", s->what, key);
         l->found = m;
         l->before = l->last.end;
     }
@@ -58,7 +59,7 @@ done:
     return rc;
 }
 
-static osh_status read_layout(osh_ctx *cx, layout *l, const char *text, size_t n, const char *key,
+static osh_status layout_read(osh_ctx *cx, layout *l, const char *text, size_t n, const char *key,
                               const char *what)
 {
     osh_status rc = OSH_OK;
@@ -67,14 +68,15 @@ static osh_status read_layout(osh_ctx *cx, layout *l, const char *text, size_t n
     OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
     l->open = s.at;
-    if (s.at == n || text[s.at] != '{') OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);
+    if (s.at == n || text[s.at] != '{')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);
     OSH_TRY(osh_json_scan_value(&s));
     l->close = s.at - 1;
     OSH_TRY(osh_json_scan_end(&s));
-    for (s.at = l->open + 1;; s.at++) { // behind '{', then behind each ','
+    for (s.at = l->open + 1;; s.at++) { // after '{', then after each ','
         osh_json_scan_space(&s);
         if (s.at == l->close) break;
-        OSH_TRY(read_member(&s, l, key));
+        OSH_TRY(layout_read_member(&s, l, key));
         osh_json_scan_space(&s);
         if (s.at == l->close) break;
     }
@@ -82,7 +84,7 @@ done:
     return rc;
 }
 
-static osh_status put_key(osh_ctx *cx, osh_buf *b, const char *key)
+static osh_status member_put_key(osh_ctx *cx, osh_buf *b, const char *key)
 {
     osh_status rc = OSH_OK;
     char *quoted = NULL;                        // own
@@ -98,8 +100,10 @@ done:
     return rc;
 }
 
-/* Behind the last member, indented as the first one; an object without members gets lines of its own. */
-static osh_status member_add(osh_ctx *cx, osh_buf *b, const layout *l, const char *key, const char *value)
+/* Adds a member after the last one, indented like the first. An object without members gets new
+ * lines. */
+static osh_status member_add(osh_ctx *cx, osh_buf *b, const layout *l, const char *key,
+                             const char *value)
 {
     osh_status rc = OSH_OK;
     bool empty = !l->first.key;
@@ -115,7 +119,7 @@ static osh_status member_add(osh_ctx *cx, osh_buf *b, const layout *l, const cha
         OSH_TRY(osh_buf_append(cx, b, l->text + l->open + 1, space));
         if (!space) OSH_TRY(osh_buf_append(cx, b, " ", 1));
     }
-    OSH_TRY(put_key(cx, b, key));
+    OSH_TRY(member_put_key(cx, b, key));
     OSH_TRY(osh_buf_append(cx, b, value, strlen(value)));
     if (empty) OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     OSH_TRY(osh_buf_append(cx, b, l->text + rest, l->n - rest));
@@ -123,8 +127,9 @@ done:
     return rc;
 }
 
-/* With the comma and the space before it; the first one with the comma and the space behind it. */
-static osh_status cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
+/* Removes a member with the comma and the space before it; the first member with the comma and the
+ * space after it. */
+static osh_status member_cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
                       const char *what)
 {
     osh_status rc = OSH_OK;
@@ -138,7 +143,7 @@ static osh_status cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text
             s.at++;
             osh_json_scan_space(&s);
             to = s.at;
-        } else { // the only one
+        } else { // the only member
             from = l->open + 1, to = l->close;
         }
     }
@@ -148,7 +153,8 @@ done:
     return rc;
 }
 
-osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m, const char *what)
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
+                         const char *what)
 {
     osh_status rc = OSH_OK;
     const char *key = m.key, *value = m.value;
@@ -156,11 +162,11 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
     osh_buf b;
 
     osh_buf_init(&b, 0);
-    OSH_TRY(read_layout(cx, &l, text, n, key, what));
+    OSH_TRY(layout_read(cx, &l, text, n, key, what));
     if (!value && !l.found.key) {
         OSH_TRY(osh_buf_append(cx, &b, text, n));
     } else if (!value) {
-        OSH_TRY(cut(cx, &b, &l, text, n, what));
+        OSH_TRY(member_cut(cx, &b, &l, text, n, what));
     } else if (!l.found.key) {
         OSH_TRY(member_add(cx, &b, &l, key, value));
     } else {

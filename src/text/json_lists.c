@@ -1,7 +1,9 @@
-/* json_lists.c - reads a file that osh_json_write, or anybody else, made too long for a tree: the arrays that a caller
- * names go by item by item, the rest becomes a tree. What is held is a piece of the file, an item and that rest.
- * Of a text in memory, the members of an object the same way: the trees of 12,500 tensors of a safetensors header are
- * 8 MB. */
+/* json_lists.c - reads JSON files that are too long for a tree: the items of the arrays that a
+ * caller names are read one at a time, the rest becomes a tree. Memory holds a piece of the file,
+ * one item and that rest.
+ *
+ * osh_json_members reads the members of an object in memory in the same way: the trees of 12,500
+ * tensors of a safetensors header would take 8 MB. */
 #include "text/json.h"
 #include "text/json_scan.h"
 #include <string.h>
@@ -11,16 +13,17 @@ enum { PIECE = 1 << 16, MOST_ITEM = 1 << 26, MOST_REST = 1 << 28 };
 typedef struct reading {
     osh_file *f;   // own
     char *piece;   // own [PIECE]
-    size_t n;      // bytes of it
-    int64_t at;    // of the file, behind them
-    osh_buf *copy; // view: gets what goes by from `from` on; NULL: nobody
+    size_t n;      // bytes of the piece
+    int64_t at;    // offset in the file after the piece
+    osh_buf *copy; // view: gets the scanned text from `from` on; NULL: not copied
     size_t from;
     osh_buf item, rest, key; // own
     const osh_json_taken *lists;
     void *user;
 } reading;
 
-static osh_status copied(osh_ctx *cx, reading *r, size_t to)
+/* Appends the scanned text up to `to` to r->copy. */
+static osh_status reading_copied(osh_ctx *cx, reading *r, size_t to)
 {
     osh_status rc = OSH_OK;
     if (r->copy) OSH_TRY(osh_buf_append(cx, r->copy, r->piece + r->from, to - r->from));
@@ -29,11 +32,12 @@ done:
     return rc;
 }
 
-static osh_status more(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end)
+static osh_status reading_more(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n,
+                               bool *end)
 {
     osh_status rc = OSH_OK;
     reading *r = user;
-    OSH_TRY(copied(cx, r, used));
+    OSH_TRY(reading_copied(cx, r, used));
     memmove(r->piece, r->piece + used, r->n -= used);
     int64_t left = osh_file_bytes(r->f) - r->at;
     size_t room = PIECE - r->n, next = left < (int64_t)room ? (size_t)left : room;
@@ -44,26 +48,26 @@ done:
     return rc;
 }
 
-/* One value; its text goes behind what is in to. */
-static osh_status copy_value(osh_json_scan *s, reading *r, osh_buf *to)
+/* Scans one value and appends its text to `to`. */
+static osh_status reading_copy_value(osh_json_scan *s, reading *r, osh_buf *to)
 {
     osh_status rc = OSH_OK;
     osh_json_scan_space(s);
     r->copy = to, r->from = s->at;
     OSH_TRY(osh_json_scan_value(s));
-    OSH_TRY(copied(s->cx, r, s->at));
+    OSH_TRY(reading_copied(s->cx, r, s->at));
 done:
     r->copy = NULL;
     return rc;
 }
 
-static osh_status take_item(osh_json_scan *s, reading *r, const osh_json_taken *list)
+static osh_status list_take_item(osh_json_scan *s, reading *r, const osh_json_taken *list)
 {
     osh_status rc = OSH_OK;
     cJSON *item = NULL; // own
     if (!list->item) return osh_json_scan_value(s);
     osh_buf_clear(&r->item);
-    OSH_TRY(copy_value(s, r, &r->item));
+    OSH_TRY(reading_copy_value(s, r, &r->item));
     OSH_TRY(osh_json_parse(s->cx, &item, r->item.data, r->item.len, s->what, 0));
     OSH_TRY(list->item(s->cx, r->user, item));
 done:
@@ -71,8 +75,8 @@ done:
     return rc;
 }
 
-/* At the first bracket; up to and with the last one. */
-static osh_status take_items(osh_json_scan *s, reading *r, const osh_json_taken *list)
+/* Reads an array from its opening to its closing bracket. */
+static osh_status list_take_items(osh_json_scan *s, reading *r, const osh_json_taken *list)
 {
     osh_status rc = OSH_OK;
     s->at++;
@@ -83,7 +87,7 @@ static osh_status take_items(osh_json_scan *s, reading *r, const osh_json_taken 
     }
     for (int c = ','; c == ',';) {
         OSH_TRY(osh_check_interrupt(s->cx));
-        OSH_TRY(take_item(s, r, list));
+        OSH_TRY(list_take_item(s, r, list));
         osh_json_scan_space(s);
         c = osh_json_scan_peek(s);
         if (c != ',' && c != ']')
@@ -94,8 +98,9 @@ done:
     return rc;
 }
 
-/* Its text goes to the rest, but for a list that is taken: null stands there. */
-static osh_status read_member(osh_json_scan *s, reading *r)
+/* Reads a member of the outermost object. Its text is appended to the rest; an array that is taken
+ * becomes null there. */
+static osh_status rest_read_member(osh_json_scan *s, reading *r)
 {
     osh_status rc = OSH_OK;
     const osh_json_taken *list = r->lists;
@@ -103,29 +108,29 @@ static osh_status read_member(osh_json_scan *s, reading *r)
     osh_json_scan_space(s);
     r->copy = &r->rest, r->from = s->at;
     OSH_TRY(osh_json_scan_key_to(s, &r->key));
-    OSH_TRY(copied(s->cx, r, s->at));
+    OSH_TRY(reading_copied(s->cx, r, s->at));
     r->copy = NULL;
     osh_json_scan_space(s);
     while (list->key && (!r->key.data || strcmp(list->key, r->key.data))) list++;
     if (list->key && osh_json_scan_peek(s) == '[') {
-        OSH_TRY(take_items(s, r, list));
+        OSH_TRY(list_take_items(s, r, list));
         OSH_TRY(osh_buf_append(s->cx, &r->rest, "null", 4));
     } else {
-        OSH_TRY(copy_value(s, r, &r->rest));
+        OSH_TRY(reading_copy_value(s, r, &r->rest));
     }
 done:
     r->copy = NULL;
     return rc;
 }
 
-static osh_status read_object(osh_json_scan *s, reading *r)
+static osh_status rest_read_object(osh_json_scan *s, reading *r)
 {
     osh_status rc = OSH_OK;
     s->at++;
     OSH_TRY(osh_buf_append(s->cx, &r->rest, "{", 1));
     osh_json_scan_space(s);
     for (int c = osh_json_scan_peek(s); c != '}';) {
-        OSH_TRY(read_member(s, r));
+        OSH_TRY(rest_read_member(s, r));
         osh_json_scan_space(s);
         c = osh_json_scan_peek(s);
         if (c != ',' && c != '}')
@@ -139,12 +144,13 @@ done:
     return rc;
 }
 
-osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, const osh_json_taken *lists, void *user)
+osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path,
+                               const osh_json_taken *lists, void *user)
 {
     osh_status rc = OSH_OK;
     cJSON *tree = NULL;                         // own
     reading r = {.lists = lists, .user = user}; // own
-    osh_json_scan s = {.cx = cx, .what = path, .more = more, .more_user = &r};
+    osh_json_scan s = {.cx = cx, .what = path, .more = reading_more, .more_user = &r};
     osh_buf_init(&r.item, MOST_ITEM);
     osh_buf_init(&r.rest, MOST_REST);
     osh_buf_init(&r.key, MOST_ITEM);
@@ -152,10 +158,11 @@ osh_status osh_json_read_lists(osh_ctx *cx, cJSON **rest, const char *path, cons
     OSH_TRY(osh_file_open(cx, &r.f, path));
     OSH_TRY(osh_json_scan_begin(&s));
     osh_json_scan_space(&s);
-    if (osh_json_scan_peek(&s) == '{') OSH_TRY(read_object(&s, &r));
-    else OSH_TRY(copy_value(&s, &r, &r.rest));
+    if (osh_json_scan_peek(&s) == '{') OSH_TRY(rest_read_object(&s, &r));
+    else OSH_TRY(reading_copy_value(&s, &r, &r.rest));
     OSH_TRY(osh_json_scan_end(&s));
-    OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0)); // finds a list that is there twice, too
+    /* Also finds an array that occurs twice. */
+    OSH_TRY(osh_json_parse(cx, &tree, r.rest.data, r.rest.len, path, 0));
     if (rest) *rest = tree, tree = NULL; // give
 done:
     cJSON_Delete(tree);
@@ -167,8 +174,8 @@ done:
     return rc;
 }
 
-osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what, osh_json_member_fn member,
-                            void *user)
+osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char *what,
+                            osh_json_member_fn member, void *user)
 {
     osh_status rc = OSH_OK;
     cJSON *value = NULL; // own
@@ -178,7 +185,8 @@ osh_status osh_json_members(osh_ctx *cx, const char *text, size_t n, const char 
     OSH_TRY(osh_json_scan_begin(&all));
     osh_json_scan_space(&all);
     s.at = all.at;
-    if (osh_json_scan_peek(&all) != '{') OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);
+    if (osh_json_scan_peek(&all) != '{')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);
     OSH_TRY(osh_json_scan_value(&all));
     OSH_TRY(osh_json_scan_end(&all));
     s.at++;

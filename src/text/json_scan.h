@@ -1,45 +1,49 @@
-/* json_scan.h - a strict walk over JSON text (RFC 8259) that builds nothing: json.c checks a file with it before cJSON
- * sees it, json_edit.c finds the bytes of a member with it. */
+/* json_scan.h - a strict scan of JSON text (RFC 8259) that builds nothing. json.c checks a text
+ * with it before cJSON reads it, json_edit.c finds the bytes of a member with it. */
 #ifndef OSH_JSON_SCAN_H
 #define OSH_JSON_SCAN_H
 #include "base/buf.h"
 
-enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 }; // 63: what cJSON reads of a number
+/* 63: the characters of a number that cJSON reads. */
+enum { OSH_JSON_MAX_DEPTH = 256, OSH_JSON_MAX_NUMBER = 63 };
 
-/* A text that comes in pieces: drops the first `used` bytes of the one at hand and shows what follows, *n bytes, more
- * than are left of it or *end. */
-typedef osh_status (*osh_json_more_fn)(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end);
+/* Reads more of a text that is scanned in pieces: drops the first `used` bytes of the piece and
+ * returns the rest, which is longer than before, or sets *end. */
+typedef osh_status (*osh_json_more_fn)(osh_ctx *cx, void *user, size_t used, const char **text,
+                                       size_t *n, bool *end);
 typedef osh_status (*osh_json_take_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
 
 typedef struct osh_json_scan {
     osh_ctx *cx;
-    const char *what; // view: names the file in messages
+    const char *what; // view: name of the file in messages
     const char *text; // view
     size_t n, at;
-    osh_json_more_fn more; // NULL: all of the text is there
-    osh_json_take_fn take; // gets what strings are, a piece at a time; NULL: nobody
+    osh_json_more_fn more; // NULL: the whole text is in memory
+    osh_json_take_fn take; // gets the content of strings in pieces; NULL: not wanted
     void *more_user, *take_user;
-    size_t base; // bytes before text
-    bool ended;  // more has no more
-    size_t n_commas; // between the members of outermost values
-    osh_status failed; // more or take did
-    bool allow_nul; // NUL inside strings, raw or \u0000
-    bool allow_nan; // NaN, Infinity, -Infinity
-    bool has_nul;   // one was seen
+    size_t base;       // bytes before text
+    bool ended;        // more has reached the end
+    size_t n_commas;   // commas between the members of the outermost values
+    osh_status failed; // failure of more or take
+    bool allow_nul;    // NUL inside strings, raw or \u0000
+    bool allow_nan;    // NaN, Infinity, -Infinity
+    bool has_nul;      // a NUL was found
     bool has_nan;
 } osh_json_scan;
 
-/* at: bytes from the start of the whole text. With line and column; of a text in pieces all of it is one line. */
+/* Fails with the line and the column of `at`, in bytes from the start of the whole text. A text in
+ * pieces counts as one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
-int osh_json_scan_peek(osh_json_scan *s); // the byte that comes, or -1
+int osh_json_scan_peek(osh_json_scan *s);         // the next byte, or -1
 osh_status osh_json_scan_begin(osh_json_scan *s); // refuses a byte order mark, as Python does
 void osh_json_scan_space(osh_json_scan *s);
-osh_status osh_json_scan_string(osh_json_scan *s); // at its opening quote
-osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]); // at its first character
-osh_status osh_json_scan_key(osh_json_scan *s);    // up to and with the colon; the key is taken
-/* The same, with what the string is behind what `to` has; nobody else gets it. */
+osh_status osh_json_scan_string(osh_json_scan *s); // s is at the opening quote
+/* s is at the first character. */
+osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1]);
+osh_status osh_json_scan_key(osh_json_scan *s); // scans a key and its colon
+/* Scan a string or a key and append its content to `to` only. */
 osh_status osh_json_scan_string_to(osh_json_scan *s, osh_buf *to);
 osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to);
-osh_status osh_json_scan_value(osh_json_scan *s);  // leading space, then one value with all that is in it
-osh_status osh_json_scan_end(osh_json_scan *s);    // nothing but space may follow
+osh_status osh_json_scan_value(osh_json_scan *s); // white space and one whole value
+osh_status osh_json_scan_end(osh_json_scan *s);   // fails unless only white space follows
 #endif

@@ -1,4 +1,4 @@
-/* json_walk.c - see json_walk.h. */
+/* json_walk.c - walks through JSON text value by value; a file is read in pieces of 64 KiB. */
 #include "text/json_walk.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static osh_status walk_fail(osh_json_walk *w, const char *problem)
     return osh_json_scan_fail(&w->s, w->s.base + w->s.at, problem);
 }
 
-static const char *kind_of(int c)
+static const char *walk_kind(int c)
 {
     switch (c) {
     case '{':
@@ -82,15 +82,15 @@ static const char *kind_of(int c)
     }
 }
 
-static osh_status kind_fail(osh_json_walk *w, const char *name, const char *wanted)
+static osh_status walk_fail_kind(osh_json_walk *w, const char *name, const char *wanted)
 {
     if (w->s.failed) return w->s.failed;
     return osh_fail(w->s.cx, OSH_E_FORMAT, "%s: '%s' is %s, wanted %s", w->s.what, name,
-                    kind_of(osh_json_walk_peek(w)), wanted);
+                    walk_kind(osh_json_walk_peek(w)), wanted);
 }
 
-/* Takes the bracket that opens. *empty: and the one that closes. */
-static osh_status list_begin(osh_json_walk *w, char opener, char closer, bool *empty)
+/* Reads the opening bracket. *empty: the closing one followed and was read too. */
+static osh_status walk_list_begin(osh_json_walk *w, char opener, char closer, bool *empty)
 {
     *empty = false;
     if (osh_json_walk_peek(w) != opener)
@@ -103,8 +103,8 @@ static osh_status list_begin(osh_json_walk *w, char opener, char closer, bool *e
     return OSH_OK;
 }
 
-/* Takes the comma before another value, or the bracket that closes; then *over. */
-static osh_status list_next(osh_json_walk *w, char closer, bool *over)
+/* Reads the comma before another value, or the closing bracket; then *over is true. */
+static osh_status walk_list_next(osh_json_walk *w, char closer, bool *over)
 {
     int c = osh_json_walk_peek(w);
     *over = c == closer;
@@ -120,14 +120,14 @@ osh_status osh_json_walk_members(osh_json_walk *w, osh_json_walk_fn member, void
 {
     osh_status rc = OSH_OK;
     bool over;
-    OSH_TRY(list_begin(w, '{', '}', &over));
+    OSH_TRY(walk_list_begin(w, '{', '}', &over));
     while (!over) {
         osh_buf_clear(&w->key);
         rc = osh_json_scan_key_to(&w->s, &w->key);
         if (rc && !w->s.failed) osh_note(w->s.cx, "reading a key of %s", w->s.what);
         OSH_TRY(rc);
         OSH_TRY(member(w->s.cx, user, w, w->key.data ? w->key.data : ""));
-        OSH_TRY(list_next(w, '}', &over));
+        OSH_TRY(walk_list_next(w, '}', &over));
     }
 done:
     return rc;
@@ -137,10 +137,10 @@ osh_status osh_json_walk_items(osh_json_walk *w, osh_json_walk_fn item, void *us
 {
     osh_status rc = OSH_OK;
     bool over;
-    OSH_TRY(list_begin(w, '[', ']', &over));
+    OSH_TRY(walk_list_begin(w, '[', ']', &over));
     while (!over) {
         OSH_TRY(item(w->s.cx, user, w, NULL));
-        OSH_TRY(list_next(w, ']', &over));
+        OSH_TRY(walk_list_next(w, ']', &over));
     }
 done:
     return rc;
@@ -154,7 +154,7 @@ osh_status osh_json_walk_skip(osh_json_walk *w)
 osh_status osh_json_walk_string(osh_json_walk *w, osh_buf *to, const char *name)
 {
     osh_buf_clear(to);
-    if (osh_json_walk_peek(w) != '"') return kind_fail(w, name, "a string");
+    if (osh_json_walk_peek(w) != '"') return walk_fail_kind(w, name, "a string");
     osh_status rc = osh_json_scan_string_to(&w->s, to);
     if (rc && to->max_bytes) osh_note(w->s.cx, "reading '%s' of %s", name, w->s.what);
     return rc;
@@ -166,7 +166,7 @@ osh_status osh_json_walk_count(osh_json_walk *w, int64_t *out, const char *name)
     char text[OSH_JSON_MAX_NUMBER + 1];
     int c = osh_json_walk_peek(w);
     if (c != '-' && (c < '0' || c > '9'))
-        OSH_TRY(kind_fail(w, name, "a whole number from 0 to 2^53"));
+        OSH_TRY(walk_fail_kind(w, name, "a whole number from 0 to 2^53"));
     OSH_TRY(osh_json_scan_number(&w->s, text));
     bool whole = strspn(text, "0123456789") == strlen(text) && strlen(text) <= 16;
     long long v = whole ? atoll(text) : -1;
@@ -181,7 +181,7 @@ done:
 osh_status osh_json_walk_bool(osh_json_walk *w, bool *out, const char *name)
 {
     int c = osh_json_walk_peek(w);
-    if (c != 't' && c != 'f') return kind_fail(w, name, "true or false");
+    if (c != 't' && c != 'f') return walk_fail_kind(w, name, "true or false");
     *out = c == 't';
     return osh_json_scan_value(&w->s);
 }
@@ -191,8 +191,8 @@ typedef struct copying {
     void *user;
 } copying;
 
-/* Text of a string, in JSON's spelling: only what must be escaped is. */
-static osh_status copy_plain(osh_ctx *cx, void *user, const char *s, size_t n)
+/* Copies the text of a string with JSON's necessary escapes only. */
+static osh_status walk_copy_plain(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
     static const char marks[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -217,19 +217,19 @@ done:
 osh_status osh_json_put_inside(osh_ctx *cx, osh_json_put_fn put, void *user, const char *s,
                                size_t n)
 {
-    return copy_plain(cx, &(copying){put, user}, s, n);
+    return walk_copy_plain(cx, &(copying){put, user}, s, n);
 }
 
 osh_status osh_json_walk_inside(osh_json_walk *w, osh_json_put_fn put, void *user)
 {
     copying c = {put, user};
-    w->s.take = copy_plain, w->s.take_user = &c;
+    w->s.take = walk_copy_plain, w->s.take_user = &c;
     osh_status rc = osh_json_scan_string(&w->s);
     w->s.take = NULL, w->s.take_user = NULL;
     return rc;
 }
 
-static osh_status copy_string(osh_json_walk *w, const copying *c)
+static osh_status walk_copy_string(osh_json_walk *w, const copying *c)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(c->put(w->s.cx, c->user, "\"", 1));
@@ -239,44 +239,45 @@ done:
     return rc;
 }
 
-static osh_status copy_value(osh_json_walk *w, const copying *c);
+static osh_status walk_copy_value(osh_json_walk *w, const copying *c);
 
-/* Recursion is as deep as the nesting, which list_begin caps. */
-static osh_status copy_list(osh_json_walk *w, const copying *c, bool object)
+/* Copies an object or array. Its recursion is as deep as the nesting, which walk_list_begin
+ * limits. */
+static osh_status walk_copy_list(osh_json_walk *w, const copying *c, bool object)
 {
     osh_status rc = OSH_OK;
     bool over;
-    OSH_TRY(list_begin(w, object ? '{' : '[', object ? '}' : ']', &over));
+    OSH_TRY(walk_list_begin(w, object ? '{' : '[', object ? '}' : ']', &over));
     OSH_TRY(c->put(w->s.cx, c->user, object ? "{" : "[", 1));
     for (bool first = true; !over; first = false) {
         if (!first) OSH_TRY(c->put(w->s.cx, c->user, ",", 1));
         if (object) {
             if (osh_json_walk_peek(w) != '"')
                 OSH_TRY(walk_fail(w, "found no quoted key in an object"));
-            OSH_TRY(copy_string(w, c));
-            if (osh_json_walk_peek(w) != ':') OSH_TRY(walk_fail(w, "found no ':' behind a key"));
+            OSH_TRY(walk_copy_string(w, c));
+            if (osh_json_walk_peek(w) != ':') OSH_TRY(walk_fail(w, "found no ':' after a key"));
             w->s.at++;
             OSH_TRY(c->put(w->s.cx, c->user, ":", 1));
         }
-        OSH_TRY(copy_value(w, c));
-        OSH_TRY(list_next(w, object ? '}' : ']', &over));
+        OSH_TRY(walk_copy_value(w, c));
+        OSH_TRY(walk_list_next(w, object ? '}' : ']', &over));
     }
     OSH_TRY(c->put(w->s.cx, c->user, object ? "}" : "]", 1));
 done:
     return rc;
 }
 
-static osh_status copy_value(osh_json_walk *w, const copying *c)
+static osh_status walk_copy_value(osh_json_walk *w, const copying *c)
 {
     osh_status rc = OSH_OK;
     char text[OSH_JSON_MAX_NUMBER + 1];
     int first = osh_json_walk_peek(w);
-    if (first == '{' || first == '[') return copy_list(w, c, first == '{');
-    if (first == '"') return copy_string(w, c);
+    if (first == '{' || first == '[') return walk_copy_list(w, c, first == '{');
+    if (first == '"') return walk_copy_string(w, c);
     if (first == '-' || (first >= '0' && first <= '9')) {
         OSH_TRY(osh_json_scan_number(&w->s, text));
     } else {
-        OSH_TRY(osh_json_scan_value(&w->s)); // true, false, null, or a failure
+        OSH_TRY(osh_json_scan_value(&w->s)); // scans true, false or null, or fails
         strcpy(text, first == 't' ? "true" : first == 'f' ? "false" : "null");
     }
     OSH_TRY(c->put(w->s.cx, c->user, text, strlen(text)));
@@ -287,7 +288,7 @@ done:
 osh_status osh_json_walk_copy(osh_json_walk *w, osh_json_put_fn put, void *user)
 {
     copying c = {put, user};
-    return copy_value(w, &c);
+    return walk_copy_value(w, &c);
 }
 
 osh_status osh_json_walk_end(osh_json_walk *w)
@@ -307,6 +308,6 @@ void osh_json_walk_seek(osh_json_walk *w, int64_t place)
         w->s.at = (size_t)place - w->s.base;
         return;
     }
-    w->at = place, w->n = 0; // only a file's text is longer than the piece
+    w->at = place, w->n = 0; // only the text of a file is longer than the piece
     w->s.base = (size_t)place, w->s.text = w->piece, w->s.n = w->s.at = 0, w->s.ended = false;
 }

@@ -1,7 +1,9 @@
-/* match.c - which target claims a module: exact names, then regexes, then classes, each in string order.
+/* match.c - finds the target that claims a module: exact names, then regexes, then classes, each in
+ * string order.
  *
- * Must agree with match_targets, match_name and _match_class of compressed_tensors/utils/match.py, whose order is
- * sorted(targets, key=lambda x: ("re:" in x, x)): note "in", not "startswith". */
+ * It must agree with match_targets, match_name and _match_class of
+ * compressed_tensors/utils/match.py, whose order is sorted(targets, key=lambda x: ("re:" in x, x)):
+ * note "in", not "startswith". */
 #include "text/match.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,18 +11,18 @@
 typedef struct target {
     char *text;       // own
     osh_regex *regex; // own; NULL: a name or a class
-    bool late;        // sorts behind the plain names: "re:" occurs somewhere in it
-    size_t index;     // in the caller's list
+    bool late;        // sorts after the plain names: its text contains "re:"
+    size_t index;     // index in the caller's list
     int64_t hits;
 } target;
 
 struct osh_matcher {
     target *sorted; // own [n]
-    size_t *where;  // own [n]; caller's index -> place in sorted
+    size_t *where;  // own [n]: index in sorted, by the caller's index
     size_t n;
 };
 
-static int in_order(const void *a, const void *b)
+static int targets_in_order(const void *a, const void *b)
 {
     const target *x = a, *y = b;
     int by_text;
@@ -28,7 +30,7 @@ static int in_order(const void *a, const void *b)
     if (x->late != y->late) return x->late ? 1 : -1;
     by_text = strcmp(x->text, y->text);
     if (by_text) return by_text;
-    return x->index < y->index ? 1 : -1; // the last of equal ones comes first
+    return x->index < y->index ? 1 : -1; // the last of equal targets comes first
 }
 
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n)
@@ -49,7 +51,7 @@ osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *ta
         }
         t->late = strstr(t->text, "re:") != NULL;
     }
-    qsort(m->sorted, n, sizeof *m->sorted, in_order);
+    qsort(m->sorted, n, sizeof *m->sorted, targets_in_order);
     for (size_t i = 0; i < n; i++) {
         target *t = &m->sorted[i];
         m->where[t->index] = i;

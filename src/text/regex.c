@@ -1,32 +1,33 @@
-/* regex.c - PCRE2 behind four functions: compiled once, JIT when there is one, every limit an error.
+/* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one, and every limit is
+ * an error.
  *
- * Options UTF and UCP make \d, \w, \s and case Unicode's, as they are in Python's re and in the patterns of
+ * Options UTF and UCP make \d, \w, \s and case Unicode's, as in Python's re and in the patterns of
  * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match.
  *
- * Callers go on behind a match and trust that it begins and ends between two characters. \C, which matches one byte,
- * does not compile. \K moves the start of a match, in a group that a lookbehind calls even before the place where the
- * search begins: such a match is an error. */
+ * Callers continue after a match and rely on its beginning and end being between two characters.
+ * \C, which matches one byte, does not compile. \K moves the start of a match, in a group called by
+ * a lookbehind even before the start of the search: such a match is an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 #include <pcre2.h>
 
 struct osh_regex {
-    osh_ctx *cx;                    // view: of osh_regex_new; all memory comes from it
-    bool starved;                   // it had none left
+    osh_ctx *cx;                    // view: context of osh_regex_new, which allocates all memory
+    bool starved;                   // an allocation failed
     pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
-    bool open;                      // compiled for texts that go on, too
-    char *pattern;                  // own; for messages
+    bool open;                      // also compiled for texts that continue
+    char *pattern;                  // own: for messages
 };
 
 #define MATCH_LIMIT 10000000u
 #define HEAP_LIMIT_KIB 65536u
 #define JIT_STACK_BYTES ((size_t)1 << 20)
 
-static void *take(PCRE2_SIZE n, void *user)
+static void *regex_take_bytes(PCRE2_SIZE n, void *user)
 {
     osh_regex *r = user;
     void *p = osh_alloc(r->cx, n);
@@ -35,9 +36,9 @@ static void *take(PCRE2_SIZE n, void *user)
     return p;
 }
 
-static void give_back(void *p, void *user) { osh_free(((osh_regex *)user)->cx, p); }
+static void regex_give_bytes(void *p, void *user) { osh_free(((osh_regex *)user)->cx, p); }
 
-static osh_status set_limits(osh_ctx *cx, osh_regex *r)
+static osh_status regex_set_limits(osh_ctx *cx, osh_regex *r)
 {
     r->limits = pcre2_match_context_create(r->general);
     if (!r->limits) return osh_fail(cx, OSH_E_NOMEM, "cannot allocate a match context");
@@ -46,8 +47,9 @@ static osh_status set_limits(osh_ctx *cx, osh_regex *r)
     return OSH_OK;
 }
 
-/* Without a JIT (or without the right to map executable memory) the interpreter gives the same matches. */
-static osh_status try_jit(osh_regex *r)
+/* Compiles with the JIT if possible. Without a JIT (or without permission to map executable memory)
+ * the interpreter gives the same matches. */
+static osh_status regex_try_jit(osh_regex *r)
 {
     if (!pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE)) {
         r->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, r->general);
@@ -70,9 +72,9 @@ osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size
         rc = OSH_E_NOMEM;
         goto done;
     }
-    r->general = pcre2_general_context_create(take, give_back, r);
+    r->general = pcre2_general_context_create(regex_take_bytes, regex_give_bytes, r);
     if (!r->general) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a regex context");
-    OSH_TRY(set_limits(cx, r));
+    OSH_TRY(regex_set_limits(cx, r));
     pcre2_compile_context *options = pcre2_compile_context_create(r->general);
     if (!options) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a compile context");
     r->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
@@ -87,7 +89,7 @@ osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size
     }
     r->match = pcre2_match_data_create_from_pattern(r->code, r->general);
     if (!r->match) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate match data");
-    OSH_TRY(try_jit(r));
+    OSH_TRY(regex_try_jit(r));
     *out = r, r = NULL; // give
 done:
     osh_regex_free(cx, r);
@@ -113,7 +115,8 @@ typedef struct search {
     bool found, partial; // out
 } search;
 
-/* One match. The JIT has a small stack of its own; the interpreter takes over where it is too small. */
+/* Runs one match. The JIT has a small stack of its own; if it is too small, the interpreter
+ * runs. */
 static osh_status search_run(osh_ctx *cx, osh_regex *r, search *q)
 {
     PCRE2_SPTR s = (PCRE2_SPTR)q->s;
@@ -148,7 +151,8 @@ static osh_status search_hit(osh_ctx *cx, const osh_regex *r, const search *q, o
     *at = (osh_hit){SIZE_MAX, SIZE_MAX};
     if (!q->found) return OSH_OK;
     size_t end = match[1];
-    size_t start = match[0] < end ? match[0] : end; // \K in a lookahead can put it behind the end
+    /* \K in a lookahead can move the start after the end. */
+    size_t start = match[0] < end ? match[0] : end;
     if (start < q->from || end > q->n || !is_between_characters(q, start) ||
         !is_between_characters(q, end))
         return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -165,12 +169,14 @@ static osh_status search_find(osh_ctx *cx, osh_regex *r, search *q, osh_hit *at)
     return rc ? rc : search_hit(cx, r, q, at);
 }
 
-osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
+osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                          osh_hit *at)
 {
     return search_find(cx, r, &(search){.s = s, .n = n, .from = from}, at);
 }
 
-osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
+osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                                osh_hit *at)
 {
     search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK};
     return search_find(cx, r, &q, at);
@@ -184,12 +190,14 @@ osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, b
     return rc;
 }
 
-osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
+osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                               osh_hit *at)
 {
     osh_status rc = OSH_OK;
     search q = {.s = s, .n = n, .from = from, .options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
 
-    if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD); // without it the interpreter does
+    /* Otherwise the interpreter runs. */
+    if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD);
     r->open = true;
     OSH_TRY(search_find(cx, r, &q, at));
     if (!q.found) at->end = n;

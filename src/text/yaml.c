@@ -1,7 +1,9 @@
-/* yaml.c - libyaml events to a tree. One document of mappings, sequences and scalars: what recipes are made of.
+/* yaml.c - reads libyaml's events into a tree: one document of mappings, sequences and scalars, as
+ * recipes are.
  *
- * Refused by name: anchors and aliases, the merge key <<, several documents, a key twice (PyYAML keeps the last one
- * silently), keys that are not scalars, NUL. A tag such as !!python/object/apply:x is kept as text and runs nothing. */
+ * It refuses with a message: anchors and aliases, the merge key <<, several documents, duplicate
+ * keys (PyYAML silently keeps the last one), keys that are not scalars, NUL. A tag such as
+ * !!python/object/apply:x is kept as text and runs nothing. */
 #include "text/yaml.h"
 #include "base/map.h"
 #include "base/quote.h"
@@ -21,13 +23,14 @@ typedef struct reader {
     bool has_event;
 } reader;
 
-static osh_status fail_at(const reader *r, yaml_mark_t mark, const char *problem, const char *detail)
+static osh_status yaml_fail_at(const reader *r, yaml_mark_t mark, const char *problem,
+                               const char *detail)
 {
     return osh_fail(r->cx, OSH_E_FORMAT, "%s: line %zu column %zu: %s%s", r->what, mark.line + 1,
                     mark.column + 1, problem, detail);
 }
 
-static osh_status next(reader *r)
+static osh_status reader_next(reader *r)
 {
     if (r->has_event) yaml_event_delete(&r->event);
     r->has_event = yaml_parser_parse(&r->parser, &r->event);
@@ -36,54 +39,57 @@ static osh_status next(reader *r)
     if (p->error == YAML_MEMORY_ERROR)
         return osh_fail(r->cx, OSH_E_NOMEM, "%s: cannot allocate the YAML parser", r->what);
     if (p->error == YAML_READER_ERROR)
-        return osh_fail(r->cx, OSH_E_FORMAT, "%s: byte %zu: %s", r->what, p->problem_offset, p->problem);
-    return fail_at(r, p->problem_mark, p->problem ? p->problem : "not YAML", "");
+        return osh_fail(r->cx, OSH_E_FORMAT, "%s: byte %zu: %s", r->what, p->problem_offset,
+                        p->problem);
+    return yaml_fail_at(r, p->problem_mark, p->problem ? p->problem : "not YAML", "");
 }
 
-static osh_status read_tag(reader *r, osh_yaml *y, const char *tag)
+static osh_status yaml_read_tag(reader *r, osh_yaml *y, const char *tag)
 {
     if (!tag) return OSH_OK;
     y->tag = osh_strdup(r->cx, tag);
     return y->tag ? OSH_OK : OSH_E_NOMEM;
 }
 
-static bool is_core(const osh_yaml *y, const char *name)
+static bool tag_is_core(const osh_yaml *y, const char *name)
 {
     return y->tag && !strncmp(y->tag, CORE, strlen(CORE)) && !strcmp(y->tag + strlen(CORE), name);
 }
 
-static bool is_bare(const osh_yaml *y) { return y->tag && !strcmp(y->tag, "!"); }
+static bool tag_is_bare(const osh_yaml *y) { return y->tag && !strcmp(y->tag, "!"); }
 
-static void drop_tag(osh_ctx *cx, osh_yaml *y)
+static void yaml_drop_tag(osh_ctx *cx, osh_yaml *y)
 {
     osh_free(cx, y->tag);
     y->tag = NULL;
 }
 
-/* A scalar whose tag names its kind. */
-static osh_status obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
+/* Resolves a scalar by its tag, if the tag names a kind. */
+static osh_status yaml_obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
 {
     static const struct {
         const char *name;
         osh_yaml_kind kind;
-    } rows[] = {{"int", OSH_Y_INT}, {"float", OSH_Y_FLOAT}, {"bool", OSH_Y_BOOL}, {"null", OSH_Y_NULL}};
+    } rows[] = {
+        {"int", OSH_Y_INT}, {"float", OSH_Y_FLOAT}, {"bool", OSH_Y_BOOL}, {"null", OSH_Y_NULL}};
 
-    if (is_core(y, "str") || is_bare(y)) {
-        drop_tag(r->cx, y);
+    if (tag_is_core(y, "str") || tag_is_bare(y)) {
+        yaml_drop_tag(r->cx, y);
         return OSH_OK;
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!is_core(y, rows[i].name)) continue;
-        if (!osh_yaml_resolve(y)) return fail_at(r, mark, "not a 64-bit integer: ", y->text);
+        if (!tag_is_core(y, rows[i].name)) continue;
+        if (!osh_yaml_resolve(y)) return yaml_fail_at(r, mark, "not a 64-bit integer: ", y->text);
         if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT; // f is set
-        if (y->kind != rows[i].kind) return fail_at(r, mark, "the tag does not fit the value: ", y->text);
-        drop_tag(r->cx, y);
+        if (y->kind != rows[i].kind)
+            return yaml_fail_at(r, mark, "the tag does not fit the value: ", y->text);
+        yaml_drop_tag(r->cx, y);
         return OSH_OK;
     }
     return OSH_OK;
 }
 
-static osh_status read_scalar(reader *r, osh_yaml *y)
+static osh_status yaml_read_scalar(reader *r, osh_yaml *y)
 {
     osh_status rc = OSH_OK;
     const yaml_event_t *e = &r->event;
@@ -91,20 +97,21 @@ static osh_status read_scalar(reader *r, osh_yaml *y)
     bool plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
     if (strlen(text) != e->data.scalar.length)
-        return fail_at(r, e->start_mark, "a NUL character in a string", "");
+        return yaml_fail_at(r, e->start_mark, "a NUL character in a string", "");
     y->text = osh_strdup(r->cx, text);
     if (!y->text) return OSH_E_NOMEM;
     y->kind = OSH_Y_STR;
-    OSH_TRY(read_tag(r, y, (const char *)e->data.scalar.tag));
-    if (y->tag) return obey_tag(r, y, e->start_mark);
-    if (plain && !osh_yaml_resolve(y)) return fail_at(r, e->start_mark, "not a 64-bit integer: ", text);
+    OSH_TRY(yaml_read_tag(r, y, (const char *)e->data.scalar.tag));
+    if (y->tag) return yaml_obey_tag(r, y, e->start_mark);
+    if (plain && !osh_yaml_resolve(y))
+        return yaml_fail_at(r, e->start_mark, "not a 64-bit integer: ", text);
 done:
     return rc;
 }
 
-static osh_status read_node(reader *r, osh_yaml **out, int depth);
+static osh_status yaml_read_node(reader *r, osh_yaml **out, int depth);
 
-static osh_status grow(osh_ctx *cx, osh_yaml ***list, size_t n)
+static osh_status yaml_grow(osh_ctx *cx, osh_yaml ***list, size_t n)
 {
     osh_yaml **more;
 
@@ -115,13 +122,13 @@ static osh_status grow(osh_ctx *cx, osh_yaml ***list, size_t n)
     return OSH_OK;
 }
 
-static osh_status fail_twice(const reader *r, const osh_yaml *key)
+static osh_status yaml_fail_twice(const reader *r, const osh_yaml *key)
 {
-    return osh_fail(r->cx, OSH_E_FORMAT, "%s: line %d column %d: the key '%s' occurs twice", r->what,
-                    key->line, key->column, key->text);
+    return osh_fail(r->cx, OSH_E_FORMAT, "%s: line %d column %d: the key '%s' occurs twice",
+                    r->what, key->line, key->column, key->text);
 }
 
-static osh_status check_keys(const reader *r, const osh_yaml *y)
+static osh_status yaml_check_keys(const reader *r, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
     osh_map *seen = NULL; // own
@@ -130,14 +137,15 @@ static osh_status check_keys(const reader *r, const osh_yaml *y)
     if (y->n <= FEW_KEYS) {
         for (size_t i = 0; i < y->n; i++)
             for (size_t k = 0; k < i; k++)
-                if (!strcmp(y->keys[i]->text, y->keys[k]->text)) return fail_twice(r, y->keys[i]);
+                if (!strcmp(y->keys[i]->text, y->keys[k]->text))
+                    return yaml_fail_twice(r, y->keys[i]);
         return OSH_OK;
     }
     OSH_TRY(osh_map_new(r->cx, &seen, y->n));
     for (size_t i = 0; i < y->n; i++) {
         const char *key = y->keys[i]->text;
         if (osh_map_get(seen, key, strlen(key), &unused)) {
-            rc = fail_twice(r, y->keys[i]);
+            rc = yaml_fail_twice(r, y->keys[i]);
             goto done;
         }
         OSH_TRY(osh_map_put(r->cx, seen, key, strlen(key), 1));
@@ -147,46 +155,47 @@ done:
     return rc;
 }
 
-static osh_status read_key(reader *r, osh_yaml **out)
+static osh_status yaml_read_key(reader *r, osh_yaml **out)
 {
     const yaml_event_t *e = &r->event;
 
     if (e->type != YAML_SCALAR_EVENT && e->type != YAML_ALIAS_EVENT)
-        return fail_at(r, e->start_mark, "a key must be a scalar", "");
+        return yaml_fail_at(r, e->start_mark, "a key must be a scalar", "");
     if (e->type == YAML_SCALAR_EVENT && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
         !strcmp((const char *)e->data.scalar.value, "<<"))
-        return fail_at(r, e->start_mark, "the merge key << is not supported", "");
-    return read_node(r, out, MAX_DEPTH);
+        return yaml_fail_at(r, e->start_mark, "the merge key << is not supported", "");
+    return yaml_read_node(r, out, MAX_DEPTH);
 }
 
-/* Items of a sequence, or keys and values of a mapping, up to its end event. */
-static osh_status read_items(reader *r, osh_yaml *y, yaml_event_type_t end, int depth)
+/* Reads the items of a sequence, or the keys and values of a mapping, up to its end event. */
+static osh_status yaml_read_items(reader *r, osh_yaml *y, yaml_event_type_t end, int depth)
 {
     osh_status rc = OSH_OK;
 
-    if (depth >= MAX_DEPTH) return fail_at(r, r->event.start_mark, "nested more than 100 deep", "");
-    OSH_TRY(next(r));
+    if (depth >= MAX_DEPTH)
+        return yaml_fail_at(r, r->event.start_mark, "nested more than 100 deep", "");
+    OSH_TRY(reader_next(r));
     while (r->event.type != end) {
-        OSH_TRY(grow(r->cx, &y->items, y->n));
+        OSH_TRY(yaml_grow(r->cx, &y->items, y->n));
         y->items[y->n] = NULL;
         if (y->kind == OSH_Y_MAP) {
-            OSH_TRY(grow(r->cx, &y->keys, y->n));
+            OSH_TRY(yaml_grow(r->cx, &y->keys, y->n));
             y->keys[y->n] = NULL;
         }
         y->n++; // osh_yaml_free sees the row from here on
         if (y->kind == OSH_Y_MAP) {
-            OSH_TRY(read_key(r, &y->keys[y->n - 1]));
-            OSH_TRY(next(r));
+            OSH_TRY(yaml_read_key(r, &y->keys[y->n - 1]));
+            OSH_TRY(reader_next(r));
         }
-        OSH_TRY(read_node(r, &y->items[y->n - 1], depth + 1));
-        OSH_TRY(next(r));
+        OSH_TRY(yaml_read_node(r, &y->items[y->n - 1], depth + 1));
+        OSH_TRY(reader_next(r));
     }
-    if (y->kind == OSH_Y_MAP) OSH_TRY(check_keys(r, y));
+    if (y->kind == OSH_Y_MAP) OSH_TRY(yaml_check_keys(r, y));
 done:
     return rc;
 }
 
-static osh_status refuse_anchor(const reader *r)
+static osh_status yaml_refuse_anchor(const reader *r)
 {
     const yaml_event_t *e = &r->event;
     const yaml_char_t *anchor = e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor
@@ -196,34 +205,36 @@ static osh_status refuse_anchor(const reader *r)
                                                                       : NULL;
 
     if (e->type == YAML_ALIAS_EVENT)
-        return fail_at(r, e->start_mark, "aliases are not supported: *",
+        return yaml_fail_at(r, e->start_mark, "aliases are not supported: *",
                        (const char *)e->data.alias.anchor);
-    if (anchor) return fail_at(r, e->start_mark, "anchors are not supported: &", (const char *)anchor);
+    if (anchor)
+        return yaml_fail_at(r, e->start_mark, "anchors are not supported: &", (const char *)anchor);
     return OSH_OK;
 }
 
-/* The node that the current event starts; leaves the event that ends it as the current one. */
-static osh_status read_node(reader *r, osh_yaml **out, int depth)
+/* Reads the node that the current event starts. Afterwards the current event is the one that ends
+ * it. */
+static osh_status yaml_read_node(reader *r, osh_yaml **out, int depth)
 {
     osh_status rc = OSH_OK;
     osh_yaml *y = NULL; // own
 
-    OSH_TRY(refuse_anchor(r));
+    OSH_TRY(yaml_refuse_anchor(r));
     OSH_NEW(r->cx, y, 1);
     y->line = (int)r->event.start_mark.line + 1;
     y->column = (int)r->event.start_mark.column + 1;
     if (r->event.type == YAML_SCALAR_EVENT) {
-        OSH_TRY(read_scalar(r, y));
+        OSH_TRY(yaml_read_scalar(r, y));
     } else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
         y->kind = OSH_Y_SEQ;
-        OSH_TRY(read_tag(r, y, (const char *)r->event.data.sequence_start.tag));
-        if (is_core(y, "seq") || is_bare(y)) drop_tag(r->cx, y);
-        OSH_TRY(read_items(r, y, YAML_SEQUENCE_END_EVENT, depth));
+        OSH_TRY(yaml_read_tag(r, y, (const char *)r->event.data.sequence_start.tag));
+        if (tag_is_core(y, "seq") || tag_is_bare(y)) yaml_drop_tag(r->cx, y);
+        OSH_TRY(yaml_read_items(r, y, YAML_SEQUENCE_END_EVENT, depth));
     } else {
         y->kind = OSH_Y_MAP;
-        OSH_TRY(read_tag(r, y, (const char *)r->event.data.mapping_start.tag));
-        if (is_core(y, "map") || is_bare(y)) drop_tag(r->cx, y);
-        OSH_TRY(read_items(r, y, YAML_MAPPING_END_EVENT, depth));
+        OSH_TRY(yaml_read_tag(r, y, (const char *)r->event.data.mapping_start.tag));
+        if (tag_is_core(y, "map") || tag_is_bare(y)) yaml_drop_tag(r->cx, y);
+        OSH_TRY(yaml_read_items(r, y, YAML_MAPPING_END_EVENT, depth));
     }
     *out = y, y = NULL; // give
 done:
@@ -231,12 +242,12 @@ done:
     return rc;
 }
 
-static osh_status read_document(reader *r, osh_yaml **out)
+static osh_status yaml_read_document(reader *r, osh_yaml **out)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(next(r)); // stream start
-    OSH_TRY(next(r));
+    OSH_TRY(reader_next(r)); // stream start
+    OSH_TRY(reader_next(r));
     if (r->event.type == YAML_STREAM_END_EVENT) {
         osh_yaml *empty = NULL;
         OSH_NEW(r->cx, empty, 1);
@@ -245,12 +256,12 @@ static osh_status read_document(reader *r, osh_yaml **out)
         empty->text = osh_strdup(r->cx, "");
         return empty->text ? OSH_OK : OSH_E_NOMEM;
     }
-    OSH_TRY(next(r)); // document start
-    OSH_TRY(read_node(r, out, 0));
-    OSH_TRY(next(r)); // document end
-    OSH_TRY(next(r));
+    OSH_TRY(reader_next(r)); // document start
+    OSH_TRY(yaml_read_node(r, out, 0));
+    OSH_TRY(reader_next(r)); // document end
+    OSH_TRY(reader_next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
-        rc = fail_at(r, r->event.start_mark, "a second document starts here, wanted one", "");
+        rc = yaml_fail_at(r, r->event.start_mark, "a second document starts here, wanted one", "");
 done:
     return rc;
 }
@@ -262,11 +273,12 @@ osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t 
     osh_yaml *y = NULL; // own
 
     if (n > MAX_BYTES)
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %zu bytes of YAML, wanted at most %zu", what, n, MAX_BYTES);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %zu bytes of YAML, wanted at most %zu", what, n,
+                        MAX_BYTES);
     if (!yaml_parser_initialize(&r.parser))
         return osh_fail(cx, OSH_E_NOMEM, "%s: cannot allocate the YAML parser", what);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, n);
-    OSH_TRY(read_document(&r, &y));
+    OSH_TRY(yaml_read_document(&r, &y));
     *out = y, y = NULL; // give
 done:
     if (r.has_event) yaml_event_delete(&r.event);
@@ -297,8 +309,8 @@ const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key)
     return NULL;
 }
 
-/* In double quotes. Single ones fold the ends of lines, and hold no control characters. */
-static osh_status quote_escaped(osh_ctx *cx, osh_buf *b, const char *text, char *scratch,
+/* Appends text in double quotes. Single quotes fold line ends and allow no control characters. */
+static osh_status yaml_quote_escaped(osh_ctx *cx, osh_buf *b, const char *text, char *scratch,
                                 size_t room)
 {
     osh_status rc = OSH_OK;
@@ -318,7 +330,7 @@ osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text)
     OSH_NEW(cx, scratch, room);
     osh_show(scratch, room, text, NULL);
     if (strcmp(scratch, text)) {
-        rc = quote_escaped(cx, b, text, scratch, room);
+        rc = yaml_quote_escaped(cx, b, text, scratch, room);
         goto done;
     }
     OSH_TRY(osh_buf_append(cx, b, "'", 1));

@@ -1,17 +1,28 @@
-/* yaml.h - libyaml events to a tree whose nodes know line and column. Aliases are refused, so are duplicate keys.
+/* yaml.h - reads YAML with libyaml into a tree whose nodes know line and column. Aliases and
+ * duplicate keys are errors.
  *
- * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are obeyed and not kept; a scalar
- * with any other tag is a string. An empty file is a null. */
+ * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are applied
+ * and not kept. A scalar with any other tag is a string. An empty file is a null. */
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
 #include "base/buf.h"
 
-typedef enum { OSH_Y_NULL, OSH_Y_BOOL, OSH_Y_INT, OSH_Y_FLOAT, OSH_Y_STR, OSH_Y_SEQ, OSH_Y_MAP } osh_yaml_kind;
+typedef enum {
+    OSH_Y_NULL,
+    OSH_Y_BOOL,
+    OSH_Y_INT,
+    OSH_Y_FLOAT,
+    OSH_Y_STR,
+    OSH_Y_SEQ,
+    OSH_Y_MAP
+} osh_yaml_kind;
 typedef struct osh_yaml {
-    osh_yaml_kind kind; // of plain scalars as PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a string, ...
-    char *text;         // scalars: as written; own
-    char *tag;          // explicit tag, or NULL: "tag:yaml.org,2002:python/object/apply:..."; own
+    /* Plain scalars as in PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a string. */
+    osh_yaml_kind kind;
+    char *text; // own: scalars as written
+    /* own: explicit tag, such as "tag:yaml.org,2002:python/object/apply:..."; or NULL. */
+    char *tag;
     bool b; int64_t i; double f;
     struct osh_yaml **items; // sequence items or map values
     struct osh_yaml **keys;  // map keys, in file order
@@ -19,11 +30,12 @@ typedef struct osh_yaml {
     int line, column; // 1-based
 } osh_yaml;
 
-osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n, const char *what);
+osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n,
+                          const char *what);
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
-/* text as a quoted scalar: in single quotes where they hold it. */
+/* Appends text as a quoted scalar, in single quotes if they can express it. */
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
-/* As a scalar that is read back as this string: plain, as people write names, or quoted. */
+/* Appends text as a scalar that is read back as this string: plain like a name, or quoted. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
 const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: absent
 #endif

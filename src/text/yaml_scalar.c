@@ -1,21 +1,23 @@
-/* yaml_scalar.c - plain scalars as PyYAML's safe loader resolves them (yaml/resolver.py, yaml/constructor.py).
+/* yaml_scalar.c - resolves plain scalars as PyYAML's safe loader does (yaml/resolver.py,
+ * yaml/constructor.py).
  *
- * YAML 1.1: yes, no, on and off are booleans, 010 is octal, 1:30 is ninety, 1e3 and 1.0e3 are strings (a float wants a
- * dot, and a sign in its exponent). Dates stay strings here, as nothing that is read this way holds one. */
+ * YAML 1.1: yes, no, on and off are booleans, 010 is octal, 1:30 is ninety, 1e3 and 1.0e3 are
+ * strings (a float needs a dot, and a sign in its exponent). Dates stay strings, because no file
+ * that is read this way contains one. */
 #include "text/yaml_scalar.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool one_of(const char *s, const char *const *words)
+static bool word_is_one_of(const char *s, const char *const *words)
 {
     for (; *words; words++)
         if (!strcmp(s, *words)) return true;
     return false;
 }
 
-/* Skips what [first][rest]* matches; NULL where first does not. */
-static const char *run(const char *s, const char *first, const char *rest)
+/* Skips a text that matches [first][rest]*. NULL: the first character does not match. */
+static const char *skip_run(const char *s, const char *first, const char *rest)
 {
     if (!*s || !strchr(first, *s)) return NULL;
     s++;
@@ -24,7 +26,7 @@ static const char *run(const char *s, const char *first, const char *rest)
 
 static const char *skip_sign(const char *s) { return *s == '-' || *s == '+' ? s + 1 : s; }
 
-/* (:[0-5]?[0-9])+ ; NULL where there is none. */
+/* Skips (:[0-5]?[0-9])+. NULL: no match. */
 static const char *skip_sixties(const char *s)
 {
     const char *start = s;
@@ -40,12 +42,12 @@ static const char *skip_sixties(const char *s)
 
 #define DIGITS "0123456789"
 
-/* ([eE][-+][0-9]+)? to the end of the text. */
+/* True if ([eE][-+][0-9]+)? matches up to the end of the text. */
 static bool exponent_ends(const char *s)
 {
     if (!*s) return true;
     if ((*s != 'e' && *s != 'E') || (s[1] != '-' && s[1] != '+')) return false;
-    s = run(s + 2, DIGITS, DIGITS);
+    s = skip_run(s + 2, DIGITS, DIGITS);
     return s && !*s;
 }
 
@@ -55,19 +57,19 @@ static bool is_float(const char *text)
     static const char *const inf[] = {".inf", ".Inf", ".INF", NULL};
     static const char *const nan_words[] = {".nan", ".NaN", ".NAN", NULL};
 
-    if (one_of(s, inf) || one_of(text, nan_words)) return true;
-    if (*text == '.') { // no sign before a bare dot
-        p = run(text + 1, DIGITS, DIGITS "_");
+    if (word_is_one_of(s, inf) || word_is_one_of(text, nan_words)) return true;
+    if (*text == '.') { // no sign is allowed before a bare dot
+        p = skip_run(text + 1, DIGITS, DIGITS "_");
         return p && exponent_ends(p);
     }
-    p = run(s, DIGITS, DIGITS "_");
+    p = skip_run(s, DIGITS, DIGITS "_");
     if (!p) return false;
     if (*p == '.') return exponent_ends(p + 1 + strspn(p + 1, DIGITS "_"));
     p = skip_sixties(p);
     return p && *p == '.' && !p[1 + strspn(p + 1, DIGITS "_")];
 }
 
-/* Text without its underscores; a scalar that reaches this is ASCII. */
+/* Copies a text without its underscores; a scalar here is ASCII. */
 static void drop_underscores(char *to, const char *s)
 {
     for (; *s; s++)
@@ -92,18 +94,19 @@ static double float_value(const char *text)
     return sign * v;
 }
 
-/* The base that the spelling of an integer means, 60 for 1:30, or 0: not an integer. */
+/* Returns the base of an integer's spelling, 60 for 1:30, or 0: not an integer. */
 static int int_base(const char *text)
 {
     const char *s = skip_sign(text), *p;
 
-    if (s[0] == '0' && s[1] == 'b') return (p = run(s + 2, "01_", "01_")) && !*p ? 2 : 0;
+    if (s[0] == '0' && s[1] == 'b') return (p = skip_run(s + 2, "01_", "01_")) && !*p ? 2 : 0;
     if (s[0] == '0' && s[1] == 'x') {
-        p = run(s + 2, DIGITS "abcdefABCDEF_", DIGITS "abcdefABCDEF_");
+        p = skip_run(s + 2, DIGITS "abcdefABCDEF_", DIGITS "abcdefABCDEF_");
         return p && !*p ? 16 : 0;
     }
-    if (s[0] == '0') return !s[1] ? 10 : (p = run(s + 1, "01234567_", "01234567_")) && !*p ? 8 : 0;
-    p = run(s, "123456789", DIGITS "_");
+    if (s[0] == '0')
+        return !s[1] ? 10 : (p = skip_run(s + 1, "01234567_", "01234567_")) && !*p ? 8 : 0;
+    p = skip_run(s, "123456789", DIGITS "_");
     if (!p) return 0;
     if (!*p) return 10;
     p = skip_sixties(p);
@@ -122,7 +125,7 @@ static bool int_value(int64_t *out, const char *text, int base)
     int step = base == 60 ? 10 : base;
 
     if (base == 2 || base == 16) s += 2;
-    for (; *s; s++) { // counts downwards, where there is one more number
+    for (; *s; s++) { // computes -v, because int64_t has one more negative number
         if (*s == '_') continue;
         if (*s == ':') {
             if (__builtin_mul_overflow(v, 60, &v) || __builtin_add_overflow(v, part, &v))
@@ -142,17 +145,19 @@ static bool int_value(int64_t *out, const char *text, int base)
 
 bool osh_yaml_resolve(osh_yaml *y)
 {
-    static const char *const yes[] = {"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON", NULL};
-    static const char *const no[] = {"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF", NULL};
+    static const char *const yes[] = {"yes",  "Yes", "YES", "true", "True",
+                                      "TRUE", "on",  "On",  "ON",   NULL};
+    static const char *const no[] = {"no",    "No",  "NO",  "false", "False",
+                                     "FALSE", "off", "Off", "OFF",   NULL};
     static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
     const char *s = y->text;
 
     y->kind = OSH_Y_STR;
-    if (one_of(s, null)) {
+    if (word_is_one_of(s, null)) {
         y->kind = OSH_Y_NULL;
-    } else if (one_of(s, yes) || one_of(s, no)) {
+    } else if (word_is_one_of(s, yes) || word_is_one_of(s, no)) {
         y->kind = OSH_Y_BOOL;
-        y->b = one_of(s, yes);
+        y->b = word_is_one_of(s, yes);
     } else if (strlen(s) < 512 && is_float(s)) {
         y->kind = OSH_Y_FLOAT;
         y->f = float_value(s);

@@ -1,4 +1,5 @@
-/* test_arena.c - tensor/arena.c against a plain model: one byte for each grain of the range. */
+/* test_arena.c - compares tensor/arena.c with a plain model: one byte for each grain of the
+ * range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@ enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
 typedef struct held { size_t at, n; } held; // grains
 
-/* First grain of the first free run of n, seen from that end; GRAINS: none. */
+/* Returns the first grain of the first free run of n from that end; GRAINS: none. */
 static size_t model_find(const char *map, size_t n, osh_life life)
 {
     for (size_t k = 0; k + n <= GRAINS; k++) {
@@ -34,10 +35,11 @@ static void test_against_model(void **state)
     size_t n_blocks = 0, used = 0, peak = 0, missed = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_arena_new(cx, &a, GRAINS * GRAIN + 100), OSH_OK); // the rest is no grain
+    /* 100 bytes are no whole grain. */
+    assert_int_equal(osh_arena_new(cx, &a, GRAINS * GRAIN + 100), OSH_OK);
     for (uint64_t i = 0; i < STEPS; i++) {
         uint64_t r = osh_rng_u64(SEED, 0, i);
-        if (r % 5 < 2 && n_blocks) { // gives one back
+        if (r % 5 < 2 && n_blocks) { // returns a block
             size_t k = (size_t)(r >> 8) % n_blocks;
             osh_arena_give(a, blocks[k].at * GRAIN);
             memset(map + blocks[k].at, 0, blocks[k].n);
@@ -69,7 +71,8 @@ static void test_against_model(void **state)
     assert_true(missed);
     while (n_blocks) osh_arena_give(a, blocks[--n_blocks].at * GRAIN);
     size_t whole = 1;
-    assert_true(osh_arena_take(a, &whole, GRAINS * GRAIN, OSH_LIFE_SHORT)); // all of it is one block again
+    /* The range is one block again. */
+    assert_true(osh_arena_take(a, &whole, GRAINS * GRAIN, OSH_LIFE_SHORT));
     assert_int_equal(whole, 0);
     osh_arena_free(cx, a);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -91,7 +94,7 @@ static void test_empty(void **state)
     osh_ctx_free(cx);
 }
 
-/* No memory for an entry: the block is not taken, and nothing is lost. */
+/* Without memory for an entry no block is taken and nothing is lost. */
 static void test_out_of_memory(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_base_alloc.c - counting, alignment, overflow and injected failure. */
+/* test_base_alloc.c - tests counting, alignment, overflow and injected failures. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -39,7 +39,7 @@ static void zeroes_and_refuses_overflow(void **state)
     p = osh_calloc(cx, 37, 27);
     for (int i = 0; i < 999; i++) assert_int_equal(p[i], 0);
     osh_free(cx, p);
-    p = osh_calloc(cx, 0, 24); // one object's room
+    p = osh_calloc(cx, 0, 24); // room for one object
     assert_int_equal(osh_mem_live(cx), 24);
     osh_free(cx, p);
 
@@ -83,7 +83,7 @@ static void nth_allocation_fails(void **state)
         osh_mem_fail_after(cx, n);
         for (int i = 1; i <= 7; i++) {
             void *p = osh_alloc(cx, 8);
-            assert_int_equal(p == NULL, i == n); // that one only
+            assert_int_equal(p == NULL, i == n); // only the n-th fails
             assert_int_equal(osh_mem_fail_hit(cx), i >= n);
             osh_free(cx, p);
         }
@@ -131,11 +131,11 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SKIPS = 1 }; // there nothing is kept, or what is resident is the sanitizer's, too
+enum { SKIPS = 1 }; // such builds keep no pages, or the sanitizer's memory is resident too
 #else
 enum { SKIPS = 0 };
 #endif
-enum { MB = 1 << 20, SLACK = MB }; // SLACK: of what the process has beside the blocks
+enum { MB = 1 << 20, SLACK = MB }; // SLACK: for other memory of the process
 
 static size_t resident(void)
 {
@@ -148,8 +148,8 @@ static size_t resident(void)
     return at ? (size_t)atoll(at + strlen("RssAnon:")) * 1024 : 0;
 }
 
-/* A large block that is freed serves the next one of its size; what is kept never makes the process larger than its
- * live blocks have made it. */
+/* A freed large block serves the next one of its size. Kept pages never make the process larger
+ * than its live blocks have made it. */
 static void keeps_large_blocks(void **state)
 {
     osh_ctx *cx;
@@ -164,10 +164,10 @@ static void keeps_large_blocks(void **state)
     assert_ptr_equal(a, was);
     for (int i = 0; i < 8 * MB; i++) assert_int_equal(a[i], 0);
     osh_free(cx, a), osh_free(cx, b);
-    assert_true(resident() - before >= 16 * MB - SLACK); // both kept
+    assert_true(resident() - before >= 16 * MB - SLACK); // both are kept
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    a = osh_calloc(cx, 1, 15 * MB); // of both: they are neighbours, or they must go
+    a = osh_calloc(cx, 1, 15 * MB); // uses both if they are neighbours, otherwise both are unmapped
     assert_true(resident() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
     for (size_t i = 0; i < 300; i++) { // more sizes than are kept
@@ -184,7 +184,8 @@ typedef struct held {
     size_t n;
 } held;
 
-/* Blocks of all sizes come and go: none lies in another one, and the process stays within the peak. */
+/* Blocks of all sizes are allocated and freed: none overlaps another, and the process stays within
+ * the peak. */
 static void pages_serve_other_sizes(void **state)
 {
     enum { SLOTS = 64, STEPS = 20000, CHECKS = 50 };
@@ -201,7 +202,7 @@ static void pages_serve_other_sizes(void **state)
             assert_int_equal(h->p[h->n - 1], h->mark);
             osh_free(cx, h->p);
             h->p = NULL;
-        } else { // of few sizes often, of any at times; some too small for pages of their own
+        } else { // few sizes often, others sometimes; some are too small for pages of their own
             uint64_t r = osh_rng_u64(2, step, 0);
             h->n = r % 4 ? (size_t)(100000 + r / 4 % 5 * 150000) : (size_t)(1 + r / 4 % (2 * MB));
             h->mark = (unsigned char)step;
@@ -217,7 +218,7 @@ static void pages_serve_other_sizes(void **state)
     assert_true(resident() <= before + SLACK);
 }
 
-/* Whether the system may map p by pages of 2 MiB: "hg" of its mapping; -1: this is not told here. */
+/* Returns 1 if the system may map p by pages of 2 MiB ("hg" of its mapping); -1: unknown. */
 static int may_be_huge(const void *p)
 {
     char line[512];
@@ -234,8 +235,9 @@ static int may_be_huge(const void *p)
     return is;
 }
 
-/* An expert's Hessian or weight, which has 2.25 or 3 MiB, is mapped by pages of 2 MiB where the system gives them; what
- * is resident of many such blocks stays within what is counted of them, whether they are written or freed. */
+/* An expert's Hessian or weight of 2.25 or 3 MiB is mapped by pages of 2 MiB if the system gives
+ * them. The resident memory of many such blocks stays within their count, whether they are written
+ * or freed. */
 static void experts_blocks_have_huge_pages(void **state)
 {
     enum { N = 32 };
@@ -252,7 +254,7 @@ static void experts_blocks_have_huge_pages(void **state)
         assert_true(resident() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < N; i += 2) osh_free(cx, p[i]);
-    osh_mem_trim(cx); // holes between blocks that stay
+    osh_mem_trim(cx); // holes between the blocks that stay
     assert_true(resident() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     for (int i = 1; i < N; i += 2) {
         for (size_t k = 0; k < n_bytes; k += 4096) assert_int_equal(p[i][k], 0);
@@ -275,7 +277,7 @@ static void classes_and_limits(void **state)
     void *host = osh_alloc(cx, BIG), *chunks[8];
     assert_int_equal(osh_mem_use(cx, OSH_MEM_DEVICE), OSH_MEM_HOST);
     void *device = osh_alloc(cx, BIG);
-    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers take the caller's class
+    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers use the caller's class
     size_t one = osh_mem_gross(BIG), few = osh_mem_gross(1000);
     assert_true(one >= BIG && one < BIG + 16384);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), one + 8 * few);
@@ -295,7 +297,7 @@ static void classes_and_limits(void **state)
     assert_non_null(strstr(osh_error_text(cx), "host memory"));
     osh_error_clear(cx);
 
-    osh_mem_move(cx, more, OSH_MEM_DEVICE); // a move is no allocation
+    osh_mem_move(cx, more, OSH_MEM_DEVICE); // a move does not allocate
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
     osh_free(cx, more), osh_free(cx, last), osh_free(cx, device);
     for (int i = 0; i < 8; i++) osh_free(cx, chunks[i]);
@@ -306,7 +308,7 @@ static void classes_and_limits(void **state)
     osh_ctx_free(cx);
 }
 
-typedef struct giver { // has blocks that it frees one at a time when it is asked
+typedef struct giver { // has blocks that it frees one at a time when asked
     osh_ctx *cx;
     void *held[3];
     int n, asked;
@@ -335,13 +337,14 @@ static void others_give_before_a_peak_rises(void **state)
     osh_mem_give(cx, 4 * one, give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
-    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // neither waits
+    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // neither of them waits
     assert_int_equal(g.asked, 0);
-    void *waits = osh_alloc(cx, BIG); // 6 blocks and a little: until it fits, or nothing is left
+    void *waits = osh_alloc(cx, BIG); // waits until it fits, or nothing is left
     assert_int_equal(g.asked, 3);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
     void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};
-    assert_true(more[0] && more[1] && waits && writers && fits && small); // it is not a limit
+    /* The threshold is not a limit. */
+    assert_true(more[0] && more[1] && waits && writers && fits && small);
     assert_int_equal(g.asked, 5);
     osh_mem_give(cx, 0, NULL, NULL);
     osh_free(cx, osh_alloc(cx, BIG));

@@ -1,4 +1,4 @@
-/* test_base_buf.c - appending, printing, the cap and the NUL behind. */
+/* test_base_buf.c - tests appending, printing, the size limit and the final NUL. */
 #include "base/buf.h"
 #include "torture.h"
 

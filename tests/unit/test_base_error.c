@@ -1,4 +1,5 @@
-/* test_base_error.c - the first message wins, later ones are noted, the text stays one line and in its buffer. */
+/* test_base_error.c - the first message comes first, later ones are appended, and the text stays
+ * one line in its buffer. */
 #include "torture.h"
 
 static int setup(void **state)
@@ -34,7 +35,8 @@ static void first_message_and_notes(void **state)
     osh_error_clear(cx);
     assert_string_equal(osh_error_text(cx), "");
     osh_fail(cx, OSH_E_IO, "a\nb\r\nc");
-    assert_string_equal(osh_error_text(cx), "a\\u000ab\\u000d\\u000ac"); // one line, whatever a name holds
+    /* One line, whatever a name holds. */
+    assert_string_equal(osh_error_text(cx), "a\\u000ab\\u000d\\u000ac");
 }
 
 static void never_success_by_mistake(void **state)

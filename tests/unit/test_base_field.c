@@ -1,4 +1,4 @@
-/* test_base_field.c - texts into members; what is refused, and in which words. */
+/* test_base_field.c - parses texts into members, and checks the messages of refused texts. */
 #include "base/field.h"
 #include "torture.h"
 
@@ -28,7 +28,7 @@ static options o;
 
 static int setup(void **state)
 {
-    memset(&o, 0xa5, sizeof o); // defaults must not depend on what was there
+    memset(&o, 0xa5, sizeof o); // defaults must not depend on the old content
     return osh_ctx_new(&cx, 1) || osh_fields_default(cx, fields, &o);
 }
 
@@ -81,7 +81,7 @@ static void whole_numbers(void **state)
                                       "9223372036854775808"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(cx, OSH_E_USAGE, set("block_size", bad[i]), "want a whole number");
-    assert_int_equal(o.block_size, 65536); // untouched by refusals
+    assert_int_equal(o.block_size, 65536); // not changed by refused texts
 }
 
 static void numbers(void **state)

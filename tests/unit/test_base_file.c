@@ -1,4 +1,4 @@
-/* test_base_file.c - files and directories in a folder of the test's own. */
+/* test_base_file.c - files and directories in a directory of the test. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -30,13 +30,13 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *in(int i, const char *name) // one of four names that live side by side
+static const char *in(int i, const char *name) // one of four names that are valid together
 {
     snprintf(buf[i], sizeof buf[i], "%s/%s", dir, name);
     return buf[i];
 }
 
-/* In a process without standard descriptors: what it says there goes into no file. */
+/* Runs in a process without standard descriptors: its messages go into no file. */
 static void files_are_no_standard_descriptors(void **state)
 {
     int status = -1;
@@ -89,7 +89,8 @@ static void reads_and_writes_at_offsets(void **state)
     osh_file_close(cx, NULL);
 }
 
-/* Past the page cache, wherever the bytes begin and end; where that cannot be done (tmpfs) the same bytes come. */
+/* Reads past the page cache at any offset and size. If that is not possible (tmpfs) the bytes are
+ * the same. */
 static void reads_directly(void **state)
 {
     enum { N = (5 << 19) + 777 };
@@ -113,7 +114,8 @@ static void reads_directly(void **state)
     osh_free(cx, want), osh_free(cx, got);
 }
 
-/* Every offset and size around blocks, past the page cache and through it; what lies beside stays. */
+/* Tests every offset and size around blocks, past the page cache and through it; neighbouring bytes
+ * stay. */
 static void blocks(void **state)
 {
     enum { B = OSH_BLOCK_BYTES, N = 5 * B };
@@ -139,7 +141,8 @@ static void blocks(void **state)
         assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
         assert_memory_equal(got, want, N);
         assert_int_equal(osh_file_bytes(f), N);
-        assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10)); // the last block, and past the end
+        /* The last block, and beyond the end. */
+        assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10));
         assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10), "but the file has");
         osh_file_close(cx, f);
     }
@@ -201,7 +204,7 @@ static void copies(void **state)
     assert_false(osh_file_exists(in(3, "x")));
 }
 
-/* A limit on the size of files stands in for a full disk: the write fails in the same place. */
+/* A limit on the size of files simulates a full disk: the write fails at the same point. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;
@@ -230,7 +233,7 @@ static void full_disk(void **state)
     char *p;
     size_t n;
     assert_false(osh_file_exists(in(1, "keep.tmp")));
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content is untouched
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content stays
     assert_string_equal(p, "old");
     osh_free(cx, p);
 }
@@ -316,7 +319,8 @@ static void torture_files(void **state)
     assert_true(torture(use_everything, NULL) > 20);
 }
 
-/* Each is refused at once: to open a pipe of which nobody has the other end would wait for ever. */
+/* Each path is refused at once: opening a pipe without a process at its other end would block for
+ * ever. */
 static void only_regular_files(void **state)
 {
     osh_file *f = NULL;
@@ -334,14 +338,17 @@ static void only_regular_files(void **state)
         assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, rows[i].path), rows[i].want);
         assert_fails(cx, OSH_E_IO, osh_file_open_or_create(cx, &f, rows[i].path), rows[i].want);
     }
-    assert_fails(cx, OSH_E_IO, osh_log_file(cx, in(0, "pipe")), "No such device or address"); // nobody reads it
+    /* Nobody reads it. */
+    assert_fails(cx, OSH_E_IO, osh_log_file(cx, in(0, "pipe")), "No such device or address");
     int reader = open(in(0, "pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int writer = osh_fd_open(in(0, "pipe"), O_WRONLY);
-    assert_true(reader >= 0 && writer >= 0 && !(fcntl(writer, F_GETFL) & O_NONBLOCK)); // what is written waits
+    /* Writes block. */
+    assert_true(reader >= 0 && writer >= 0 && !(fcntl(writer, F_GETFL) & O_NONBLOCK));
     close(writer), close(reader);
 }
 
-/* Neither a link nor a file that somebody else made or writes is written to or removed; a leftover is. */
+/* A link, or a file that another process made or writes, is neither written nor removed; a leftover
+ * is removed. */
 static void temporary_files(void **state)
 {
     osh_file *f = NULL, *again = NULL;
@@ -364,12 +371,13 @@ static void temporary_files(void **state)
     assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &again, buf[1]), "another process is writing it");
     assert_int_equal(osh_file_bytes(f), 5);
     osh_file_close(cx, f);
-    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // what a killed process left
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the leftover of a killed process
     assert_int_equal(osh_file_bytes(f), 0);
     osh_file_close(cx, f);
 }
 
-/* A child that is forked, and does not exec, keeps no lock of a file that its parent closes or that dies with it. */
+/* A forked child that does not exec keeps no lock of a file that its parent closes, or that ends
+ * with the parent. */
 static void forked_children_have_no_locks(void **state)
 {
     osh_file *f = NULL, *again = NULL;
@@ -382,7 +390,7 @@ static void forked_children_have_no_locks(void **state)
     assert_true(taken);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (!child) { // lives until the parent has looked
+    if (!child) { // the child lives until the parent has checked
         bool shut = osh_file_bytes(f) < 0;
         close(ends[1]);
         while (read(ends[0], &byte, 1) > 0) {}
@@ -392,7 +400,7 @@ static void forked_children_have_no_locks(void **state)
     close(ends[0]);
     assert_ok(cx, osh_file_open_or_create(cx, &again, buf[0]));
     assert_ok(cx, osh_file_lock(cx, again, &taken));
-    assert_false(taken); // the parent has it still
+    assert_false(taken); // the parent still has the lock
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_lock(cx, again, &taken));
     bool free_again = taken;

@@ -1,4 +1,5 @@
-/* test_base_inode.c - what lies at a path, and what lies inside what: links, dots, names that are not there yet. */
+/* test_base_inode.c - kinds of paths, and paths inside others: links, dots, names that do not exist
+ * yet. */
 #include "base/inode.h"
 #include "base/file.h"
 #include "torture.h"
@@ -10,10 +11,11 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char root[PATH_MAX]; // real
+static char root[PATH_MAX]; // a path without links
 static char start[PATH_MAX];
 
-/* root/a/b/file, root/link -> a/b, root/dangling -> a/none, root/loop -> loop; root is the working directory */
+/* root/a/b/file, root/link -> a/b, root/dangling -> a/none, root/loop -> loop; root is the working
+ * directory */
 static int setup(void **state)
 {
     char dir[] = "test_base_inode.XXXXXX";

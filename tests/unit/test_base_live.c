@@ -1,4 +1,4 @@
-/* test_base_live.c - what of the progress a terminal of some width shows, and with which colours. */
+/* test_base_live.c - the progress that a terminal of a given width shows, and its colours. */
 #include "base/live.h"
 #include "torture.h"
 
@@ -51,7 +51,7 @@ static void long_names_lose_their_beginning(void **state)
     shown(text, &p, 252, 80);
     assert_string_equal(text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
     p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4";
-    for (int width = 4; width < 60; width++) { // no half of a letter
+    for (int width = 4; width < 60; width++) { // no character is cut
         shown(text, &p, 252, width);
         size_t halves = 0;
         for (char *c = text; *c; c++) halves += (*c & 0x80) != 0;

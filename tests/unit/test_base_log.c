@@ -1,4 +1,5 @@
-/* test_base_log.c - what goes to stderr and to the log file: levels, lines, JSON, the live line of a terminal. */
+/* test_base_log.c - output to stderr and to the log file: levels, lines, JSON, the live line of a
+ * terminal. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static int real_stderr, from; // from: where what was written can be read
+static int real_stderr, from; // from: the file from which the output is read
 
 static void redirect(bool terminal)
 {
@@ -31,7 +32,7 @@ static void redirect(bool terminal)
     close(to);
 }
 
-static void take(char *to, size_t room) // what was written since the last call
+static void take(char *to, size_t room) // reads the output since the last call
 {
     size_t n = 0;
     ssize_t k;
@@ -84,7 +85,7 @@ static void one_line_for_each_subgraph(void **state)
     char line[400];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     redirect(false);
-    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // a pipe is no terminal
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // a pipe is not a terminal
     for (int i = 0; i < 128; i++) {
         osh_progress p = at(3, i, false);
         osh_progress_show(cx, &p);
@@ -126,7 +127,7 @@ static void json_lines(void **state)
     osh_progress_show(cx, &p);
     p = at(4, 0, false);
     p.name = NULL;
-    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // rate limited: none of these
+    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // rate-limited: none is shown
     take(line, sizeof line);
     restore();
     osh_ctx_free(cx);
@@ -176,7 +177,7 @@ static void live_line_of_a_terminal(void **state)
     static const char head[] = "\r\033[K3/28  model.layers.2  observe 1/128";
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
-    assert_true(strlen(first) <= 4 + 39); // cut to the terminal's 40 columns
+    assert_true(strlen(first) <= 4 + 39); // cut to the 40 columns of the terminal
     assert_true(strlen(many) < 10 * strlen(first)); // 500 calls in far less than a second
     assert_memory_equal(message, "\r\033[Khello\r\n3/28  model", 21);
     assert_non_null(strstr(end, "\n"));
@@ -188,7 +189,7 @@ static void set_width(int columns)
     ioctl(from, TIOCSWINSZ, &w);
 }
 
-/* A line that no longer fits stands in several rows, all of which are taken back. */
+/* A line that no longer fits takes several rows, all of which are erased. */
 static void a_terminal_is_made_narrower(void **state)
 {
     char wide[400], narrow[400], message[400];
@@ -219,7 +220,7 @@ static void a_terminal_is_made_narrower(void **state)
     assert_memory_equal(erased, "\r\033[", 3); // nothing of it is left at the end
 }
 
-/* Of very many small ones none has a line but in JSON. */
+/* Small steps, of which there are very many, have lines in JSON only. */
 static void small_ones(void **state)
 {
     char lines[4000], json[4000];
@@ -309,7 +310,8 @@ static void rate_budget_and_eta(void **state)
     assert_non_null(strstr(line, ",\"budget_bytes\":25769803776,\"elapsed_s\":"));
 }
 
-/* A kill leaves whole lines: one write each, and a message of many lines is one line. */
+/* A kill leaves whole lines: each line is one write, and a message of many lines becomes one
+ * line. */
 static void log_file_of_whole_lines(void **state)
 {
     static const char path[] = "test_base_log2.txt";

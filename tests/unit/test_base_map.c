@@ -1,4 +1,5 @@
-/* test_base_map.c - every key that was put is found, no other; keys may hold NUL and be empty. */
+/* test_base_map.c - every key that was put is found, and no other; keys may contain NUL and be
+ * empty. */
 #include "base/map.h"
 #include "base/rng.h"
 #include "torture.h"
@@ -52,7 +53,7 @@ static void views(void **state)
         assert_int_equal(v, i);
         assert_false(osh_map_get(m, key, (size_t)n + 1, &v)); // another length
     }
-    keys[7][0] = 'x'; // not copied: the map sees it
+    keys[7][0] = 'x'; // keys are not copied, so the map sees the change
     assert_false(osh_map_get(m, "k7", 2, &v));
     osh_map_free(cx, m);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -61,7 +62,7 @@ static void views(void **state)
 
 static void odd_keys(void **state)
 {
-    /* one prefix of zeros each: only the length tells them apart */
+    /* Keys are prefixes of zeros, so only their length differs. */
     static const char zeros[40] = {0};
     osh_ctx *cx;
     osh_map *m;
@@ -123,7 +124,7 @@ static osh_status fill(osh_ctx *cx, void *user)
     for (int i = 0; i < 200; i++) {
         int n = snprintf(key, sizeof key, "%d", i);
         rc = osh_map_put(cx, m, key, (size_t)n, i);
-        if (rc) { // a failed put leaves the map as it was
+        if (rc) { // a failed put does not change the map
             assert_int_equal(osh_map_count(m), i);
             assert_false(osh_map_get(m, key, (size_t)n, &v));
             assert_true(i == 0 || osh_map_get(m, "0", 1, &v));

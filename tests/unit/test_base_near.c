@@ -1,4 +1,4 @@
-/* test_base_near.c - which known name a mistaken one means, and when none. */
+/* test_base_near.c - finds the known name that a mistyped one means, or none. */
 #include "base/near.h"
 #include "torture.h"
 

@@ -1,11 +1,12 @@
-/* test_base_num.c - every f16 and fp8 value, every midpoint between two of them and its neighbours; the counter RNG. */
+/* test_base_num.c - tests every f16 and fp8 value, every midpoint between two of them and its
+ * neighbours, and the counter RNG. */
 #include "base/num.h"
 #include "base/rng.h"
 #include "torture.h"
 
 #include <math.h>
 
-/* The values by the definition, in double. */
+/* Computes the values by their definition, in double. */
 static double f16_value(int h)
 {
     int e = (h >> 10) & 31, m = h & 1023;
@@ -103,7 +104,7 @@ static void bf16_rounds_to_nearest_even(void **state)
     assert_true(isnan(osh_f32_of_bf16(osh_bf16_of_f32(osh_f32_of_bits(0xffffffffu)))));
 }
 
-/* The same numbers as Python's integers give for the formula in rng.h. */
+/* Compares with the numbers that Python's integers give for the formula in rng.h. */
 static void rng_agrees_with_its_formula(void **state)
 {
     assert_true(osh_rng_u64(0, 0, 0) == 0xe220a8397b1dcdafull);

@@ -1,4 +1,5 @@
-/* test_base_pool.c - every chunk once, the lowest failure wins, calls inside calls, threads beside the pool. */
+/* test_base_pool.c - every chunk runs once, the lowest failure is returned, calls inside calls, and
+ * other threads. */
 #include "torture.h"
 
 #include <pthread.h>
@@ -53,7 +54,7 @@ static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const int64_t *first = user;
     if (chunk < *first || chunk % 3) return OSH_OK;
-    volatile double x = 1; // lower chunks take longer, so that a higher one fails first
+    volatile double x = 1; // lower chunks take longer, so a higher one fails first
     for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
     osh_status rc = osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
     osh_note(cx, "testing");
@@ -72,7 +73,7 @@ static void lowest_failure_wins(void **state)
             first = 24;
             assert_fails(cx, OSH_E_FORMAT, osh_parallel_for(cx, 60, fail_some, &first), "chunk 24 is bad");
         }
-        int64_t none = 1000; // the pool works on after a failure
+        int64_t none = 1000; // the pool still works after a failure
         assert_ok(cx, osh_parallel_for(cx, 60, fail_some, &none));
         assert_string_equal(osh_error_text(cx), "");
         osh_ctx_free(cx);
@@ -98,7 +99,7 @@ static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     if (chunk < 50) {
         osh_fail(cx, OSH_E_IO, "not fatal");
-        return OSH_OK; // a message of a chunk that succeeded must not stick to the next
+        return OSH_OK; // the message of a chunk that succeeded must not reach the next
     }
     return chunk == 77 ? osh_fail(cx, OSH_E_IO, "fatal") : OSH_OK;
 }
@@ -112,7 +113,7 @@ static void stale_messages_do_not_stick(void **state)
     osh_ctx_free(cx);
 }
 
-/* Behind an interrupt no chunk begins, on one thread and on many; what has begun ends. */
+/* After an interrupt no chunk begins, on one thread and on many; a chunk that has begun ends. */
 static osh_status interrupt_at(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     _Atomic int64_t *runs = user;
@@ -213,7 +214,7 @@ static void counters_are_shared(void **state)
     assert_ok(cx, osh_parallel_for(cx, 100, alloc_chunk, NULL));
     assert_int_equal(osh_mem_live(cx), 0);
     assert_true(osh_mem_peak(cx) >= 490 && osh_mem_peak(cx) <= 4 * 490);
-    osh_mem_fail_after(cx, 777); // in whichever worker it falls
+    osh_mem_fail_after(cx, 777); // in any worker
     assert_fails(cx, OSH_E_NOMEM, osh_parallel_for(cx, 100, alloc_chunk, NULL), "cannot allocate");
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
@@ -224,7 +225,7 @@ typedef struct apart {
     osh_ctx *cx;
     int made[APART], n_waiting;
     _Atomic int n_made, n_begun, n_taken;
-    int bad; // chunk that fails; < 0: none
+    int bad; // the chunk that fails; < 0: none
     int bad_take;
 } apart;
 
@@ -251,7 +252,8 @@ static osh_status take_apart(osh_ctx *cx, void *user, int64_t chunk)
     return OSH_OK;
 }
 
-/* The last of the first AT_ONCE ends when the next one has begun: there is no barrier behind them. */
+/* The last of the first AT_ONCE chunks ends when the next one has begun: there is no barrier after
+ * them. */
 static osh_status make_late(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     apart *a = user;
@@ -260,7 +262,8 @@ static osh_status make_late(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return rc;
 }
 
-/* Taken in order by the caller, of at most AT_ONCE that have begun; behind a failure nothing begins or is taken. */
+/* The caller takes chunks in order, at most AT_ONCE of which have begun. After a failure nothing
+ * begins or is taken. */
 static void chunks_apart(void **state)
 {
     osh_ctx *cx;

@@ -1,4 +1,5 @@
-/* test_base_profile.c - scopes and their times, the YAML file at every moment, memory against time, quoting. */
+/* test_base_profile.c - scopes and their times, the YAML file at every moment, memory over time,
+ * quoting. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -76,7 +77,7 @@ static void records_and_summary(void **state)
     assert_string_equal(osh_yaml_get(phases->items[1], "phase")->text, "load");
     assert_true(number(phases->items[1], "gflop") > 1.99);
     const osh_yaml *stages = osh_yaml_get(y, "stages");
-    assert_int_equal(stages->n, 1); // "pack" is of none
+    assert_int_equal(stages->n, 1); // "pack" belongs to no stage
     assert_string_equal(osh_yaml_get(stages->items[0], "stage")->text, "Calibration");
     osh_yaml_free(cx, y);
     osh_free(cx, text);
@@ -96,24 +97,25 @@ static void own_time_only(void **state)
     osh_scope b = osh_profile_begin(cx, "inner", "x");
     usleep(30000);
     (void)b;
-    osh_profile_end(cx, a); // closes both
+    osh_profile_end(cx, a); // ends both scopes
     a = osh_profile_begin(cx, "outer", "x");
     usleep(10000);
-    assert_ok(cx, osh_profile_read(cx, &d)); // while it is open
+    assert_ok(cx, osh_profile_read(cx, &d)); // a scope is open
     assert_int_equal(d.n_rows, 2);
     assert_string_equal(d.rows[0].phase, "outer");
     assert_int_equal(d.rows[0].n, 2);
     assert_true(d.rows[0].seconds >= 0.0095 && d.rows[1].seconds >= 0.029);
-    assert_true(d.rows[0].seconds + d.rows[1].seconds <= d.seconds + 1e-6); // nothing is counted twice
+    /* No time is counted twice. */
+    assert_true(d.rows[0].seconds + d.rows[1].seconds <= d.seconds + 1e-6);
     osh_profile_data_deinit(cx, &d);
     osh_profile_end(cx, a);
     osh_profile_stop(cx);
-    assert_ok(cx, osh_profile_start(cx, NULL)); // anew
+    assert_ok(cx, osh_profile_start(cx, NULL)); // starts again
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_int_equal(d.n_rows, 0);
     osh_profile_data_deinit(cx, &d);
     assert_fails(cx, OSH_E_USAGE, osh_profile_start(cx, NULL), "running already");
-    osh_ctx_free(cx); // stops it
+    osh_ctx_free(cx); // stops the profile
 }
 
 static const osh_profile_row *row_of(const osh_profile_data *d, const char *phase)
@@ -124,7 +126,8 @@ static const osh_profile_row *row_of(const osh_profile_data *d, const char *phas
     return NULL;
 }
 
-/* What a stage allocated is its own and that of the stages around it, even where it was freed before anybody looked. */
+/* The allocations of a stage count for it and for the outer stages, also if they were freed before
+ * a sample. */
 static void live_bytes_of_stages(void **state)
 {
     enum { BYTES = 3 << 20 };
@@ -157,7 +160,7 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* A peak between two records is in the samples. */
+/* The samples contain a peak between two records. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };
@@ -168,8 +171,10 @@ static void short_peak_is_seen(void **state)
     assert_ok(cx, osh_profile_start(cx, NULL));
     int64_t before = osh_mem_anon();
     char *p;
-    for (useconds_t wait = 100000; wait < 30000000; wait *= 2) { // where the sampler does not get a processor: longer
-        p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); // no sanitizer keeps it
+    /* Longer if the sampler gets no processor. */
+    for (useconds_t wait = 100000; wait < 30000000; wait *= 2) {
+        /* Without malloc, so no sanitizer keeps it. */
+        p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_ptr_not_equal(p, MAP_FAILED);
         memset(p, 1, BYTES);
         usleep(wait);
@@ -180,10 +185,11 @@ static void short_peak_is_seen(void **state)
     assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
     assert_ok(cx, osh_profile_read(cx, &d));
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
-    assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2); // and its end is seen too
+    /* The samples also contain its end. */
+    assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2);
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
     osh_profile_data_deinit(cx, &d);
-    for (int i = 0; i < 5; i++) { // within one interval, too
+    for (int i = 0; i < 5; i++) { // also within one interval
         assert_true(osh_mem_sampled_peak(cx) > 0);
         p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memset(p, 1, (size_t)(i + 2) * BYTES);
@@ -207,8 +213,8 @@ static void check_records(osh_ctx *cx, const char *text, size_t n)
     osh_yaml_free(cx, y);
 }
 
-/* A kill in the middle of write(2) leaves what fits into a page of the file. Wherever pages end, what is before is
- * whole. */
+/* A kill during write(2) leaves the part that fits into a page of the file. The text before the end
+ * of any page is valid. */
 static void whole_at_each_page(void **state)
 {
     enum { PAGE = 4096 };
@@ -217,7 +223,8 @@ static void whole_at_each_page(void **state)
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_ok(cx, osh_profile_start(cx, path));
-    for (int i = 0; i < 300; i++) { // records of many sizes: each byte of a page is an end sometime
+    /* Records of many sizes, so that pages end at every byte of a record. */
+    for (int i = 0; i < 300; i++) {
         memset(of, 'x', (size_t)i % 61), of[i % 61] = 0;
         osh_profile_end(cx, osh_profile_begin(cx, "observe", of));
     }
@@ -236,7 +243,7 @@ static void whole_at_each_page(void **state)
     unlink(path);
 }
 
-/* Killed at any moment, what is on the disk is YAML: a child streams records until it is killed. */
+/* After a kill at any moment the file is valid YAML: a child writes records until it is killed. */
 static void valid_when_killed(void **state)
 {
     for (int round = 0; round < 12; round++) {

@@ -1,4 +1,5 @@
-/* test_elementary.c - exp, log, pow and erfc against the C library in long double, and the values at the ends. */
+/* test_elementary.c - compares exp, log, pow and erfc with the C library in long double, and tests
+ * extreme values. */
 #include "base/elementary.h"
 #include "base/rng.h"
 #include "torture.h"
@@ -9,7 +10,7 @@
 
 enum { N = 200000, SEED = 7 };
 
-/* Distance in units in the last place of the true value. */
+/* Returns the distance in units in the last place of the true value. */
 static double ulps(double got, long double want)
 {
     int e;
@@ -55,7 +56,7 @@ static void log_is_near(void **state)
     assert_true(osh_math_log(INFINITY) == INFINITY && ulps(osh_math_log(0x1p-1070), logl(0x1p-1070L)) <= 1);
 }
 
-/* The powers that rope frequencies are made of: rounded to f32 they are the true ones. */
+/* The powers in rope frequencies, rounded to f32, are the true ones. */
 static void pow_is_near(void **state)
 {
     (void)state;

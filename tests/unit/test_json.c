@@ -1,4 +1,5 @@
-/* test_json.c - JSON: what is refused and how, typed members, edits that leave the rest alone, Python's printing. */
+/* test_json.c - JSON: refused texts and their messages, typed members, edits that keep the other
+ * bytes, Python's printing. */
 #include "text/json.h"
 #include "unit/text_helpers.h"
 #include <stdio.h>
@@ -129,7 +130,7 @@ static void test_duplicate_keys(void **state)
     refuse(cx, "{\"a\": 1, \"b\": 2, \"a\": 3}", "x.json: the key 'a' occurs twice");
     refuse(cx, "{\"a\": 1, \"\\u0061\": 3}", "the key 'a' occurs twice");
     refuse(cx, "[0, {\"x\": [{\"k\": 1, \"k\": 1}]}]", "the key 'k' occurs twice");
-    for (int i = 0; i < 40; i++) // enough for the hashed way
+    for (int i = 0; i < 40; i++) // enough keys for hashing
         sprintf(many + strlen(many), "%s\"key%d\": %d", i ? "," : "", i == 39 ? 5 : i, i);
     refuse(cx, strcat(many, "}"), "the key 'key5' occurs twice");
 }
@@ -287,7 +288,7 @@ static void test_read(void **state)
     assert_ok(cx, osh_json_int(cx, &i, o, "a", path));
     assert_int_equal(i, 5);
     cJSON_Delete(o);
-    assert_true(osh_json_read(cx, &o, path, 7, 0) < 0); // larger than the cap
+    assert_true(osh_json_read(cx, &o, path, 7, 0) < 0); // larger than the limit
     osh_error_clear(cx);
     assert_ok(cx, osh_file_write_all(cx, path, "{", 1));
     assert_fails(cx, OSH_E_FORMAT, path, osh_json_read(cx, &o, path, 100, 0));
@@ -310,7 +311,8 @@ static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
 
 static const osh_json_taken some_lists[] = {{"t", keep_item}, {"skipped", NULL}, {NULL, NULL}};
 
-/* As if all of text were read at once: items of "t", the rest with null for the lists; the same texts are refused. */
+/* Reading lists gives the same as reading the whole text: the items of "t", the rest with null for
+ * the lists, and the same refusals. */
 static void reads_lists(osh_ctx *cx, const char *path, const char *text, const char *wanted_rest)
 {
     cJSON *whole = NULL, *rest = NULL, *wanted = NULL;
@@ -355,7 +357,7 @@ static void test_lists(void **state)
     close(mkstemp(path));
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) reads_lists(cx, path, good[i][0], good[i][1]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) reads_lists(cx, path, bad[i], NULL);
-    for (int left = 0; left < 2; left++) { // the items' reader has the last word
+    for (int left = 0; left < 2; left++) { // a failure of the item callback is returned
         listed l = {cJSON_CreateArray(), left};
         const char *text = "{\"t\": [1, 2, 3]}";
         assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
@@ -368,7 +370,7 @@ static void test_lists(void **state)
     assert_fails(cx, OSH_E_IO, path, osh_json_read_lists(cx, &rest, path, some_lists, NULL));
 }
 
-/* Items, keys and what stays lie across the pieces that are read, at every distance. */
+/* Items, keys and the rest cross the ends of the pieces that are read, at every distance. */
 static osh_status see_member(osh_ctx *cx, void *user, size_t i, size_t n, const char *key, const cJSON *o)
 {
     osh_buf *b = user;

@@ -1,4 +1,4 @@
-/* test_json_walk.c - JSON value by value: the same texts are refused as by a parse, a copy is the
+/* test_json_walk.c - JSON value by value: a walk refuses the same texts as a parse, a copy is the
  * same value in one line, and pieces of a file may end anywhere. */
 #include "text/json_walk.h"
 #include "text/json.h"
@@ -12,7 +12,7 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* The copy of a text, of which all is in memory. */
+/* Copies a text that is in memory. */
 static osh_status copy_text(osh_ctx *cx, osh_buf *to, const char *text, size_t n)
 {
     osh_json_walk w; // own
@@ -90,8 +90,8 @@ static osh_status see_member(osh_ctx *cx, void *user, osh_json_walk *w, const ch
                                         : osh_json_walk_skip(w);
 }
 
-/* A value before a padding of n bytes, and values behind it, which a piece's end cuts; then back
- * to the first. */
+/* Reads a value before n bytes of padding and values after it, which the end of a piece cuts, then
+ * returns to the first. */
 static void read_padded(osh_ctx *cx, const char *path, size_t n)
 {
     osh_buf text, copy; // own

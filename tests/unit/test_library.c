@@ -1,5 +1,4 @@
-/* test_library.c - include/oneshot.h: what it refuses, what it calls back, and one job after another in a
- * context. */
+/* test_library.c - include/oneshot.h: refusals, callbacks, and several jobs in a context. */
 #include "oneshot.h"
 
 #include <stdio.h>
@@ -68,13 +67,15 @@ static void test_options(void **state)
     assert_int_equal(oneshot_new(&o, NULL), ONESHOT_OK);
     assert_string_equal(oneshot_error(o), "");
     oneshot_free(o);
-    newer.o.size = sizeof newer; // of a header that has one member more, which asks for nothing, and for something
+    /* Options of a header with one more member, which is first zero and then not. */
+    newer.o.size = sizeof newer;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_OK);
     oneshot_free(o);
     newer.more = 1;
     assert_int_equal(oneshot_new(&o, &newer.o), ONESHOT_E_USAGE);
     assert_null(o);
-    opt.size = offsetof(oneshot_options, on_log); // of an older header: what stands behind is not looked at
+    /* Options of an older header: later members are not read. */
+    opt.size = offsetof(oneshot_options, on_log);
     opt.on_log = (void (*)(void *, int, const char *))(intptr_t)1;
     assert_int_equal(oneshot_new(&o, &opt), ONESHOT_OK);
     oneshot_free(o);
@@ -91,7 +92,7 @@ static void test_options(void **state)
     oneshot_free(NULL);
 }
 
-/* The job fails with code, and oneshot_error holds part. */
+/* Checks that the job fails with code and oneshot_error contains part. */
 #define assert_refused(s, code, call, part)                                                        \
     do {                                                                                           \
         assert_int_equal((call), (code));                                                          \
@@ -134,19 +135,19 @@ static void test_jobs(void **state)
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
-    s->text[0] = 0; // the same call goes on
+    s->text[0] = 0; // the same call continues
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
     assert_true(s->n_progress > 10 && s->last_fraction > 0.9);
-    assert_int_equal(s->n_log, 0); // nothing to warn of
+    assert_int_equal(s->n_log, 0); // no warnings
     s->text[0] = 0;
     assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}), ONESHOT_OK);
     s->text[0] = 0;
     assert_int_equal(oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {"max_windows", "2"},
                                                              {"max_seq_length", "64"}, {0}}), ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // before a job: it ends that one, and not the next
+    oneshot_interrupt(s->o); // before a job: ends that job and not the next
     assert_int_equal(oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
                      ONESHOT_E_INTERRUPTED);
     assert_int_equal(oneshot_verify(s->o, out, NULL), ONESHOT_OK);

@@ -1,4 +1,4 @@
-/* test_match.c - targets against module names and classes, in compressed-tensors' order. */
+/* test_match.c - matches targets with module names and classes, in compressed-tensors' order. */
 #include "text/match.h"
 #include "unit/text_helpers.h"
 
@@ -30,7 +30,8 @@ static void test_kinds(void **state)
     assert_int_equal(find(cx, LIST("re:model\\.layers\\.3"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linea"), Q_PROJ, "Linear"), -1);
-    assert_int_equal(find(cx, LIST("re:Linear"), Q_PROJ, "Linear"), -1); // a regex never matches a class
+    /* A regex never matches a class. */
+    assert_int_equal(find(cx, LIST("re:Linear"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, NULL), -1);
     assert_int_equal(find(cx, LIST(NULL), Q_PROJ, "Linear"), -1); // no targets at all
 }
@@ -41,11 +42,11 @@ static void test_precedence(void **state)
     assert_int_equal(find(cx, LIST("Linear", "re:.*", Q_PROJ), Q_PROJ, "Linear"), 2);
     assert_int_equal(find(cx, LIST("Linear", "re:.*"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*", "Linear"), "lm_head", "Linear"), 0);
-    /* inside a kind: the order of the strings, not that of the list */
+    /* Within a kind the order is that of the strings, not that of the list. */
     assert_int_equal(find(cx, LIST("re:.*q_proj", "re:.*proj"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*proj", "re:.*q_proj"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("re:model", "re:.*proj", "re:.*q"), Q_PROJ, "Linear"), 1);
-    /* the same target in two groups: the later one */
+    /* A target in two groups belongs to the later group. */
     assert_int_equal(find(cx, LIST("Linear", "Linear"), Q_PROJ, "Linear"), 1);
     assert_int_equal(find(cx, LIST("re:.*", "Linear", "re:.*"), Q_PROJ, "Linear"), 2);
 }

@@ -66,7 +66,8 @@ static void test_match_is_anchored_at_the_start_only(void **state)
 static void test_unicode(void **state)
 {
     osh_ctx *cx = *state;
-    assert_true(matches(cx, "\\w+$", "h\xc3\xa9llo"));       // UCP: an accented letter is a word character
+    /* UCP: an accented letter is a word character. */
+    assert_true(matches(cx, "\\w+$", "h\xc3\xa9llo"));
     assert_true(matches(cx, ".$", "\xf0\x9f\x98\x80"));      // UTF: one character
     assert_true(matches(cx, "\\p{L}\\p{N}$", "\xd0\x96\xd9\xa3"));
     assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // ideographic space
@@ -92,7 +93,8 @@ static void test_bad_pattern(void **state)
     assert_null(r);
 }
 
-/* What follows a match goes on at its end: one byte is not a character, and no match may lie before the search. */
+/* The next search begins at the end of a match: it must be between characters, and no match may
+ * begin before the search. */
 static void test_matches_are_whole_characters_in_the_searched_part(void **state)
 {
     osh_ctx *cx = *state;
@@ -128,8 +130,8 @@ static void test_match_limit(void **state)
     osh_regex_free(cx, r);
 }
 
-/* Deep backtracking leaves the JIT's stack; the interpreter takes over. (re.match is always the
- * interpreter's: PCRE2's JIT knows no anchoring at match time.) */
+/* Deep backtracking exceeds the JIT's stack, so the interpreter runs. (re.match always uses the
+ * interpreter, because PCRE2's JIT has no anchoring at match time.) */
 static void test_long_subject(void **state)
 {
     osh_ctx *cx = *state;

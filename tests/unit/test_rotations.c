@@ -1,5 +1,5 @@
-/* test_rotations.c - matrices are orthogonal and those that they say they are; a model whose weights are rotated says
- * what it said; what cannot be rotated is refused with the reason. */
+/* test_rotations.c - matrices are orthogonal and have the documented form; a model with rotated
+ * weights gives the same outputs; weights that cannot be rotated are refused with the reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
 #include "plan/rotations.h"
@@ -9,7 +9,7 @@
 
 /* ---- matrices ---- */
 
-/* Rows of M, or of its transpose: what becomes of the unit vectors. */
+/* Computes rows of M, or of its transpose, from the unit vectors. */
 static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
 {
     int64_t n = r->n;
@@ -56,9 +56,12 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},  // a field of 27
-        {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100}, // of 17; of 49
-        {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344}, // of 25; of 343
+        /* A field of 27. */
+        {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
+        /* Fields of 17 and 49. */
+        {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
+        /* Fields of 25 and 343. */
+        {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
     };
@@ -152,7 +155,7 @@ static float *logits(fixture *f)
     return to;
 }
 
-/* F32 weights are rounded after each step, some 1e-7 of what the model computes with. */
+/* F32 weights are rounded after each step, about 1e-7 of the model's values. */
 static void same_model(const char *model, const char *keys)
 {
     fixture f;
@@ -193,7 +196,8 @@ static void test_same_model(void **state)
     same_model("glm4_moe", "transform_type: random-hadamard");
     same_model("qwen2_moe", ""); // a gate over the shared expert
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
-    same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard"); // and what acts
+    /* And what acts. */
+    same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
     same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // heads of 12
@@ -204,7 +208,7 @@ static void test_same_model(void **state)
     same_model("qwen3", "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* Tensors hold the matrices of what acts, one for each size, and config.json names the places. */
+/* The output has a tensor for each size of an active rotation, and config.json names the places. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -239,7 +243,7 @@ static void test_matrices_of_outputs(void **state)
     fixture_close(&f);
 }
 
-/* One matrix for queries and keys, under the name of the queries. */
+/* Queries and keys share one matrix, which has the name of the queries. */
 static void test_heads(void **state)
 {
     fixture f;
@@ -252,7 +256,8 @@ static void test_heads(void **state)
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
     assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
     assert_true(osh_online_attends(&f.p));
-    for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2); // queries, then keys
+    /* Queries, then keys. */
+    for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"", "re:.*self_attn$"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -261,7 +266,7 @@ static void test_heads(void **state)
     fixture_close(&f);
 }
 
-/* A loader ties what config.json ties, also where the checkpoint has a head. */
+/* A loader ties the weights that config.json ties, also if the checkpoint has a head. */
 static void test_untied(void **state)
 {
     (void)state;
@@ -333,7 +338,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* The plan's graph and checkpoint are others behind a rotation that acts: each try begins with new ones. */
+/* An active rotation changes the plan's graph and checkpoint, so each attempt begins with new
+ * ones. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;

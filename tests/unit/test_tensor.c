@@ -1,4 +1,5 @@
-/* test_tensor.c - dtypes, tensors, and element conversion against the scalars of base/num.h. */
+/* test_tensor.c - dtypes and tensors, and element conversion compared with the scalars of
+ * base/num.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +95,8 @@ static void test_new_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* Bits that matter, in f32: all exponents, ties and their neighbours for F16 and BF16, NaNs. */
+/* Generates interesting f32 bits: all exponents, ties and their neighbours for F16 and BF16,
+ * NaNs. */
 static float nasty(uint64_t i)
 {
     static const uint32_t low[] = {0,       1,       0x0fff,  0x1000,  0x1001, 0x2fff,
@@ -139,7 +141,7 @@ static void test_from_f32(void **state)
     free(x);
 }
 
-/* Every pattern of the 8 and 16 bit types, exactly; and back again, but for signalling NaN. */
+/* Converts every pattern of the 8 and 16 bit types exactly, and back, except signalling NaN. */
 static void test_every_pattern(void **state)
 {
     float *f = malloc(65536 * sizeof *f);
@@ -172,7 +174,7 @@ static void test_every_pattern(void **state)
     free(f), free(h), free(back);
 }
 
-/* Values that do not come from base: what IEEE says. */
+/* Checks values that IEEE defines, without base/num.h. */
 static void test_known_values(void **state)
 {
     const float x[] = {1.0f,          65504.0f,      65519.0f, 65520.0f,
@@ -238,7 +240,7 @@ static void test_find_nonfinite(void **state)
                 memset(p, 0x3a, room);
                 plant(p, dt, 130, kind);
                 plant(p, dt, at, kind);
-                assert_int_equal(osh_find_nonfinite(p, dt, 131), at); // the first of two
+                assert_int_equal(osh_find_nonfinite(p, dt, 131), at); // the first of two elements
                 assert_int_equal(osh_find_nonfinite(p, dt, at), -1);
             }
         free(p);

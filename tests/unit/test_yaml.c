@@ -1,4 +1,4 @@
-/* test_yaml.c - YAML: PyYAML's reading of scalars, trees with lines, tags kept, and what is refused. */
+/* test_yaml.c - YAML: scalars as PyYAML reads them, trees with lines, kept tags, and refusals. */
 #include "text/yaml.h"
 #include "unit/text_helpers.h"
 #include <math.h>
@@ -20,7 +20,7 @@ static void refuse_n(osh_ctx *cx, const char *text, size_t n, const char *holds)
 
 static void refuse(osh_ctx *cx, const char *text, const char *holds) { refuse_n(cx, text, strlen(text), holds); }
 
-/* A word per row and what yaml.safe_load of PyYAML 6 makes of it. */
+/* Each row has a word and the value that yaml.safe_load of PyYAML 6 gives for it. */
 static const struct {
     const char *text;
     osh_yaml_kind kind;
@@ -176,7 +176,7 @@ static void test_refuses(void **state)
 
     refuse(cx, "a: 1\nb: 2\na: 3\n", "r.yaml: line 3 column 1: the key 'a' occurs twice");
     refuse(cx, "x:\n  - {k: 1, 'k': 2}\n", "line 2 column 12: the key 'k' occurs twice");
-    for (int i = 0; i < 40; i++) // enough for the hashed way
+    for (int i = 0; i < 40; i++) // enough keys for hashing
         sprintf(many + strlen(many), "key%d: %d\n", i == 39 ? 5 : i, i);
     refuse(cx, many, "line 40 column 1: the key 'key5' occurs twice");
     refuse(cx, "a: 1\n--- \nb: 1\n", "line 2 column 1: a second document");
