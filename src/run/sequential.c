@@ -163,7 +163,7 @@ static osh_status run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->device) span.of = (osh_exec_values){begin, end};
+    if (!p->device) span.of = (osh_exec_values){begin, end}, span.joins = true;
     OSH_TRY(begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
     for (int v = osh_next_set(s->in, begin, end); v < end; v = osh_next_set(s->in, v + 1, end)) {

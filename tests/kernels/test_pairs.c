@@ -3,6 +3,7 @@
 #include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/cpu/span512.h"
+#include "ops/gated.h"
 
 static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out,
                         int64_t split, bool bias)
@@ -91,6 +92,56 @@ static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_att
     guarded_check(&q), guarded_check(&k), guarded_check(&v);
     guarded_free(one, &q), guarded_free(one, &k), guarded_free(one, &v);
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
+}
+
+/* osh_gated_run against the three ops. nan: of row 1 of x. */
+static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias, bool nan)
+{
+    osh_glu_attr at = {.act = (char *)(uintptr_t)act};
+    guarded x = guarded_new(cx, OSH_BF16, 2, n, in), w[2], b[2], y[4];
+    bool finite = false;
+
+    guarded_fill(&x, 1, 1);
+    if (nan) ((uint16_t *)x.t.data)[in] = 0x7fc0;
+    for (int k = 0; k < 2; k++) {
+        w[k] = guarded_new(cx, OSH_BF16, 2, out, in), b[k] = guarded_new(cx, OSH_BF16, 1, out, 0);
+        guarded_fill(&w[k], 2 + (uint64_t)k, 1), guarded_fill(&b[k], 4 + (uint64_t)k, 1);
+    }
+    for (int i = 0; i < 4; i++) y[i] = guarded_new(cx, OSH_BF16, 2, n, out);
+    for (int k = 0; k < 2; k++) {
+        osh_op_args a = {.in = {&x.t, &w[k].t, bias ? &b[k].t : NULL}, .out = {&y[k].t}};
+        assert_int_equal(osh_pairs_linear(cx, &a), OSH_OK);
+    }
+    osh_op_args a = {.in = {&y[0].t, &y[1].t}, .out = {&y[2].t}, .attr = &at};
+    assert_int_equal(osh_op_run(cx, osh_op_find("glu"), &a), OSH_OK);
+    osh_gated g = {&x.t, {&w[0].t, &w[1].t}, {bias ? &b[0].t : NULL, bias ? &b[1].t : NULL}, &y[3].t, &at};
+    assert_true(osh_gated_takes(OSH_BF16, in, &at));
+    size_t before = osh_mem_used(cx, OSH_MEM_HOST);
+    osh_mem_limit(cx, OSH_MEM_HOST, before + osh_gated_scratch(in, out, osh_threads(cx)));
+    assert_int_equal(osh_gated_run(cx, &finite, &g), OSH_OK);
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
+    assert_int_equal(finite, !nan);
+    if (!nan) assert_memory_equal(y[2].t.data, y[3].t.data, osh_tensor_bytes(&y[2].t));
+    guarded_check(&x), guarded_free(cx, &x);
+    for (int k = 0; k < 2; k++) guarded_free(cx, &w[k]), guarded_free(cx, &b[k]);
+    for (int i = 0; i < 4; i++) guarded_check(&y[i]), guarded_free(cx, &y[i]);
+}
+
+static void test_gated(void **state)
+{
+    (void)state;
+    if (!osh_pairs_used()) skip();
+    for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
+        osh_ctx *cx = NULL;
+        assert_int_equal(osh_ctx_new(&cx, n_threads), OSH_OK);
+        gated_case(cx, 1, 1, 1, "silu", false, false);
+        gated_case(cx, 7, 65, 7, "silu", true, false);
+        gated_case(cx, 129, 96, 193, "gelu_pytorch_tanh", true, false);
+        gated_case(cx, 530, 64, 130, "silu", false, false);
+        gated_case(cx, 40, 64, 100, "silu", false, true);
+        assert_int_equal(osh_mem_live(cx), 0);
+        osh_ctx_free(cx);
+    }
 }
 
 /* ---- blocks in a flow: the bytes of a product that is rounded behind it ---- */
@@ -210,6 +261,7 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_flow)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_flow),
+                                       cmocka_unit_test(test_gated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
