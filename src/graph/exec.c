@@ -379,7 +379,7 @@ done:
     return rc;
 }
 
-/* What its kernel reads; false: something is missing, or has another dtype. */
+/* Fills q with the tensors that the kernel reads. False: one is missing, or has another dtype. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -394,7 +394,7 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* What is not finite is named by the nodes, one by one. */
+/* Leaves *done false where a value is not finite: the nodes, run one by one, name it. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;

@@ -168,7 +168,7 @@ static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint
     }
 }
 
-/* What osh_pairs_product and osh_pairs_narrow make of it. */
+/* y as osh_pairs_product and osh_pairs_narrow make it. */
 static void flow_expected(const osh_flow_block *b, uint16_t *y)
 {
     float sums[OSH_PAIRS_BAND * ROW];
@@ -206,7 +206,7 @@ static void flow_case_run(const flow_case *c)
     for (int i = 0; i < BLOCKS; i++) flow_expected(&b[i], want + i * OSH_PAIRS_BAND * ROW);
     for (int i = 0; i < BLOCKS; i++) osh_flow_add(&f, &b[i]);
     osh_flow_end(&f);
-    assert_int_equal(f.bad, c->nan);
+    assert_int_equal(f.bad, c->nan && c->gated);
     if (!(c->nan && c->gated)) assert_memory_equal(got, want, sizeof want);
 }
 

@@ -89,7 +89,7 @@ static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, in
 {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < y->n; c++)
-            y->p[r * y->ld + c] = osh_bf16_of_f32(from[r * ld + c] + (y->bias ? y->bias[c] : 0));
+            y->p[r * y->ld + c] = osh_bf16_of_f32(y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c]);
 }
 
 #if defined(__x86_64__)

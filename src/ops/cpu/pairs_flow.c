@@ -17,12 +17,15 @@ static bool is_gated(const osh_flow_block *b) { return b->up.n > 0; }
 
 static void finish_plain(osh_flow *f, const osh_flow_block *b)
 {
-    uint16_t part[2][OSH_PAIRS_BAND * ROW] = {{0}};
-    for (int k = 0; k < (is_gated(b) ? 2 : 1); k++) {
-        osh_pairs_y y = {part[k], ROW, b->n, b->bias[k]};
-        osh_pairs_narrow(&y, f->sums[0][k], ROW, b->m);
+    uint16_t part[2][OSH_PAIRS_BAND * ROW];
+    if (!is_gated(b)) {
+        osh_pairs_narrow(&(osh_pairs_y){b->y, b->ld, b->n, b->bias[0]}, f->sums[0][0], ROW, b->m);
+        return;
     }
-    if (is_gated(b)) osh_span512_glu_bf16(part[0], part[0], part[1], OSH_PAIRS_BAND * ROW, b->act);
+    if (b->m < OSH_PAIRS_BAND || b->n < ROW) memset(part, 0, sizeof part);
+    for (int k = 0; k < 2; k++)
+        osh_pairs_narrow(&(osh_pairs_y){part[k], ROW, b->n, b->bias[k]}, f->sums[0][k], ROW, b->m);
+    osh_span512_glu_bf16(part[0], part[0], part[1], OSH_PAIRS_BAND * ROW, b->act);
     f->bad |= osh_find_nonfinite(part[0], OSH_BF16, OSH_PAIRS_BAND * ROW) >= 0;
     for (int64_t r = 0; r < b->m; r++) memcpy(b->y + r * b->ld, part[0] + r * ROW, (size_t)b->n * sizeof *b->y);
 }
@@ -41,7 +44,7 @@ static void add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- rows of the block before ---- */
 
-typedef struct rest { // what is left of it
+typedef struct rest { // rows that are not finished yet
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -71,14 +74,14 @@ WIDE_FN __m512 with_bias(const rest *t, const float *sums, int k, int h)
     return t->b->bias[k] ? _mm512_add_ps(x, t->bias[k][h]) : x;
 }
 
-WIDE_FN void put_half(rest *t, __m512 rounded, int h)
+WIDE_FN void put_half(rest *t, __m512 rounded, int h, bool gated)
 {
     __m512i u = _mm512_srli_epi32(_mm512_castps_si512(rounded), 16), exponent = _mm512_set1_epi32(0x7f80);
-    t->bad |= _mm512_mask_cmpeq_epi32_mask(t->in[h], _mm512_and_si512(u, exponent), exponent);
+    if (gated) t->bad |= _mm512_mask_cmpeq_epi32_mask(t->in[h], _mm512_and_si512(u, exponent), exponent);
     _mm256_mask_storeu_epi16(t->b->y + t->row * t->b->ld + h * LANES, t->in[h], _mm512_cvtepi32_epi16(u));
 }
 
-/* As osh_bf16_of_f32, a NaN made quiet. */
+/* Rounds as osh_bf16_of_f32 does: a NaN becomes quiet. */
 WIDE_FN __m512 round_sum(__m512 x)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -98,7 +101,7 @@ WIDE_FN void finish_row(rest *t, bool gated)
     } else {
         for (int h = 0; h < 2; h++) x[h] = round_sum(x[h]);
     }
-    for (int h = 0; h < 2; h++) put_half(t, x[h], h);
+    for (int h = 0; h < 2; h++) put_half(t, x[h], h, gated);
     t->row++;
 }
 

@@ -25,7 +25,7 @@ typedef struct osh_flow_block { // views
 typedef struct osh_flow {
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS]; // of this block and the one before; of b and up
     osh_flow_block before;
-    bool has_before, bad;  // bad: a value of y is not finite
+    bool has_before, bad;  // bad: a value of act(a b) (a up) is not finite
     int turn;
 } osh_flow;
 

@@ -97,7 +97,7 @@ static int64_t blocks_of(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Of a block: as wide as leaves each thread some. Wide ones read what is packed less often. */
+/* Columns of a block: as many as leave each thread some blocks. Wide blocks read the panels less often. */
 static int64_t side_of(int64_t n, bool square, int n_threads)
 {
     static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};

@@ -85,7 +85,7 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
     osh_pairs_end();
 }
 
-/* The same where in_features are not cut. */
+/* Does what part_bands does, of all in_features at once. */
 static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
