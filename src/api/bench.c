@@ -13,6 +13,21 @@
 
 enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // of the file on the disk: 256 MiB
 
+/* Products of a decoder layer of SmolLM2-135M. */
+static const struct {
+    const char *name, *key;
+    osh_peak_shape shape;
+} shapes[] = {
+    {"q, o", "linear_576_576", {OSH_PEAK_LINEAR, 576, 576}},
+    {"k, v", "linear_576_192", {OSH_PEAK_LINEAR, 576, 192}},
+    {"gate, up, glu", "gated_576_1536", {OSH_PEAK_GATED, 576, 1536}},
+    {"down", "linear_1536_576", {OSH_PEAK_LINEAR, 1536, 576}},
+    {"Hessian of 576", "hessian_576", {OSH_PEAK_HESSIAN, 576, 0}},
+    {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // 0: not measured
+
 typedef struct peaks { // a second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // the disk, past the page cache
@@ -21,6 +36,7 @@ typedef struct peaks { // a second; 0: not measured
     double card_file, card_cufile; // from the disk, through page-locked memory, and by cuFile
     double pinned, pinned_all;     // from the disk to page-locked memory, by one reader, and by one a thread
     char *card;  // own; NULL: none was asked for
+    shape_rates shapes;
 } peaks;
 
 enum { COPIED = 256 << 20 }; // bytes that are copied to the card, and inside it
@@ -190,6 +206,39 @@ done:
     return rc;
 }
 
+static osh_status measure_shapes(osh_ctx *cx, shape_rates *r, double seconds)
+{
+    osh_status rc = osh_peak_tiles(cx, &r->tiles, seconds);
+    for (int i = 0; i < N_SHAPES && (!rc || rc == OSH_E_UNSUPPORTED); i++)
+        rc = osh_peak_of_shape(cx, &r->of[i], &shapes[i].shape, seconds);
+    return rc == OSH_E_UNSUPPORTED ? OSH_OK : rc;
+}
+
+static osh_status shapes_as_text(osh_ctx *cx, osh_buf *b, const shape_rates *r)
+{
+    osh_status rc = OSH_OK;
+    double n = 1e9 * osh_threads(cx);
+    if (r->tiles > 0)
+        OSH_TRY(osh_buf_printf(cx, b, "AMX tiles       %10.1f GFLOP/s  %8.1f a thread, panels from the second cache\n",
+                               r->tiles / 1e9, r->tiles / n));
+    for (int i = 0; i < N_SHAPES; i++)
+        if (r->of[i] > 0)
+            OSH_TRY(osh_buf_printf(cx, b, "%-15s %10.1f GFLOP/s  %8.1f a thread, 512 tokens of SmolLM2-135M\n",
+                                   shapes[i].name, r->of[i] / 1e9, r->of[i] / n));
+done:
+    return rc;
+}
+
+static osh_status shapes_as_json(osh_ctx *cx, osh_buf *b, const shape_rates *r)
+{
+    osh_status rc = OSH_OK;
+    if (r->tiles > 0) OSH_TRY(osh_buf_printf(cx, b, ", \"amx_tiles_flops\": %.4g", r->tiles));
+    for (int i = 0; i < N_SHAPES; i++)
+        if (r->of[i] > 0) OSH_TRY(osh_buf_printf(cx, b, ", \"%s_flops\": %.4g", shapes[i].key, r->of[i]));
+done:
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
 {
     osh_status rc = OSH_OK;
@@ -201,6 +250,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
     else OSH_TRY(osh_buf_printf(cx, b, "bf16 products       as f32\n"));
     OSH_TRY(osh_buf_printf(cx, b, "attention       %10.1f GFLOP/s  %8.1f a thread, %.2f of products of f32\n",
                            p->attention / 1e9, p->attention / 1e9 / n, p->attention / p->f32));
+    OSH_TRY(shapes_as_text(cx, b, &p->shapes));
     OSH_TRY(osh_buf_printf(cx, b, "memory read     %10.2f GB/s\n", p->read / 1e9));
     OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s\n", p->copy / 1e9));
     if (p->disk_read > 0) {
@@ -237,6 +287,7 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
                            "\"attention_flops\": %.4g, \"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
                            osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->attention, p->read,
                            p->copy));
+    OSH_TRY(shapes_as_json(cx, b, &p->shapes));
     if (p->disk_read > 0)
         OSH_TRY(osh_buf_printf(cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
                                p->disk_read, p->disk_write, p->direct ? "true" : "false"));
@@ -269,6 +320,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
+    OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4)); // seven of them take about as long as the others
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
     if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_card(cx, &p, opt));

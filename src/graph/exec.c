@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
+#include "ops/gated.h"
 
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples)
@@ -378,6 +379,42 @@ done:
     return rc;
 }
 
+/* Fills q with the tensors that the kernel reads. False: one is missing, or has another dtype. */
+static bool gather_gated(osh_gated *q, const job *j, int first)
+{
+    const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
+    *q = (osh_gated){.x = j->b->values[n->in[0]], .glu = glu->attr};
+    bool takes = q->x != NULL;
+    for (int k = 0; k < 2; k++) {
+        const osh_node *of = glu->in[k] == n->out[0] ? n : &n[1];
+        q->w[k] = j->w->w[of->w[0]];
+        q->bias[k] = of->w[1] >= 0 ? j->w->w[of->w[1]] : NULL;
+        takes &= q->w[k] && q->w[k]->dtype == OSH_BF16 && (of->w[1] < 0 || q->bias[k]);
+    }
+    return takes;
+}
+
+/* Leaves *done false where a value is not finite: the nodes, run one by one, name it. */
+static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
+{
+    osh_status rc = OSH_OK;
+    job *j = walk->user;
+    int glu = first + OSH_GATED_GLU, v = j->g->nodes[glu].out[0];
+    bool of_batch = osh_walk_out(walk, glu, 0) == OSH_OUT_OF_BATCH;
+    osh_gated q;
+
+    OSH_TRY(osh_check_interrupt(cx));
+    *done = false;
+    if (!gather_gated(&q, j, first)) goto done;
+    if (!of_batch) OSH_TRY(make_value(cx, j, v, j->b->n_tokens));
+    q.out = of_batch ? j->b->into[v] : j->b->values[v];
+    OSH_TRY(osh_gated_run(cx, done, &q));
+    if (*done && of_batch) osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = q.out, j->b->into[v] = NULL;
+done:
+    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "running %s", j->g->modules[j->g->nodes[first].module].name);
+    return rc;
+}
+
 /* ---- sample by sample ---- */
 
 struct osh_lanes {
@@ -554,8 +591,8 @@ done:
 }
 
 static const osh_walk_acts run_acts = {.brought = run_brought, .told = run_told, .made = run_made, .node = run_node,
-                                       .lanes = run_lanes, .gone = run_gone, .routes = run_routes,
-                                       .mixture = run_mixture, .over = run_over};
+                                       .gated = run_gated, .lanes = run_lanes, .gone = run_gone,
+                                       .routes = run_routes, .mixture = run_mixture, .over = run_over};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
@@ -566,7 +603,8 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
     walk.by_sample = j.lanes && !hooks->linear_input && !b->device && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
-    if (walk.by_sample) walk.seen = hooks->seen, walk.outer = j.lanes->outer;
+    if (walk.by_sample) walk.outer = j.lanes->outer;
+    if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
     int ids = s->g->input_ids; // every batch has them
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])

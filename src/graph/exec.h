@@ -97,6 +97,8 @@ typedef struct osh_exec_span {
     const bool *keep; // view: [values] that stay; NULL: all
     osh_exec_values of; // no other value is brought, read or made, so none is looked at; {0, 0}: any of the graph's
     const bool *routed; // view: [n] nodes that run on the rows alone that go to their expert; NULL: none
+    bool joins; // a gate, an up and the glu that alone reads both may run as one (ops/gated.h): the hooks
+                // are told of the two values only where seen has them, and have no linear_input
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
 /* Runs them. Afterwards exactly the values with keep[v] that exist are live. A non-finite output fails naming module

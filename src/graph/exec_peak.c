@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ops/gated.h"
+
 enum { PAGE = 4096 }; // by which the blocks of samples may be larger than one of all
 
 typedef struct tally {
@@ -85,6 +87,12 @@ static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
     return OSH_OK;
 }
 
+static void count_lane_scratch(tally *t, size_t scratch) // of one sample
+{
+    size_t threads = (size_t)t->batch->n_threads;
+    touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
+}
+
 /* Blocks of the samples at work are smaller than the one that is counted for all of them, a page each. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
@@ -101,9 +109,25 @@ static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
         return OSH_OK;
     }
     tally one = {.g = t->g, .n_tokens = t->batch->longest, .n_threads = 1};
-    size_t threads = (size_t)t->batch->n_threads;
     t->views += (size_t)(n->op->n_in + n->op->n_out) * osh_mem_gross(sizeof(osh_tensor));
-    touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch_bytes(&one, n, false));
+    count_lane_scratch(t, scratch_bytes(&one, n, false));
+    return OSH_OK;
+}
+
+static osh_status count_gated(osh_ctx *cx, osh_walk *w, int first, bool *done)
+{
+    tally *t = w->user;
+    int glu = first + OSH_GATED_GLU;
+    const osh_node *n = &t->g->nodes[first];
+    int64_t I = t->g->values[n->in[0]].width, F = t->g->values[n[OSH_GATED_GLU].out[0]].width;
+    if (osh_walk_out(w, glu, 0) != OSH_OUT_OF_BATCH) count_made(cx, w, n[OSH_GATED_GLU].out[0]);
+    *done = true;
+    if (!w->lane) {
+        touch(t, osh_gated_scratch(I, F, t->n_threads));
+        return OSH_OK;
+    }
+    t->views += 2 * osh_mem_gross(sizeof(osh_tensor));
+    count_lane_scratch(t, osh_gated_scratch(I, F, 1));
     return OSH_OK;
 }
 
@@ -119,7 +143,8 @@ static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
 }
 
 static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told, .made = count_made,
-                                         .node = count_node, .lanes = count_lanes, .gone = count_gone};
+                                         .node = count_node, .gated = count_gated, .lanes = count_lanes,
+                                         .gone = count_gone};
 
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g)
 {
@@ -146,7 +171,7 @@ osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec
     tally t = {.g = s->g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .in = in, .batch = b};
     osh_walk w = {.acts = &count_acts, .user = &t, .s = *s, .by_sample = b->at_once > 0};
     osh_exec_values of = w.s.of = osh_exec_values_of(s);
-    if (w.by_sample) w.seen = b->seen;
+    if (w.by_sample || s->joins) w.seen = b->seen;
     size_t arrays = osh_mem_gross((size_t)(of.v1 - of.v0) * sizeof(int)) + 4 * osh_mem_gross(0);
     if (!b->marks) OSH_TRY(osh_exec_marks_init(cx, &made, s->g));
     const osh_exec_marks *m = b->marks ? b->marks : &made;

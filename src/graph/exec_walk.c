@@ -5,6 +5,7 @@
 
 #include "graph/picked.h"
 #include "graph/routed.h"
+#include "ops/gated.h"
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
@@ -154,6 +155,56 @@ done:
     return rc;
 }
 
+static bool is_bf16_product(const osh_graph *g, const osh_node *n)
+{
+    bool bias = n->op->n_weights > 1 && n->w[1] >= 0;
+    return osh_node_is(n, "linear") && !n->original && g->weights[n->w[0]].dtype == OSH_BF16 &&
+           (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
+}
+
+/* A gate and an up of one value, in either order, and the glu that alone reads both. */
+static bool is_gated(const osh_graph *g, int first)
+{
+    const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
+    if (!osh_node_is(glu, "glu") || glu->original || !is_bf16_product(g, n) || !is_bf16_product(g, up)) return false;
+    if (n->in[0] != up->in[0] || g->values[n->in[0]].dtype != OSH_BF16) return false;
+    bool first_is_gate = glu->in[0] == n->out[0] && glu->in[1] == up->out[0];
+    bool up_is_gate = glu->in[0] == up->out[0] && glu->in[1] == n->out[0];
+    for (int k = 0; k < 2; k++) {
+        const osh_value *v = &g->values[n[k].out[0]];
+        if (v->first_use != first + OSH_GATED_GLU || v->last_use != v->first_use) return false;
+        if (v->original >= 0 || v->quantized >= 0 || v->dtype != OSH_BF16) return false;
+    }
+    return (first_is_gate || up_is_gate) && g->values[glu->out[0]].dtype == OSH_BF16 &&
+           osh_gated_takes(g->dtype, g->values[n->in[0]].width, glu->attr);
+}
+
+bool osh_walk_is_gated(const osh_walk *w, int first)
+{
+    const osh_graph *g = w->s.g;
+    if (!w->s.joins || w->on_device || first + OSH_GATED_NODES > w->s.first + w->s.n) return false;
+    if (!is_gated(g, first)) return false;
+    for (int i = first; i < first + OSH_GATED_NODES; i++) {
+        int v = g->nodes[i].out[0];
+        if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) return false;
+        if (i < first + OSH_GATED_GLU && (stays(w, v) || (w->seen && w->seen[v]))) return false;
+    }
+    return true;
+}
+
+static osh_status walk_gated(osh_ctx *cx, osh_walk *w, int first)
+{
+    osh_status rc = OSH_OK;
+    bool done = false;
+    OSH_TRY(w->acts->gated(cx, w, first, &done));
+    for (int i = first; i < first + OSH_GATED_NODES; i++) {
+        if (!done) OSH_TRY(w->acts->node(cx, w, i));
+        OSH_TRY(finish_node(cx, w, i, i == first + OSH_GATED_GLU));
+    }
+done:
+    return rc;
+}
+
 /* Where the mixture that begins at first ends: behind an expert, all of which runs, and nothing of which stays but the
  * last one's sum. first: none begins there. */
 static int mixture_end(const osh_walk *w, int first)
@@ -184,8 +235,14 @@ osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, voi
     osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last, .lane = true};
     lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer, lane.s.routed = NULL;
     if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
-    for (int i = first; i < end; i++)
-        if (osh_walk_runs(&lane, i)) OSH_TRY(walk_node(cx, &lane, i));
+    for (int i = first; i < end; i++) {
+        if (osh_walk_is_gated(&lane, i)) {
+            OSH_TRY(walk_gated(cx, &lane, i));
+            i += OSH_GATED_NODES - 1;
+        } else if (osh_walk_runs(&lane, i)) {
+            OSH_TRY(walk_node(cx, &lane, i));
+        }
+    }
 done:
     return rc;
 }
@@ -221,6 +278,11 @@ static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
         if (mixture > i) {
             end = mixture;
             OSH_TRY(walk_mixture(cx, w, i, end));
+            continue;
+        }
+        if (!w->by_sample && osh_walk_is_gated(w, i)) {
+            end = i + OSH_GATED_NODES;
+            OSH_TRY(walk_gated(cx, w, i));
             continue;
         }
         for (int k = i; k < end; k++)

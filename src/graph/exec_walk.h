@@ -13,6 +13,8 @@ typedef struct osh_walk_acts {
     osh_status (*told)(osh_ctx *cx, osh_walk *w, int value); // it is there and about to be used
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value); // for the whole batch, before samples fill it
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // its outputs are made, it runs
+    /* Two linears and the glu of both run as one, whose output is made. *done false: they are to run one by one. */
+    osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end); // samples run it: osh_walk_lane for each
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);       // nobody reads it from here on; it need not be there
     osh_status (*over)(osh_ctx *cx, osh_walk *w);            // all have run; NULL: nothing is done
@@ -41,6 +43,9 @@ osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, voi
 static inline bool osh_walk_runs(const osh_walk *w, int node) { return !w->s.run || w->s.run[node - w->s.first]; }
 /* The node runs on the rows alone that go to its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
+/* Nodes [first, first + OSH_GATED_NODES) of the walk run as one. */
+enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
+bool osh_walk_is_gated(const osh_walk *w, int first);
 /* Where output [k] of a node lies: in a sample's rows of what is there for the batch; in the place of input [0], which
  * this walk made and nothing else reads from here on (what the caller brought may be lent, and others read it later);
  * or in memory of its own. */

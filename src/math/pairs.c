@@ -18,6 +18,7 @@ typedef struct product {
     osh_pairs_a a;
     const uint32_t *b;
     int64_t panel, steps; // words from one panel to the next; of 32 in k
+    bool far;
 } product;
 
 bool osh_pairs_used(void) { return osh_isa_used() >= OSH_ISA_AVX512_BF16; }
@@ -79,6 +80,18 @@ static void plain_add(float *to, const float *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
+static void plain_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
+{
+    for (int64_t r = 0; r < m; r++, n += more) plain_add(to.p + r * to.ld, from.p + r * from.ld, n);
+}
+
+static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+{
+    for (int64_t r = 0; r < m; r++)
+        for (int64_t c = 0; c < y->n; c++)
+            y->p[r * y->ld + c] = osh_bf16_of_f32(y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c]);
+}
+
 #if defined(__x86_64__)
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
@@ -92,25 +105,34 @@ typedef struct tile_config { // of palette 1
 } tile_config;
 
 /* Sums of two blocks and two panels in tiles 0 to 3, of one block in 0 and 1, of one panel in 0 and 2. */
-#define STEPS(both_blocks, both_panels)                                                                                \
+#define STEPS(load_b, both_blocks, both_panels)                                                                        \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                                         \
         _tile_loadd(4, a, lda);                                                                                        \
-        _tile_loadd(6, b, 64);                                                                                         \
+        load_b(6, b, 64);                                                                                              \
         _tile_dpbf16ps(0, 4, 6);                                                                                       \
-        if (both_panels) _tile_loadd(7, b + j->panel, 64);                                                             \
+        if (both_panels) load_b(7, b + j->panel, 64);                                                                  \
         if (both_panels) _tile_dpbf16ps(1, 4, 7);                                                                      \
         if (both_blocks) _tile_loadd(5, a + j->a.block, lda);                                                          \
         if (both_blocks) _tile_dpbf16ps(2, 5, 6);                                                                      \
         if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);                                                       \
     }
 
-TILES static void by_tiles(const product *j, int n_blocks, int64_t n_panels)
+/* Steps from which on b comes past the first cache: there a stays for all panels. Of fewer steps both have room. */
+enum { FAR = 17 };
+
+TILES static void tiles_begin(void)
 {
     static const tile_config config = {.palette = 1,
                                        .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
                                        .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    int64_t lda = j->a.row * 2, ldc = j->ldc * 4;
     _tile_loadconfig(&config);
+}
+
+TILES static void tiles_end(void) { _tile_release(); }
+
+TILES static void by_tiles(const product *j, int n_blocks, int64_t n_panels)
+{
+    int64_t lda = j->a.row * 2, ldc = j->ldc * 4;
     for (int64_t p = 0; p < n_panels; p += 2) {
         const uint16_t *a = j->a.p;
         const uint32_t *b = j->b + p * j->panel;
@@ -120,16 +142,16 @@ TILES static void by_tiles(const product *j, int n_blocks, int64_t n_panels)
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        if (n_blocks == 2 && two) STEPS(true, true)
-        else if (two) STEPS(false, true)
-        else if (n_blocks == 2) STEPS(true, false)
-        else STEPS(false, false)
+        if (n_blocks == 2 && two && j->far) STEPS(_tile_stream_loadd, true, true)
+        else if (n_blocks == 2 && two) STEPS(_tile_loadd, true, true)
+        else if (two) STEPS(_tile_loadd, false, true)
+        else if (n_blocks == 2) STEPS(_tile_loadd, true, false)
+        else STEPS(_tile_loadd, false, false)
         _tile_stored(0, c, ldc);
         if (two) _tile_stored(1, c + SIDE, ldc);
         if (n_blocks == 2) _tile_stored(2, c + SIDE * j->ldc, ldc);
         if (n_blocks == 2 && two) _tile_stored(3, c + SIDE * j->ldc + SIDE, ldc);
     }
-    _tile_release();
 }
 
 /* ---- AVX-512 BF16 ---- */
@@ -262,14 +284,48 @@ WIDE static void turn_sums(float *to, int64_t ld, const float *c, int64_t ldc)
 
 WIDE static void add(float *to, const float *from, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += SIDE) {
-        __mmask16 in = n - i < SIDE ? (__mmask16)((1u << (n - i)) - 1) : 0xffff;
-        __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(in, to + i), _mm512_maskz_loadu_ps(in, from + i));
-        _mm512_mask_storeu_ps(to + i, in, sum);
+    int64_t i = 0;
+    for (; i + SIDE <= n; i += SIDE)
+        _mm512_storeu_ps(to + i, _mm512_add_ps(_mm512_loadu_ps(to + i), _mm512_loadu_ps(from + i)));
+    if (i == n) return;
+    __mmask16 in = (__mmask16)((1u << (n - i)) - 1);
+    __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(in, to + i), _mm512_maskz_loadu_ps(in, from + i));
+    _mm512_mask_storeu_ps(to + i, in, sum);
+}
+
+WIDE static void add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
+{
+    for (int64_t r = 0; r < m; r++, n += more) add(to.p + r * to.ld, from.p + r * from.ld, n);
+}
+
+/* Rounds to nearest, ties to even, as osh_bf16_of_f32 does. */
+WIDE static inline __m256i narrow_16(__m512i u)
+{
+    __m512i hi = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(hi, _mm512_set1_epi32(1));
+    __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)),
+                                            _mm512_set1_epi32(0x7f800000));
+    u = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
+    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(u, nan, hi, _mm512_set1_epi32(0x40)));
+}
+
+WIDE static void narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+{
+    for (int64_t c = 0; c < y->n; c += SIDE) {
+        __mmask16 in = y->n - c < SIDE ? (__mmask16)((1u << (y->n - c)) - 1) : 0xffff;
+        __m512 bias = y->bias ? _mm512_maskz_loadu_ps(in, y->bias + c) : _mm512_setzero_ps();
+        for (int64_t r = 0; r < m; r++) {
+            __m512 sum = _mm512_maskz_loadu_ps(in, from + r * ld + c);
+            if (y->bias) sum = _mm512_add_ps(sum, bias);
+            _mm256_mask_storeu_epi16(y->p + r * y->ld + c, in, narrow_16(_mm512_castps_si512(sum)));
+        }
     }
 }
 #else
+#define narrow plain_narrow
+#define tiles_begin() (void)0
+#define tiles_end() (void)0
 #define add plain_add
+#define add_rows plain_add_rows
 #define turn_sums plain_sums
 #define by_tiles plain_product
 #define by_registers plain_product
@@ -315,6 +371,28 @@ void osh_pairs_add(float *to, const float *from, int64_t n)
     else plain_add(to, from, n);
 }
 
+void osh_pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+{
+    if (has_registers()) narrow(y, from, ld, m);
+    else plain_narrow(y, from, ld, m);
+}
+
+void osh_pairs_begin(void)
+{
+    if (osh_isa_used() >= OSH_ISA_AMX) tiles_begin();
+}
+
+void osh_pairs_end(void)
+{
+    if (osh_isa_used() >= OSH_ISA_AMX) tiles_end();
+}
+
+void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
+{
+    if (has_registers()) add_rows(to, from, m, n, more);
+    else plain_add_rows(to, from, m, n, more);
+}
+
 static void block(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
     memset(to, 0, (size_t)osh_pairs_panel(k) * sizeof *to);
@@ -333,7 +411,7 @@ osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_
 
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b)
 {
-    product j = {c, ldc, a, b.panels, b.stride, osh_pairs_pad(b.k) / STEP};
+    product j = {c, ldc, a, b.panels, b.stride, osh_pairs_pad(b.k) / STEP, b.far};
     int n_blocks = m > SIDE ? 2 : 1;
     if (osh_isa_used() >= OSH_ISA_AMX) by_tiles(&j, n_blocks, b.n);
     else if (has_registers()) by_registers(&j, n_blocks, b.n);

@@ -31,6 +31,7 @@ typedef struct osh_pairs_a { // view
 typedef struct osh_pairs_b { // view
     const uint32_t *panels;
     int64_t n, k, stride; // panels, their length, and words from one to the next
+    bool far;             // AMX reads them past the first cache, in which a stays for the panels that come
 } osh_pairs_b;
 
 /* A panel of n <= 16 columns, each a row of x: x [n, k], rows ld apart. */
@@ -48,9 +49,22 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
                          2 * osh_pairs_panel(k)};
 }
 
+/* A thread calls osh_pairs_product between these two: with AMX they set its tiles up and release them. */
+void osh_pairs_begin(void);
+void osh_pairs_end(void);
 /* c, rows ldc apart: m <= OSH_PAIRS_BAND rows, written in whole blocks of 16, and whole panels of columns. On this
  * thread. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
+typedef struct osh_pairs_y { // view: n columns of rows that lie ld apart
+    uint16_t *p;
+    int64_t ld, n;
+    const float *bias; // [n] or NULL
+} osh_pairs_y;
+/* m rows of y: sums and bias, rounded to BF16. */
+void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc); // 16 x 16 of them
 void osh_pairs_add(float *to, const float *from, int64_t n);
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows that lie ld apart
+/* Adds m rows: n columns of the first, n + more of the second, n + 2 more of the third. */
+void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

@@ -3,27 +3,14 @@
  * again. No fused multiply-add, as there (vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
+#include "ops/cpu/span512_steps.h"
 #include "math/vec.h"
 
 #include <assert.h>
 #include <math.h>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define WIDE_FN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
-
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
-
-/* A step goes over SIDE vectors at a time, each instruction over all of them: alone a vector waits for its own results,
- * of which an exponential has twenty behind each other. What is left of a row goes one by one: n is a constant where
- * this is inlined. */
-enum { LANES = 16, SIDE = 8 };
-#ifdef __clang__
-#define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
-#else
-#define EVERY(n) _Pragma("GCC unroll 8") for (int k = 0; k < (n); k++)
-#endif
 
 typedef struct part {
     int64_t i; // its first value
@@ -51,53 +38,6 @@ WIDE_FN void store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
-
-/* p = p r + c */
-WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
-{
-    EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
-    EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
-}
-
-/* v8_exp_below of n vectors. */
-WIDE_FN void exp_below(__m512 *x, int n)
-{
-    __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* m holds the power in its low bits */
-    __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
-    EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
-    EVERY(n) m[k] = _mm512_add_ps(m[k], magic);
-    EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
-    EVERY(n) r[k] = _mm512_sub_ps(x[k], _mm512_mul_ps(p[k], constant(0.693359375f)));
-    EVERY(n) r[k] = _mm512_sub_ps(r[k], _mm512_mul_ps(p[k], constant(-2.12194440e-4f)));
-    EVERY(n) p[k] = constant(1.9875691500e-4f);
-    horner(p, r, 1.3981999507e-3f, n);
-    horner(p, r, 8.3334519073e-3f, n);
-    horner(p, r, 4.1665795894e-2f, n);
-    horner(p, r, 1.6666665459e-1f, n);
-    horner(p, r, 5.0000001201e-1f, n);
-    EVERY(n) p[k] = _mm512_mul_ps(_mm512_mul_ps(p[k], r[k]), r[k]);
-    EVERY(n) p[k] = _mm512_add_ps(_mm512_add_ps(p[k], r[k]), constant(1.0f));
-    EVERY(n) {
-        __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m[k]), bias), 23);
-        __mmask16 below = _mm512_cmp_ps_mask(x[k], constant(-87.33f), _CMP_LT_OQ);
-        x[k] = _mm512_maskz_mul_ps((__mmask16)~below, p[k], _mm512_castsi512_ps(e));
-    }
-}
-
-WIDE_FN __m512 nearest_bf16(__m512 x) // not of NaN
-{
-    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
-    return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000u)));
-}
-
-WIDE_FN __m512 round_bf16(__m512 x)
-{
-    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), nearest_bf16(x));
-}
-
 /* sum [8] + both halves of v, one after the other. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
@@ -110,23 +50,6 @@ WIDE_FN float total(__m256 sum)
     osh_v8f v;
     _mm256_storeu_ps((float *)&v, sum);
     return v8_sum(&v);
-}
-
-/* x = act(x), rounded; n vectors. */
-WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
-{
-    __m512 e[SIDE], limit = constant(88.37f);
-    if (act == OSH_ACT_GELU_TANH) {
-        EVERY(n) e[k] = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x[k], x[k]), x[k]), constant(0.044715f));
-        EVERY(n) e[k] = _mm512_mul_ps(_mm512_add_ps(x[k], e[k]), constant(-1.59576912160573071176f));
-    } else {
-        EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
-    }
-    EVERY(n) e[k] = _mm512_mask_mov_ps(e[k], _mm512_cmp_ps_mask(e[k], limit, _CMP_GT_OQ), limit);
-    exp_below(e, n);
-    EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
-    EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);
-    EVERY(n) x[k] = round_bf16(x[k]);
 }
 
 WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, part t)

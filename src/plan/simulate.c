@@ -264,7 +264,7 @@ static osh_status count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const
         bool collects = st->observe || st->fold;
         if (collects) b.seen = s->p->seen;
         osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
-                              collects ? NULL : st->routed};
+                              collects ? NULL : st->routed, true};
         OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
         max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
         max_into(&n->left, (int64_t)stays);

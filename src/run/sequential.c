@@ -172,17 +172,17 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
-    int engine_begin = e->v0, engine_end = e->v1;
+    int begin = e->v0, end = e->v1;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? engine_feed : NULL, .user = e};
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->device) span.of = (osh_exec_values){engine_begin, engine_end};
+    if (!p->device) span.of = (osh_exec_values){begin, end}, span.joins = true;
     OSH_TRY(engine_begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
-    for (int v = osh_next_set(s->in, engine_begin, engine_end); v < engine_end;
-         v = osh_next_set(s->in, v + 1, engine_end)) {
+    for (int v = osh_next_set(s->in, begin, end); v < end;
+         v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n},
                              s->consume[v], p->device));
@@ -191,11 +191,11 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     e->step = s;
     if (s->observe) osh_stats_first_look(e->stats, s->first_look);
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
-    for (int v = osh_next_set(s->consume, engine_begin, engine_end); v < engine_end;
-         v = osh_next_set(s->consume, v + 1, engine_end))
+    for (int v = osh_next_set(s->consume, begin, end); v < end;
+         v = osh_next_set(s->consume, v + 1, end))
         osh_acts_forget(cx, e->acts, v, first, n); // a value stored next may use the same memory
-    for (int v = osh_next_set(s->out, engine_begin, engine_end); v < engine_end;
-         v = osh_next_set(s->out, v + 1, engine_end))
+    for (int v = osh_next_set(s->out, begin, end); v < end;
+         v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:

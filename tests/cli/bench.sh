@@ -6,6 +6,11 @@ grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
+if grep -Eq 'isa=(amx|avx512_bf16) ' text; then # products of a job are made of pairs
+    for what in 'q, o' 'k, v' 'gate, up, glu' down 'Hessian of 576' 'Hessian of 1536'; do
+        grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
+    done
+fi
 ! grep -Eq ' 0\.0+ G|nan|inf' text || { cat text; exit 1; }
 "$ONESHOT" bench --seconds 0.05 --threads 1 --isa generic --json >json
 grep -Eq '^\{"threads": 1, "isa": "isa=generic openblas=[0-9.]+/Prescott", "f32_flops": [1-9][0-9.e+]+, ' json

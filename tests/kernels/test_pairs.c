@@ -1,6 +1,9 @@
 /* test_pairs.c - linear, Hessians, attention and products on BF16 pairs against the reference. */
 #include "kernel_test.h"
+#include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
+#include "ops/cpu/span512.h"
+#include "ops/gated.h"
 
 static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out,
                         int64_t split, bool bias)
@@ -91,6 +94,135 @@ static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_att
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
 }
 
+/* osh_gated_run against the three ops. nan: of row 1 of x. */
+static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias, bool nan)
+{
+    osh_glu_attr at = {.act = (char *)(uintptr_t)act};
+    guarded x = guarded_new(cx, OSH_BF16, 2, n, in), w[2], b[2], y[4];
+    bool finite = false;
+
+    guarded_fill(&x, 1, 1);
+    if (nan) ((uint16_t *)x.t.data)[in] = 0x7fc0;
+    for (int k = 0; k < 2; k++) {
+        w[k] = guarded_new(cx, OSH_BF16, 2, out, in), b[k] = guarded_new(cx, OSH_BF16, 1, out, 0);
+        guarded_fill(&w[k], 2 + (uint64_t)k, 1), guarded_fill(&b[k], 4 + (uint64_t)k, 1);
+    }
+    for (int i = 0; i < 4; i++) y[i] = guarded_new(cx, OSH_BF16, 2, n, out);
+    for (int k = 0; k < 2; k++) {
+        osh_op_args a = {.in = {&x.t, &w[k].t, bias ? &b[k].t : NULL}, .out = {&y[k].t}};
+        assert_int_equal(osh_pairs_linear(cx, &a), OSH_OK);
+    }
+    osh_op_args a = {.in = {&y[0].t, &y[1].t}, .out = {&y[2].t}, .attr = &at};
+    assert_int_equal(osh_op_run(cx, osh_op_find("glu"), &a), OSH_OK);
+    osh_gated g = {&x.t, {&w[0].t, &w[1].t}, {bias ? &b[0].t : NULL, bias ? &b[1].t : NULL}, &y[3].t, &at};
+    assert_true(osh_gated_takes(OSH_BF16, in, &at));
+    size_t before = osh_mem_used(cx, OSH_MEM_HOST);
+    osh_mem_limit(cx, OSH_MEM_HOST, before + osh_gated_scratch(in, out, osh_threads(cx)));
+    assert_int_equal(osh_gated_run(cx, &finite, &g), OSH_OK);
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
+    assert_int_equal(finite, !nan);
+    if (!nan) assert_memory_equal(y[2].t.data, y[3].t.data, osh_tensor_bytes(&y[2].t));
+    guarded_check(&x), guarded_free(cx, &x);
+    for (int k = 0; k < 2; k++) guarded_free(cx, &w[k]), guarded_free(cx, &b[k]);
+    for (int i = 0; i < 4; i++) guarded_check(&y[i]), guarded_free(cx, &y[i]);
+}
+
+static void test_gated(void **state)
+{
+    (void)state;
+    if (!osh_pairs_used()) skip();
+    for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
+        osh_ctx *cx = NULL;
+        assert_int_equal(osh_ctx_new(&cx, n_threads), OSH_OK);
+        gated_case(cx, 1, 1, 1, "silu", false, false);
+        gated_case(cx, 7, 65, 7, "silu", true, false);
+        gated_case(cx, 129, 96, 193, "gelu_pytorch_tanh", true, false);
+        gated_case(cx, 530, 64, 130, "silu", false, false);
+        gated_case(cx, 40, 64, 100, "silu", false, true);
+        assert_int_equal(osh_mem_live(cx), 0);
+        osh_ctx_free(cx);
+    }
+}
+
+/* ---- blocks in a flow: the bytes of a product that is rounded behind it ---- */
+
+enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
+
+typedef struct flow_case {
+    int64_t m, n, k;
+    bool bias, gated, nan;
+} flow_case;
+
+/* Blocks of one product: rows of each are those of x from its number on. */
+static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint16_t *x, uint32_t *packed[2],
+                        const float *bias, uint16_t *y)
+{
+    int64_t each = osh_pairs_panel(c->k), panels = (c->n + 15) / 16;
+    for (int i = 0; i < BLOCKS; i++) {
+        b[i] = (osh_flow_block){.m = c->m, .n = c->n, .y = y + i * OSH_PAIRS_BAND * ROW, .ld = ROW,
+                                .act = OSH_ACT_SILU, .b = {packed[0], panels, c->k, each},
+                                .up = {packed[1], c->gated ? panels : 0, c->k, each},
+                                .bias = {c->bias ? bias : NULL, c->bias ? bias + ROW : NULL}};
+        static uint32_t room[BLOCKS][2 * 16 * (FLOW_K + OSH_PAIRS_STEP) / 2];
+        b[i].a = osh_pairs_rows(room[i], x + i * c->k, c->k, c->m, c->k);
+    }
+}
+
+/* y as osh_pairs_product and osh_pairs_narrow make it. */
+static void flow_expected(const osh_flow_block *b, uint16_t *y)
+{
+    float sums[OSH_PAIRS_BAND * ROW];
+    uint16_t up[OSH_PAIRS_BAND * ROW];
+    for (int k = 0; k < (b->up.n ? 2 : 1); k++) {
+        osh_pairs_y to = {k ? up : y, ROW, b->n, b->bias[k]};
+        osh_pairs_product(sums, ROW, b->a, b->m, k ? b->up : b->b);
+        osh_pairs_narrow(&to, sums, ROW, b->m);
+    }
+    for (int64_t r = 0; b->up.n && r < b->m; r++)
+        osh_span512_glu_bf16(y + r * ROW, y + r * ROW, up + r * ROW, b->n, b->act);
+}
+
+static void flow_case_run(const flow_case *c)
+{
+    enum { SIZE = BLOCKS * OSH_PAIRS_BAND * ROW };
+    static uint16_t x[(OSH_PAIRS_BAND + BLOCKS) * FLOW_K], w[2][ROW * FLOW_K], want[SIZE], got[SIZE];
+    static uint32_t room[2][2 * 16 * (FLOW_K + OSH_PAIRS_STEP) / 2];
+    uint32_t *packed[2] = {room[0], room[1]};
+    float bias[2 * ROW];
+    osh_flow_block b[BLOCKS];
+    osh_flow f;
+
+    for (uint64_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 1, i));
+    for (uint64_t i = 0; i < 2 * ROW * FLOW_K; i++) (&w[0][0])[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 2, i));
+    for (uint64_t i = 0; i < 2 * ROW; i++) bias[i] = osh_rng_sym(SEED, 3, i);
+    if (c->nan) x[c->k + 1] = 0x7fc1; // of the second row: in blocks 0 and 1
+    for (int k = 0; k < 2; k++)
+        for (int64_t p = 0; p < c->n; p += 16)
+            osh_pairs_pack_rows(room[k] + p / 16 * osh_pairs_panel(c->k), w[k] + p * c->k, c->k,
+                                c->n - p < 16 ? c->n - p : 16, c->k);
+    memset(want, 0xA5, sizeof want), memset(got, 0xA5, sizeof got);
+    flow_blocks(c, b, x, packed, bias, got);
+    osh_flow_begin(&f);
+    for (int i = 0; i < BLOCKS; i++) flow_expected(&b[i], want + i * OSH_PAIRS_BAND * ROW);
+    for (int i = 0; i < BLOCKS; i++) osh_flow_add(&f, &b[i]);
+    osh_flow_end(&f);
+    assert_int_equal(f.bad, c->nan && c->gated);
+    if (!(c->nan && c->gated)) assert_memory_equal(got, want, sizeof want);
+}
+
+static void test_flow(void **state)
+{
+    static const flow_case cases[] = {
+        {32, 32, 64, false, false, false}, {32, 32, 96, true, false, false}, {17, 20, 97, true, false, false},
+        {5, 16, 33, false, false, false},  {16, 7, 32, true, false, false},  {20, 32, 64, true, false, true},
+        {32, 32, 64, false, true, false},  {32, 32, 96, true, true, false},  {17, 20, 97, true, true, false},
+        {5, 16, 33, false, true, false},   {32, 32, 64, true, true, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!cases[i].gated || osh_pairs_used()) flow_case_run(&cases[i]);
+}
+
 static void run_cases(void)
 {
     osh_ctx *one = NULL, *three = NULL;
@@ -129,6 +261,7 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_flow),
+                                       cmocka_unit_test(test_gated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

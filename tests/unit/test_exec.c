@@ -332,13 +332,14 @@ static void memory_is_what_was_predicted(void **state)
 {
     static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*", "Qwen3MoeDecoderLayer", "re:.*"};
     enum { N = sizeof targets / sizeof *targets };
-    for (size_t at = 0; at < 2 * N; at++) {
+    for (size_t at = 0; at < 3 * N; at++) {
         size_t k = at % N;
+        bool joins = at >= 2 * N;
         model m;
         osh_partition *p = NULL;
         osh_batch *b = NULL;
         tiny_model_open(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", OSH_BF16, 2);
-        if (at >= N) add_original(&m);
+        if (at / N == 1) add_original(&m);
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
         osh_exec_marks marks = {0};
@@ -358,19 +359,17 @@ static void memory_is_what_was_predicted(void **state)
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
             osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = osh_threads(m.cx)};
             size_t peak = 0;
-            tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left,
-                                           &(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
-                                           &(osh_exec_brought){.in = in}, &whole));
+            osh_exec_span span = {m.g, part->first, part->n_nodes, run, keep, .joins = joins};
+            osh_exec_brought here = {.in = in};
+            tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
             whole.marks = &marks; // as with marks of its own, whatever was counted in these before
-            tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left,
-                                           &(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
-                                           &(osh_exec_brought){.in = in}, &whole));
+            tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
-            tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, part->first, part->n_nodes, NULL, keep}, m.w, b,
-                                          NULL, true));
+            span.run = NULL;
+            tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
             assert_true(now <= left && left <= now + 16384); // the arrays of a run, and of a batch
@@ -449,10 +448,11 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, n));
     osh_exec_batch e = batch_of(b, n_threads, seen);
     size_t peak = 0;
-    tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
-                                   &(osh_exec_brought){.in = none}, &e));
+    osh_exec_span span = {m.g, 0, m.g->n_nodes, run, keep, .joins = true};
+    tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &span, &(osh_exec_brought){.in = none}, &e));
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b, &hooks, true));
+    span.run = NULL;
+    tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
     assert_int_equal(w.n, n_seen);
     assert_same(&m, all, b);
@@ -505,6 +505,36 @@ static void nonfinite_is_named(void **state)
     assert_non_null(strstr(osh_error_text(m.cx), "channel 5"));
     osh_batch_free(m.cx, b);
     tiny_model_close(&m);
+}
+
+/* A gate, an up and their glu that run as one name the same module, sample and channel as they do apart. */
+static void nonfinite_of_an_up_is_named(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) { // apart; as one; as one, sample by sample
+        model m;
+        osh_batch *b = NULL;
+        osh_lanes *lanes = NULL;
+        tiny_model_open(&m, "llama_default", OSH_BF16, 1);
+        tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+        const osh_node *up = &m.g->nodes[m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.up_proj")].node];
+        const osh_tensor *w = m.w->w[up->w[0]];
+        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep);
+        keep[logits_of(m.g)] = true;
+        for (int64_t i = 0; i < w->shape[1]; i++) ((uint16_t *)w->data)[3 * w->shape[1] + i] = 0x7f7f;
+        if (way == 2) tiny_check(m.cx, osh_lanes_new(m.cx, &lanes, m.g));
+        osh_exec_hooks hooks = {.lanes = lanes};
+        tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
+        osh_exec_span span = {m.g, 0, m.g->n_nodes, NULL, keep, .joins = way > 0};
+        assert_int_equal(osh_exec_run(m.cx, &span, m.w, b, &hooks, true), OSH_E_NUMERIC);
+        const char *text = osh_error_text(m.cx);
+        if (!strstr(text, "model.layers.1.mlp.up_proj") || !strstr(text, "sample 0, token 0, channel 3"))
+            fail_msg("way %d: %s", way, text);
+        osh_batch_free(m.cx, b);
+        osh_lanes_free(m.cx, lanes);
+        free(keep);
+        tiny_model_close(&m);
+    }
 }
 
 /* Another batch in its lists: what it had goes, nothing as long as the model is made, and the result is the same. */
@@ -763,6 +793,7 @@ int main(void)
         cmocka_unit_test(memory_is_what_was_predicted),
         cmocka_unit_test(samples_go_side_by_side),
         cmocka_unit_test(nonfinite_is_named),
+        cmocka_unit_test(nonfinite_of_an_up_is_named),
         cmocka_unit_test(a_batch_keeps_its_lists),
         cmocka_unit_test(nonfinite_weight_is_named),
         cmocka_unit_test(only_named_rows_are_read),

@@ -271,7 +271,9 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 
     (void)cx;
     if (j->way == PAIRS) {
+        osh_pairs_begin();
         by_pairs(me, j, &o, kv_head);
+        osh_pairs_end();
         return OSH_OK;
     }
     if (j->way == TILES) pack_keys(me, j, sample, kv_head, t->pos + t->n);

@@ -76,9 +76,10 @@ static osh_status dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     float *dx = (float *)j->a->din[0]->data + col;
 
     (void)cx;
+    osh_pairs_begin();
     for (int64_t k0 = 0; k0 < j->O; k0 += DEPTH) {
         int64_t k = osh_min64(DEPTH, j->O - k0);
-        osh_pairs_b b = {me->panels, panels_of(n), k, osh_pairs_panel(k)};
+        osh_pairs_b b = {me->panels, panels_of(n), k, osh_pairs_panel(k), true};
         osh_pairs_pack_columns(me->panels, j->w + k0 * j->I + col, j->I, n, k);
         for (int64_t row = first; row < end; row += BAND) {
             int64_t m = osh_min64(BAND, end - row);
@@ -86,6 +87,7 @@ static osh_status dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
             product_into(me->sums, (osh_into){dx + row * j->I, j->I, k0 > 0 || !(j->a->fresh & 1)}, dy, b, m, n);
         }
     }
+    osh_pairs_end();
     return OSH_OK;
 }
 
@@ -123,14 +125,17 @@ static osh_status dw_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t first = chunk / parts * DW_ROWS, end = osh_min64(j->O, first + DW_ROWS);
 
     (void)cx;
+    osh_pairs_begin();
     for (int64_t row = first; row < end; row += BAND)
         for (int64_t t = 0; t < j->n_tiles; t++) {
             int64_t k = j->tiles[t].n, each = osh_pairs_panel(k), m = osh_min64(BAND, end - row);
             osh_into dw = {(float *)j->a->din[1]->data + row * j->I + col, j->I, j->add || t > 0};
             const uint32_t *dy = j->dy_blocks + words_of(j->first[t], j->O) + row / SIDE * each;
-            osh_pairs_b x = {j->x_panels + words_of(j->first[t], j->I) + col / SIDE * each, panels_of(n), k, each};
+            const uint32_t *panels = j->x_panels + words_of(j->first[t], j->I) + col / SIDE * each;
+            osh_pairs_b x = {panels, panels_of(n), k, each, true};
             product_into(j->workers[self].sums, dw, osh_pairs_packed(dy, k), x, m, n);
         }
+    osh_pairs_end();
     return OSH_OK;
 }
 

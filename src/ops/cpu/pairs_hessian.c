@@ -5,7 +5,7 @@
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
-enum { WIDE = 192, MANY = 1024, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
+enum { PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
 
 typedef struct job {
@@ -47,20 +47,28 @@ static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
+/* H is larger than the caches: its lines come while the tiles multiply. */
+static void want_block(const float *h, int64_t ld, int64_t m)
+{
+    for (int64_t r = 0; r < m; r++)
+        for (int64_t c = 0; c < PAIR; c += SIDE) __builtin_prefetch(h + r * ld + c, 1);
+}
+
 /* Rows [row, row + m) of columns [col, col + n), those of one tile. */
 static void add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n, int64_t t)
 {
-    float sums[BAND * WIDE];
+    float sums[BAND * PAIR];
     int64_t k = j->tiles[t].n, each = osh_pairs_panel(k), end = j->x0 ? col + n : osh_min64(col + n, row + m);
     osh_pairs_a a = osh_pairs_packed(j->turned + j->first[t] + row / SIDE * each, k);
-    osh_pairs_b b = {j->panels + j->first[t] + col / SIDE * each, osh_div_up(end - col, SIDE), k, each};
 
-    for (int64_t r = 0; r < m; r++) // H is larger than the caches: its rows come while the tiles multiply
-        for (int64_t c = 0; c < end - col; c += SIDE) __builtin_prefetch(j->h + (row + r) * j->n + col + c, 1);
-    osh_pairs_product(sums, WIDE, a, m, b);
-    for (int64_t r = 0; r < m; r++) {
-        int64_t last = j->x0 ? end : osh_min64(end, row + r + 1);
-        osh_pairs_add(j->h + (row + r) * j->n + col, sums + r * WIDE, last - col);
+    for (int64_t c = col; c < end; c += PAIR) {
+        int64_t wide = osh_min64(PAIR, end - c);
+        osh_pairs_b b = {j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE), k, each, true};
+        float *h = j->h + row * j->n + c;
+        want_block(h, j->n, m);
+        osh_pairs_product(sums, PAIR, a, m, b);
+        bool whole = j->x0 || c + wide <= row + 1; // else the diagonal goes through the block, from its first row
+        osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m, whole ? wide : 1, !whole);
     }
 }
 
@@ -74,8 +82,10 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     else osh_triangle_tile(&r, &c, chunk);
     int64_t row = r * j->side, end = osh_min64(row + j->side, j->n);
     int64_t col = c * j->side, n = osh_min64(j->side, j->n - col);
+    osh_pairs_begin();
     for (int64_t t = 0; t < j->n_tiles; t++)
         for (int64_t i = row; i < end; i += BAND) add_band(j, i, osh_min64(BAND, end - i), col, n, t);
+    osh_pairs_end();
     return OSH_OK;
 }
 
@@ -87,12 +97,12 @@ static int64_t blocks_of(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Of a block: wide ones come from the caches more often. */
+/* Columns of a block: as many as leave each thread some blocks. Wide blocks read the panels less often. */
 static int64_t side_of(int64_t n, bool square, int n_threads)
 {
-    static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 3};
-    int k = n < MANY;
-    while (k < 2 && blocks_of(n, sides[k], square) < (int64_t)OSH_BLOCKS_EACH * n_threads) k++;
+    static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};
+    int k = 0;
+    while (k < 3 && blocks_of(n, sides[k], square) < (int64_t)OSH_BLOCKS_EACH * n_threads) k++;
     return sides[k];
 }
 

@@ -2,12 +2,14 @@
  * time for up to 512 rows; of few the rows of x, once, and the weights are read as they lie. The bytes are the same. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
+#include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
 enum {
     COLS = 192,   // of y at a time: with DEPTH their part of w stays in the cache of a core
     ROWS = 512,   // and so do their sums
     BAND = OSH_PAIRS_BAND,
+    PAIR = OSH_FLOW_COLS,
     FEW = 64,     // rows of x, up to which they are packed and w is not
     DEPTH = 2048, // of in_features at a time, at most
     SIDE = OSH_PAIRS_SIDE
@@ -16,7 +18,7 @@ enum {
 typedef struct worker {
     uint32_t *packed;      // panels of COLS columns, DEPTH deep
     uint32_t *blocks;      // of a band that cannot be read as it lies
-    float *y, *sums;       // [BAND, COLS]; [ROWS, COLS] where in_features are cut
+    float *y, *sums;       // where in_features are cut [BAND, PAIR], [ROWS, COLS]; of few rows [BAND, FEW] both
     int64_t first, n_cols; // of y that packed has; 0: none
 } worker;
 
@@ -28,6 +30,12 @@ typedef struct job {
     int64_t N, I, O, depth, n_parts, rows; // rows: of a part
     worker *workers;
 } job;
+
+typedef struct band { // of x, beside two panels
+    int64_t row, m;   // rows [row, row + m) of x and y
+    int64_t at, col;  // its first row in the sums, and the first of the columns in what is packed
+    int64_t k0, k;    // in_features [k0, k0 + k)
+} band;
 
 /* Equal cuts of in_features. */
 static int64_t depth_of(int64_t I) { return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH))); }
@@ -50,24 +58,53 @@ static void finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
     osh_from_f32(osh_elem(j->y, row * j->O + col), j->y->dtype, y, n);
 }
 
-static void add_rows(float *to, const float *from, int64_t rows, int64_t ld, int64_t n)
+/* m rows of y and the columns of the two panels at t->col of what is packed, of a part of in_features. */
+static void add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
 {
-    for (int64_t i = 0; i < rows; i++) osh_pairs_add(to + i * ld, from + i * ld, n);
+    int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
+    osh_pairs_b b = {me->packed + t->col / SIDE * each, osh_div_up(n, SIDE), t->k, each, true};
+    float *sums = me->sums + t->at * COLS + t->col;
+
+    osh_pairs_product(t->k0 ? me->y : sums, t->k0 ? PAIR : COLS, a, t->m, b);
+    if (t->k0) osh_pairs_add_rows((osh_pairs_sums){sums, COLS}, (osh_pairs_sums){me->y, PAIR}, t->m, n, 0);
+    if (t->k0 + t->k < j->I) return;
+    osh_pairs_y y = {osh_elem(j->y, t->row * j->O + me->first + t->col), j->O, n,
+                     j->bias ? j->bias + me->first + t->col : NULL};
+    osh_pairs_narrow(&y, sums, COLS, t->m);
 }
 
-/* Columns [col, col + n) of rows [first, first + m) of y, those of in_features [k0, k0 + k). */
-static void bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
+/* The columns that are packed, of rows [first, first + m), and what in_features [k0, k0 + k) make of them. */
+static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
-    int64_t n = me->n_cols, k = osh_min64(j->depth, j->I - k0);
-    osh_pairs_b b = {me->packed, osh_div_up(n, SIDE), k, osh_pairs_panel(k)};
-    for (int64_t i = 0; i < m; i += BAND) {
-        int64_t rows = osh_min64(BAND, m - i);
-        float *y = k0 ? me->y : me->sums + (j->depth < j->I ? i * COLS : 0), *sums = me->sums + i * COLS;
-        osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->x, first + i, k0), j->I, rows, k);
-        osh_pairs_product(y, COLS, a, rows, b);
-        if (k0) add_rows(sums, me->y, rows, COLS, n), y = sums;
-        for (int64_t r = 0; k0 + k == j->I && r < rows; r++) finish(j, y + r * COLS, first + i + r, me->first, n);
+    band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
+    osh_pairs_begin();
+    for (t.at = 0; t.at < m; t.at += BAND) {
+        t.row = first + t.at, t.m = osh_min64(BAND, m - t.at);
+        osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->x, t.row, k0), j->I, t.m, t.k);
+        for (t.col = 0; t.col < me->n_cols; t.col += PAIR) add_part(j, me, a, &t);
     }
+    osh_pairs_end();
+}
+
+/* Does what part_bands does, of all in_features at once. */
+static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
+{
+    int64_t each = osh_pairs_panel(j->I);
+    osh_flow_block t = {.ld = j->O};
+    osh_flow f;
+    osh_flow_begin(&f);
+    for (int64_t row = first; row < first + m; row += BAND) {
+        t.m = osh_min64(BAND, first + m - row);
+        t.a = osh_pairs_rows(me->blocks, at(j->x, row, 0), j->I, t.m, j->I);
+        for (int64_t c = 0; c < me->n_cols; c += PAIR) {
+            t.n = osh_min64(PAIR, me->n_cols - c);
+            t.b = (osh_pairs_b){me->packed + c / SIDE * each, osh_div_up(t.n, SIDE), j->I, each};
+            t.y = osh_elem(j->y, row * j->O + me->first + c);
+            t.bias[0] = j->bias ? j->bias + me->first + c : NULL;
+            osh_flow_add(&f, &t);
+        }
+    }
+    osh_flow_end(&f);
 }
 
 static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
@@ -81,7 +118,8 @@ static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     me->first = col, me->n_cols = osh_min64(COLS, j->O - col);
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
         if (!has) pack(me->packed, j->w, col, me->n_cols, k0, osh_min64(j->depth, j->I - k0));
-        bands(j, me, first, m, k0);
+        if (j->depth < j->I) part_bands(j, me, first, m, k0);
+        else whole_bands(j, me, first, m);
     }
     return OSH_OK;
 }
@@ -110,13 +148,16 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t col = chunk * BAND, n = osh_min64(BAND, j->O - col), tokens = panels_of(j->N) * SIDE;
 
     (void)cx;
+    osh_pairs_begin();
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
         int64_t k = osh_min64(j->depth, j->I - k0);
-        osh_pairs_b b = {j->tokens + panels_of(j->N) * k0 / 2 * SIDE, panels_of(j->N), k, osh_pairs_panel(k)};
+        osh_pairs_b b = {j->tokens + panels_of(j->N) * k0 / 2 * SIDE, panels_of(j->N), k, osh_pairs_panel(k), true};
         osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->w, col, k0), j->I, n, k);
         osh_pairs_product(k0 ? me->y : me->sums, tokens, a, n, b);
-        if (k0) add_rows(me->sums, me->y, n, tokens, tokens);
+        if (k0)
+            osh_pairs_add_rows((osh_pairs_sums){me->sums, tokens}, (osh_pairs_sums){me->y, tokens}, n, tokens, 0);
     }
+    osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
         float *rows = me->y, *from = me->sums + t; // [16, 32]: what was read of sums is free
         for (int64_t o = 0; o < BAND; o += SIDE) osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
@@ -132,7 +173,7 @@ static int64_t worker_words(int64_t I, bool few)
 {
     int64_t depth = depth_of(I), blocks = 2 * osh_pairs_panel(depth);
     if (few) return blocks + 2 * BAND * FEW;
-    return blocks + COLS / SIDE * osh_pairs_panel(depth) + BAND * COLS + (depth < I ? ROWS : BAND) * COLS;
+    return blocks + COLS / SIDE * osh_pairs_panel(depth) + (depth < I ? BAND * PAIR + ROWS * COLS : 0);
 }
 
 static int64_t token_words(int64_t N, int64_t I) { return panels_of(N) * osh_pairs_panel(I); }
@@ -160,7 +201,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
         worker *w = &workers[i];
         w->blocks = room + i * each;
         w->y = (float *)(void *)(w->blocks + 2 * osh_pairs_panel(j.depth));
-        w->sums = w->y + BAND * (few ? FEW : COLS);
+        w->sums = w->y + BAND * (few ? FEW : PAIR);
         if (!few) w->packed = room + (i + 1) * each - COLS / SIDE * osh_pairs_panel(j.depth);
     }
     j.workers = workers, j.bias = bias, j.tokens = tokens;
