@@ -3,7 +3,7 @@
  * again. No fused multiply-add, as there (vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
-#include "ops/cpu/span512_steps.h"
+#include "math/span512_steps.h"
 #include "math/vec.h"
 
 #include <assert.h>

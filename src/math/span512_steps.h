@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "ops/cpu/span.h"
+#include "math/span.h"
 
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define WIDE_FN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))

@@ -2,7 +2,7 @@
 #include "kernel_test.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
-#include "ops/cpu/span512.h"
+#include "math/span512.h"
 #include "ops/gated.h"
 
 static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out,

@@ -3,8 +3,8 @@
 
 #include "base/isa.h"
 #include "base/num.h"
-#include "ops/cpu/span512.h"
-#include "ops/cpu/span512_steps.h"
+#include "math/span512.h"
+#include "math/span512_steps.h"
 #include "ops/kernel.h"
 
 #include <string.h>

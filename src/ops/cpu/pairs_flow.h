@@ -7,8 +7,8 @@
  */
 #ifndef OSH_PAIRS_FLOW_H
 #define OSH_PAIRS_FLOW_H
-#include "ops/cpu/pairs.h"
-#include "ops/cpu/span.h"
+#include "math/pairs.h"
+#include "math/span.h"
 
 enum { OSH_FLOW_COLS = 2 * OSH_PAIRS_SIDE };
 

@@ -4,7 +4,7 @@
 #include "base/isa.h"
 #include "base/rng.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/pairs.h"
+#include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/gated.h"
 #include "ops/kernel.h"
