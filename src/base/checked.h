@@ -1,8 +1,9 @@
 /* checked.h - inner loops over large arrays under AddressSanitizer.
  *
- * A check of each value takes ten times as long as the product. Therefore such a loop is a function
- * marked OSH_RANGES_CHECKED, which the sanitizer does not instrument, and its caller first checks the
- * ranges that the loop reads and writes with osh_check_range. Without the sanitizer both do nothing. */
+ * A check of each value takes ten times as long as the product. Therefore such a loop is a
+ * function marked OSH_RANGES_CHECKED, which the sanitizer does not instrument, and its caller first
+ * checks the ranges that the loop reads and writes with osh_check_range. Without the sanitizer both
+ * do nothing. */
 #ifndef OSH_CHECKED_H
 #define OSH_CHECKED_H
 #include <stddef.h>
