@@ -1,4 +1,5 @@
-/* absent.c - gpu.h in a binary that was built without CUDA: each function fails and says so. */
+/* absent.c - the functions of gpu.h in a binary without CUDA: those that can fail return
+ * OSH_E_UNSUPPORTED. */
 #include "gpu/gpu.h"
 #ifndef OSH_CUDA_BUILT
 
@@ -6,7 +7,8 @@
 
 osh_status osh_cuda_absent(osh_ctx *cx)
 {
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "this program was built without CUDA: there is no device 'cuda'");
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "this program was built without CUDA: there is no device 'cuda'");
 }
 
 bool osh_cuda_built(void) { return false; }
@@ -69,13 +71,17 @@ osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, o
 
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f) { (void)cx, (void)f; }
 
-osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead)
+osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
+                              bool ahead)
 {
     (void)f, (void)to, (void)n_bytes, (void)at, (void)ahead;
     return osh_cuda_absent(cx);
 }
 
-void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why) { (void)cx, (void)f, (void)why; }
+void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why)
+{
+    (void)cx, (void)f, (void)why;
+}
 
 uint64_t *osh_cuda_sums(const osh_device *d)
 {
@@ -89,7 +95,8 @@ osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
     return osh_cuda_absent(cx);
 }
 
-osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from, osh_cuda_mark *to)
+osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from,
+                                 osh_cuda_mark *to)
 {
     (void)seconds, (void)from, (void)to;
     return osh_cuda_absent(cx);

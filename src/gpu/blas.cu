@@ -1,71 +1,78 @@
-/* blas.cu - products by cuBLASLt and triangles by cuSOLVER, which are opened when a card is: the program starts without
- * them.
+/* blas.cu - products by cuBLASLt, Cholesky factors and inverses of triangles by cuSOLVER.
  *
- * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is asked for as C^T = B^T A^T. F32 is
- * multiplied in F32 (pedantic) where TF32 is not asked for; a sum is never split over blocks that add up in changing
- * order. */
-#include "gpu/card.h"
+ * Both libraries are opened with the GPU: the program starts without them.
+ *
+ * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is computed as C^T =
+ * B^T A^T. F32 is multiplied in F32 (pedantic) unless the caller asks for TF32. A sum is never
+ * split over blocks, because these would add up in changing order. */
+#include "gpu/state.h"
 
 #include <cublasLt.h>
 #include <cusolverDn.h>
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Ragged batches ask for a product's shape each: 64 batches of a model with four widths for some 600, its solves for
- * 210 more. The oldest plan makes room when there are MAX_PLANS. */
+/* Each ragged batch has shapes of its own: 64 batches of a model with four widths have about 600
+ * shapes, its solves 210 more. A new plan replaces the oldest one when there are MAX_PLANS. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
-enum { MAX_ALIGN = 16 }; // no algorithm asks for more bytes
-enum { ANSWERS = 4 }; // algorithms that are looked at
+enum { MAX_ALIGN = 16 }; // bytes; no algorithm asks for more
+enum { ANSWERS = 4 }; // algorithms of cuBLASLt's list that are tried
 
-/* The calls that are used of each library. */
-#define LT_CALLS(CALL)                                                                                                 \
-    CALL(cublasLtGetVersion) CALL(cublasLtCreate) CALL(cublasLtDestroy) CALL(cublasLtMatmul)                           \
-    CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy) CALL(cublasLtMatmulDescSetAttribute)                \
-    CALL(cublasLtMatrixLayoutCreate) CALL(cublasLtMatrixLayoutDestroy) CALL(cublasLtMatrixLayoutSetAttribute)          \
-    CALL(cublasLtMatmulPreferenceCreate) CALL(cublasLtMatmulPreferenceDestroy)                                         \
-    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic) CALL(cublasLtMatmulAlgoCheck)      \
-    CALL(cublasLtMatmulAlgoConfigGetAttribute)
-#define SOLVER_CALLS(CALL)                                                                                             \
-    CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy) CALL(cusolverDnSetStream)                  \
-    CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
+/* The functions of each library that this file calls. */
+#define LT_CALLS(CALL)                                                                             \
+    CALL(cublasLtGetVersion) CALL(cublasLtCreate) CALL(cublasLtDestroy) CALL(cublasLtMatmul)       \
+    CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy)                                 \
+    CALL(cublasLtMatmulDescSetAttribute) CALL(cublasLtMatrixLayoutCreate)                          \
+    CALL(cublasLtMatrixLayoutDestroy) CALL(cublasLtMatrixLayoutSetAttribute)                       \
+    CALL(cublasLtMatmulPreferenceCreate) CALL(cublasLtMatmulPreferenceDestroy)                     \
+    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic)                \
+    CALL(cublasLtMatmulAlgoCheck) CALL(cublasLtMatmulAlgoConfigGetAttribute)
+#define SOLVER_CALLS(CALL)                                                                         \
+    CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy)                        \
+    CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
+    CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
-typedef struct shape { // what decides the algorithm of a product
-    int64_t m, n, k, n_batch, n_like, tf32; // n_like 0: of n_batch, and that is more than one
+/* The key of a plan: all that decides the algorithm of a product. n_like 0: the algorithm is that
+ * for n_batch, which is more than one. */
+typedef struct shape {
+    int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
 typedef struct plan {
-    struct plan *next; // view: of its bucket
+    struct plan *next; // view: next plan of the bucket
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // own: cuBLASLt's order: b, then a
+    cublasLtMatrixLayout_t c, first, second; // own: in cuBLASLt's order: first is b, second is a
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes that the algorithm wants
     bool one_by_one;  // the algorithm takes no batch of this size
-    bool lenient;     // of F32, with the default's algorithm: there is no pedantic one
+    bool lenient;     // F32 with an algorithm of the default mode: no pedantic one exists
 } plan;
 
 struct osh_cuda_blas {
-    void *lt_file, *solver_file; // own: of dlopen
+    void *lt_file, *solver_file; // own: handles of dlopen
 #define CALL(name) decltype(&::name) name;
     LT_CALLS(CALL)
     SOLVER_CALLS(CALL)
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // own: in the order in which they were made; the oldest one makes room
-    plan *buckets[BUCKETS];      // view: the plans by the hash of their shape
-    int64_t n_plans;             // so far
-    const plan *latest;          // view: that was used last
-    pthread_mutex_t lock;        // of plans
+    plan plans[MAX_PLANS];       // own: a ring in the order of creation
+    plan *buckets[BUCKETS];      // view: lists of plans, by the hash of their shape
+    int64_t n_plans;             // created so far
+    const plan *latest;          // view: plan of the latest product
+    pthread_mutex_t lock;        // guards the plans
 };
 static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
 
 /* ---- opening ---- */
-/* The first of the versions that is there, by the loader's paths and where the toolkit usually is. It stays in memory
- * when it is closed: driver and libraries keep pointers into each other to the end of the process. Where none opens the
- * error names a library that one of them wants and that is missing, else the first one. */
-static osh_status open_library(osh_ctx *cx, void **out, const char *name, const char *const *versions)
+/* Opens the first version that exists, on the loader's paths or in the toolkit's usual directory.
+ * The library stays in memory after dlclose: driver and libraries keep pointers into each other
+ * until the process ends. If no version opens, the error names the dependency that is missing, or
+ * else the first version. */
+static osh_status library_open(osh_ctx *cx, void **out, const char *name,
+                               const char *const *versions)
 {
     static const char *const places[] = {"", "/usr/local/cuda/lib64/"};
     char path[256], why[256] = "", other[256] = "";
@@ -76,20 +83,26 @@ static osh_status open_library(osh_ctx *cx, void **out, const char *name, const 
             if (*out) return OSH_OK;
             const char *text = dlerror();
             if (!*why) snprintf(why, sizeof why, "%s", text);
-            if (!*other && strncmp(text, path, strlen(path))) snprintf(other, sizeof other, "%s", text);
+            if (!*other && strncmp(text, path, strlen(path)))
+                snprintf(other, sizeof other, "%s", text);
         }
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s.so.%s cannot be opened (%s): install the CUDA libraries, or name their"
-                    " folder in LD_LIBRARY_PATH", name, versions[0], *other ? other : why);
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s.so.%s cannot be opened (%s): install the CUDA libraries, or name their"
+                    " folder in LD_LIBRARY_PATH",
+                    name, versions[0], *other ? other : why);
 }
 
-static osh_status find_call(osh_ctx *cx, void **out, void *file, const char *name)
+static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *name)
 {
     *out = dlsym(file, name);
-    return *out ? OSH_OK : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
+    return *out
+               ? OSH_OK
+               : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* A library says that a call failed, CUDA why: OSH_OK where it has nothing to say. */
-static osh_status card_check(osh_ctx *cx, const char *what)
+/* The library reports that a call failed; the error of CUDA gives the reason. OSH_OK: CUDA has no
+ * error. */
+static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
 }
@@ -97,15 +110,16 @@ static osh_status card_check(osh_ctx *cx, const char *what)
 static osh_status lt_check(osh_ctx *cx, cublasStatus_t s, const char *what)
 {
     if (s == CUBLAS_STATUS_SUCCESS) return OSH_OK;
-    if (osh_status rc = card_check(cx, what)) return rc;
+    if (osh_status rc = gpu_check(cx, what)) return rc;
     return osh_fail(cx, OSH_E_IO, "%.*s: cuBLAS status %d", (int)strcspn(what, "("), what, (int)s);
 }
 
 static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what)
 {
     if (s == CUSOLVER_STATUS_SUCCESS) return OSH_OK;
-    if (osh_status rc = card_check(cx, what)) return rc;
-    return osh_fail(cx, OSH_E_IO, "%.*s: cuSOLVER status %d", (int)strcspn(what, "("), what, (int)s);
+    if (osh_status rc = gpu_check(cx, what)) return rc;
+    return osh_fail(cx, OSH_E_IO, "%.*s: cuSOLVER status %d", (int)strcspn(what, "("), what,
+                    (int)s);
 }
 #define LT(l, call) OSH_TRY(lt_check(cx, (l)->call, #call))
 #define SOLVER(l, call) OSH_TRY(solver_check(cx, (l)->call, #call))
@@ -113,7 +127,7 @@ static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream)
 {
     static const char *const lt_versions[] = {"13", "12", NULL};
-    static const char *const solver_versions[] = {"12", "11", NULL}; // of CUDA 13 and 12
+    static const char *const solver_versions[] = {"12", "11", NULL}; // CUDA 13, CUDA 12
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = NULL; // own
     int solver = 0;
@@ -121,12 +135,14 @@ osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cud
 
     OSH_NEW(cx, l, 1);
     pthread_mutex_init(&l->lock, NULL);
-    OSH_TRY(open_library(cx, &l->lt_file, "libcublasLt", lt_versions));
-    OSH_TRY(open_library(cx, &l->solver_file, "libcusolver", solver_versions));
-#define CALL(name) OSH_TRY(find_call(cx, reinterpret_cast<void **>(&l->name), l->lt_file, #name));
+    OSH_TRY(library_open(cx, &l->lt_file, "libcublasLt", lt_versions));
+    OSH_TRY(library_open(cx, &l->solver_file, "libcusolver", solver_versions));
+#define CALL(name)                                                                                 \
+    OSH_TRY(library_find(cx, reinterpret_cast<void **>(&l->name), l->lt_file, #name));
     LT_CALLS(CALL)
 #undef CALL
-#define CALL(name) OSH_TRY(find_call(cx, reinterpret_cast<void **>(&l->name), l->solver_file, #name));
+#define CALL(name)                                                                                 \
+    OSH_TRY(library_find(cx, reinterpret_cast<void **>(&l->name), l->solver_file, #name));
     SOLVER_CALLS(CALL)
 #undef CALL
     LT(l, cublasLtCreate(&l->lt));
@@ -134,8 +150,8 @@ osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cud
     SOLVER(l, cusolverDnSetStream(l->solver, stream));
     SOLVER(l, cusolverGetVersion(&solver));
     lt = l->cublasLtGetVersion();
-    *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100, lt % 100,
-                        solver / 1000, solver / 100 % 10, solver % 100);
+    *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100,
+                        lt % 100, solver / 1000, solver / 100 % 10, solver % 100);
     if (!*text) OSH_TRY(OSH_E_NOMEM);
     *out = l, l = NULL; // give
 done:
@@ -165,15 +181,17 @@ void osh_cuda_blas_close(osh_ctx *cx, osh_cuda_blas *l)
 }
 
 /* ---- products ---- */
-static cudaDataType_t type_of(int32_t dtype)
+static cudaDataType_t blas_type(int32_t dtype)
 {
     return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Of every row of every matrix, so that it does not depend on the row at which a matrix begins. */
-static int32_t align_of(const osh_cuda_mat *x)
+/* Returns the alignment in bytes that every row of every matrix has. It does not depend on the
+ * first row. */
+static int32_t mat_align(const osh_cuda_mat *x)
 {
-    size_t all = (size_t)x->data | (size_t)(x->ld | x->stride) * osh_dtype_bytes(x->dtype) | MAX_ALIGN;
+    size_t all =
+        (size_t)x->data | (size_t)(x->ld | x->stride) * osh_dtype_bytes(x->dtype) | MAX_ALIGN;
     return (int32_t)(all & -all);
 }
 
@@ -181,37 +199,44 @@ typedef struct extent {
     int64_t rows, cols, ld;
 } extent;
 
-/* A row-major [rows, cols] is the column-major [cols, rows]. */
-static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out, int32_t dtype, extent e)
+/* Describes a row-major [rows, cols] as the column-major [cols, rows]. */
+static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out,
+                             int32_t dtype, extent e)
 {
-    return lt_check(cx, l->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)e.cols, (uint64_t)e.rows, e.ld),
+    return lt_check(cx,
+                    l->cublasLtMatrixLayoutCreate(out, blas_type(dtype), (uint64_t)e.cols,
+                                                  (uint64_t)e.rows, e.ld),
                     "cublasLtMatrixLayoutCreate");
 }
 
-static osh_status set_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n)
+static osh_status plan_set_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n)
 {
     osh_status rc = OSH_OK;
     int32_t count = (int32_t)n;
     cublasLtMatrixLayout_t layout[3] = {p->c, p->first, p->second};
     int64_t stride[3] = {p->key.c.stride, p->key.b.stride, p->key.a.stride};
     for (int i = 0; i < 3; i++) {
-        LT(l, cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-        LT(l, cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride[i],
-                                               sizeof stride[i]));
+        LT(l, cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                               &count, sizeof count));
+        LT(l,
+           cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                            &stride[i], sizeof stride[i]));
     }
 done:
     return rc;
 }
 
-/* The first algorithm of the list that runs in the workspace; *found false: there is none. */
-static osh_status ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
+/* Sets the plan to the first algorithm of the list that runs in the workspace. *found false: there
+ * is none. */
+static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     osh_status rc = OSH_OK;
     const shape *s = &p->key;
-    uint32_t bytes[4] = {(uint32_t)s->b.align, (uint32_t)s->a.align, (uint32_t)s->c.align, (uint32_t)s->c.align};
+    uint32_t bytes[4] = {(uint32_t)s->b.align, (uint32_t)s->a.align, (uint32_t)s->c.align,
+                         (uint32_t)s->c.align};
     uint32_t unsplit = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t workspace = OSH_CUDA_WORKSPACE;
     cublasLtMatmulPreference_t wish = NULL; // own
@@ -220,17 +245,18 @@ static osh_status ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 
     *found = false;
     LT(l, cublasLtMatmulPreferenceCreate(&wish));
-    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                               sizeof workspace));
-    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &unsplit,
-                                               sizeof unsplit));
+    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &workspace, sizeof workspace));
+    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                               &unsplit, sizeof unsplit));
     for (int i = 0; i < 4; i++)
         LT(l, cublasLtMatmulPreferenceSetAttribute(wish, aligned[i], &bytes[i], sizeof bytes[i]));
-    if (l->cublasLtMatmulAlgoGetHeuristic(l->lt, p->how, p->first, p->second, p->c, p->c, wish, ANSWERS, answers, &n) !=
-        CUBLAS_STATUS_SUCCESS)
+    if (l->cublasLtMatmulAlgoGetHeuristic(l->lt, p->how, p->first, p->second, p->c, p->c, wish,
+                                          ANSWERS, answers, &n) != CUBLAS_STATUS_SUCCESS)
         n = 0;
     for (int i = 0; i < n && !*found; i++) {
-        *found = answers[i].state == CUBLAS_STATUS_SUCCESS && answers[i].workspaceSize <= OSH_CUDA_WORKSPACE;
+        *found = answers[i].state == CUBLAS_STATUS_SUCCESS &&
+                 answers[i].workspaceSize <= OSH_CUDA_WORKSPACE;
         if (*found) p->algo = answers[i].algo, p->workspace = answers[i].workspaceSize;
     }
 done:
@@ -238,7 +264,7 @@ done:
     return rc;
 }
 
-static osh_status how_new(osh_ctx *cx, osh_cuda_blas *l, plan *p, cublasComputeType_t compute)
+static osh_status plan_how(osh_ctx *cx, osh_cuda_blas *l, plan *p, cublasComputeType_t compute)
 {
     osh_status rc = OSH_OK;
     cublasOperation_t first = p->key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -247,32 +273,36 @@ static osh_status how_new(osh_ctx *cx, osh_cuda_blas *l, plan *p, cublasComputeT
     if (p->how) l->cublasLtMatmulDescDestroy(p->how);
     p->how = NULL;
     LT(l, cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F));
-    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    LT(l,
+       cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    LT(l,
+       cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
 done:
     return rc;
 }
 
-/* F32: pedantic, or where that has no algorithm the default, which takes no TF32 either. */
-static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+/* Selects the algorithm of the plan. F32 is pedantic; if no such algorithm exists, the default mode
+ * is taken, which does not use TF32 either. */
+static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
     const shape *s = &p->key;
     bool found = false, exact = s->a.dtype == OSH_F32 && !s->tf32;
 
     p->lenient = false;
-    OSH_TRY(how_new(cx, l, p, exact                   ? CUBLAS_COMPUTE_32F_PEDANTIC
+    OSH_TRY(plan_how(cx, l, p, exact                   ? CUBLAS_COMPUTE_32F_PEDANTIC
                               : s->a.dtype == OSH_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                       : CUBLAS_COMPUTE_32F));
-    OSH_TRY(ask(cx, l, p, &found));
+    OSH_TRY(plan_ask(cx, l, p, &found));
     if (!found && exact) {
-        OSH_TRY(how_new(cx, l, p, CUBLAS_COMPUTE_32F));
-        OSH_TRY(ask(cx, l, p, &found));
+        OSH_TRY(plan_how(cx, l, p, CUBLAS_COMPUTE_32F));
+        OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // a lost card answers so too
-        OSH_TRY(card_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
+    if (!found) { // a lost GPU answers so, too
+        OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
                  (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
                  osh_dtype_name((osh_dtype)s->a.dtype));
     }
@@ -280,34 +310,35 @@ done:
     return rc;
 }
 
-/* A batch of n for the algorithm; *ok false: it takes none. */
-static osh_status try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n, bool *ok)
+/* Sets the batch of the plan to n. *ok false: the algorithm does not take it. */
+static osh_status plan_try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n, bool *ok)
 {
     osh_status rc = OSH_OK;
     cublasLtMatmulHeuristicResult_t answer;
 
-    OSH_TRY(set_batch(cx, l, p, n));
-    *ok = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo, &answer) ==
-              CUBLAS_STATUS_SUCCESS && answer.workspaceSize <= OSH_CUDA_WORKSPACE;
+    OSH_TRY(plan_set_batch(cx, l, p, n));
+    *ok = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo,
+                                     &answer) == CUBLAS_STATUS_SUCCESS &&
+          answer.workspaceSize <= OSH_CUDA_WORKSPACE;
 done:
     return rc;
 }
 
-/* The batch's own size, for the algorithm of another one. Products one by one are what any algorithm here must take:
- * where that of n_like does not, all sizes have that of one. */
-static osh_status resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+/* Gives a plan whose algorithm was chosen for n_like its own batch size. Every algorithm must take
+ * single products: if the one of n_like does not, all sizes use the algorithm of a batch of one. */
+static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
     const shape *s = &p->key;
     bool ok = true;
 
-    if (s->n_like > 1) OSH_TRY(try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(choose(cx, l, p)); // the layouts have a batch of one
+    if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // the layouts describe a batch of one here
     if (s->n_batch == 1) goto done;
-    OSH_TRY(try_batch(cx, l, p, s->n_batch, &ok));
+    OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;
     p->one_by_one = true;
-    OSH_TRY(set_batch(cx, l, p, 1));
+    OSH_TRY(plan_set_batch(cx, l, p, 1));
 done:
     return rc;
 }
@@ -324,15 +355,15 @@ static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape 
     OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype,
                        {s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k, s->a.ld}));
     like = s->n_like ? s->n_like : s->n_batch;
-    if (like > 1) OSH_TRY(set_batch(cx, l, p, like));
-    OSH_TRY(choose(cx, l, p));
-    if (s->n_like) OSH_TRY(resize_batch(cx, l, p));
+    if (like > 1) OSH_TRY(plan_set_batch(cx, l, p, like));
+    OSH_TRY(plan_choose(cx, l, p));
+    if (s->n_like) OSH_TRY(plan_resize_batch(cx, l, p));
 done:
     if (rc) plan_deinit(l, p);
     return rc;
 }
 
-static plan **bucket_of(osh_cuda_blas *l, const shape *s)
+static plan **plan_bucket(osh_cuda_blas *l, const shape *s)
 {
     uint64_t words[sizeof *s / sizeof(uint64_t)], h = 0;
     static_assert(sizeof *s % sizeof *words == 0, "a shape is whole words");
@@ -341,22 +372,22 @@ static plan **bucket_of(osh_cuda_blas *l, const shape *s)
     return &l->buckets[h % BUCKETS];
 }
 
-/* Room for one more plan. */
+/* Returns an empty slot for a new plan; frees the oldest plan if there is none. */
 static plan *plan_slot(osh_cuda_blas *l)
 {
     plan *p = &l->plans[l->n_plans % MAX_PLANS];
     if (!p->how) return p;
-    plan **link = bucket_of(l, &p->key);
+    plan **link = plan_bucket(l, &p->key);
     while (*link != p) link = &(*link)->next;
     *link = p->next;
     plan_deinit(l, p);
     return p;
 }
 
-static osh_status plan_of(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
+static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = bucket_of(l, s), *p = *bucket; // view
+    plan **bucket = plan_bucket(l, s), *p = *bucket; // view
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);
@@ -369,20 +400,25 @@ done:
     return rc;
 }
 
-/* What the plan does otherwise than it should. */
-static void note_detours(osh_ctx *cx, osh_card *card, const plan *p)
+/* Counts the detours of a plan and logs the first one of each kind. */
+static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;
-    if (p->lenient && osh_card_detour(card, OSH_DETOUR_F32, 1))
-        osh_log(cx, OSH_LOG_WARN, "cuBLASLt has no pedantic algorithm for a product [%lld, %lld] x [%lld, %lld] of F32:"
-                " its default is taken", (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
-    if (p->one_by_one && osh_card_detour(card, OSH_DETOUR_BATCH, s->n_batch))
-        osh_log(cx, OSH_LOG_WARN, "cuBLASLt takes no batch of %lld with the algorithm of %lld for a product"
-                " [%lld, %lld] x [%lld, %lld]: one by one", (long long)s->n_batch, (long long)s->n_like,
-                (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
+    if (p->lenient && osh_gpu_detour(gpu, OSH_DETOUR_F32, 1))
+        osh_log(
+            cx, OSH_LOG_WARN,
+            "cuBLASLt has no pedantic algorithm for a product [%lld, %lld] x [%lld, %lld] of F32:"
+            " its default is taken",
+            (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
+    if (p->one_by_one && osh_gpu_detour(gpu, OSH_DETOUR_BATCH, s->n_batch))
+        osh_log(cx, OSH_LOG_WARN,
+                "cuBLASLt takes no batch of %lld with the algorithm of %lld for a product"
+                " [%lld, %lld] x [%lld, %lld]: one by one",
+                (long long)s->n_batch, (long long)s->n_like, (long long)s->m, (long long)s->k,
+                (long long)s->k, (long long)s->n);
 }
 
-static void *of_batch(const osh_cuda_mat *x, int64_t i)
+static void *mat_at(const osh_cuda_mat *x, int64_t i)
 {
     return static_cast<char *>(x->data) + i * x->stride * (int64_t)osh_dtype_bytes(x->dtype);
 }
@@ -391,26 +427,27 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
 {
     osh_status rc = OSH_OK;
     const osh_cuda_mat *c = x.c, *a = x.a, *b = x.b;
-    osh_card *card = osh_card_of(d);
-    osh_cuda_blas *l = card->blas;
-    const plan *p = NULL; // view: of l
+    osh_gpu *gpu = osh_gpu_of(d);
+    osh_cuda_blas *l = gpu->blas;
+    const plan *p = NULL; // view: lives in l
     shape s;
 
     if (!x.m || !x.n || !x.n_batch) return OSH_OK;
     memset(&s, 0, sizeof s);
     s.m = x.m, s.n = x.n, s.k = x.k, s.n_batch = x.n_batch;
     s.n_like = x.n_batch > 1 ? x.n_like : x.n_like ? x.n_like : 1, s.tf32 = x.tf32;
-    s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c);
-    s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a);
-    s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b);
+    s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = mat_align(c);
+    s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = mat_align(a);
+    s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = mat_align(b);
     s.a.transposed = a->transposed, s.b.transposed = b->transposed;
     pthread_mutex_lock(&l->lock);
-    OSH_TRY(plan_of(cx, l, &p, &s));
-    note_detours(cx, card, p);
+    OSH_TRY(plan_find(cx, l, &p, &s));
+    plan_note_detours(cx, gpu, p);
     for (int64_t i = 0; i < (p->one_by_one ? x.n_batch : 1); i++) {
-        void *to = of_batch(c, i);
-        LT(l, cublasLtMatmul(l->lt, p->how, &x.alpha, of_batch(b, i), p->first, of_batch(a, i), p->second, &x.beta,
-                             to, p->c, to, p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
+        void *to = mat_at(c, i);
+        LT(l, cublasLtMatmul(l->lt, p->how, &x.alpha, mat_at(b, i), p->first, mat_at(a, i),
+                             p->second, &x.beta, to, p->c, to, p->c, &p->algo, gpu->workspace,
+                             OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
     }
 done:
     pthread_mutex_unlock(&l->lock);
@@ -419,55 +456,66 @@ done:
 
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out)
 {
-    osh_cuda_blas *l = osh_card_of(d)->blas;
+    osh_cuda_blas *l = osh_gpu_of(d)->blas;
     const plan *p = l->latest;
-    const struct { cublasLtMatmulAlgoConfigAttributes_t attribute; int32_t *to; } asked[] = {
-        {CUBLASLT_ALGO_CONFIG_ID, &out->id},         {CUBLASLT_ALGO_CONFIG_TILE_ID, &out->tile},
-        {CUBLASLT_ALGO_CONFIG_STAGES_ID, &out->stages}, {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &out->split_k}};
+    const struct {
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        int32_t *to;
+    } asked[] = {{CUBLASLT_ALGO_CONFIG_ID, &out->id},
+                 {CUBLASLT_ALGO_CONFIG_TILE_ID, &out->tile},
+                 {CUBLASLT_ALGO_CONFIG_STAGES_ID, &out->stages},
+                 {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &out->split_k}};
     *out = {};
     if (!p) return;
     for (auto &a : asked)
-        if (l->cublasLtMatmulAlgoConfigGetAttribute(&p->algo, a.attribute, a.to, sizeof *a.to, NULL)) *a.to = -1;
+        if (l->cublasLtMatmulAlgoConfigGetAttribute(&p->algo, a.attribute, a.to, sizeof *a.to,
+                                                    NULL))
+            *a.to = -1;
     out->workspace = p->workspace, out->one_by_one = p->one_by_one, out->lenient = p->lenient;
 }
 
 /* ---- triangles ---- */
-static cublasFillMode_t part_of(const osh_cuda_triangle *t)
+static cublasFillMode_t triangle_part(const osh_cuda_triangle *t)
 {
     return t->upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
 }
 
-static osh_status ask_potrf(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, int *n_floats)
+static osh_status potrf_wish(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t,
+                             int *n_floats)
 {
     osh_status rc = OSH_OK;
-    SOLVER(l, cusolverDnSpotrf_bufferSize(l->solver, part_of(t), (int)t->n, t->a, (int)t->ld, n_floats));
+    SOLVER(l, cusolverDnSpotrf_bufferSize(l->solver, triangle_part(t), (int)t->n, t->a, (int)t->ld,
+                                          n_floats));
 done:
     return rc;
 }
 
-static osh_status ask_trtri(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, size_t *card, size_t *host)
+static osh_status trtri_wish(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, size_t *gpu,
+                             size_t *host)
 {
     osh_status rc = OSH_OK;
-    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, part_of(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F, t->a, t->ld,
-                                          card, host));
+    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n,
+                                          CUDA_R_32F, t->a, t->ld, gpu, host));
 done:
     return rc;
 }
 
-osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out, const osh_cuda_triangle *t)
+osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out,
+                                const osh_cuda_triangle *t)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_blas *l = osh_card_of(d)->blas;
+    osh_cuda_blas *l = osh_gpu_of(d)->blas;
     int n_floats = 0;
     *out = {};
-    OSH_TRY(ask_potrf(cx, l, t, &n_floats));
-    OSH_TRY(ask_trtri(cx, l, t, &out->trtri, &out->trtri_host));
+    OSH_TRY(potrf_wish(cx, l, t, &n_floats));
+    OSH_TRY(trtri_wish(cx, l, t, &out->trtri, &out->trtri_host));
     out->potrf = (size_t)n_floats * sizeof(float);
 done:
     return rc;
 }
 
-static osh_status read_verdict(osh_ctx *cx, osh_device *d, const int *verdict, const char *call, bool *ok)
+static osh_status triangle_verdict(osh_ctx *cx, osh_device *d, const int *verdict, const char *call,
+                                   bool *ok)
 {
     osh_status rc = OSH_OK;
     int info = 0;
@@ -478,24 +526,25 @@ done:
     return rc;
 }
 
-static osh_status check_room(osh_ctx *cx, const osh_cuda_triangle *t, size_t wanted)
+static osh_status triangle_check_room(osh_ctx *cx, const osh_cuda_triangle *t, size_t wanted)
 {
     if (wanted <= t->room_bytes) return OSH_OK;
-    return osh_fail(cx, OSH_E_INTERNAL, "cuSOLVER wants %zu bytes for a triangle of %lld, there are %zu", wanted,
+    return osh_fail(cx, OSH_E_INTERNAL,
+                    "cuSOLVER wants %zu bytes for a triangle of %lld, there are %zu", wanted,
                     (long long)t->n, t->room_bytes);
 }
 
 osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_blas *l = osh_card_of(d)->blas;
+    osh_cuda_blas *l = osh_gpu_of(d)->blas;
     int n_floats = 0, n = (int)t->n, ld = (int)t->ld;
 
-    OSH_TRY(ask_potrf(cx, l, t, &n_floats));
-    OSH_TRY(check_room(cx, t, (size_t)n_floats * sizeof(float)));
-    SOLVER(l, cusolverDnSpotrf(l->solver, part_of(t), n, t->a, ld, static_cast<float *>(t->room), n_floats,
-                               t->verdict));
-    OSH_TRY(read_verdict(cx, d, t->verdict, "potrf", ok));
+    OSH_TRY(potrf_wish(cx, l, t, &n_floats));
+    OSH_TRY(triangle_check_room(cx, t, (size_t)n_floats * sizeof(float)));
+    SOLVER(l, cusolverDnSpotrf(l->solver, triangle_part(t), n, t->a, ld,
+                               static_cast<float *>(t->room), n_floats, t->verdict));
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "potrf", ok));
 done:
     return rc;
 }
@@ -503,17 +552,17 @@ done:
 osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_blas *l = osh_card_of(d)->blas;
+    osh_cuda_blas *l = osh_gpu_of(d)->blas;
     void *host_work = NULL; // own
     size_t wanted = 0, host_wanted = 0;
 
-    OSH_TRY(ask_trtri(cx, l, t, &wanted, &host_wanted));
-    OSH_TRY(check_room(cx, t, wanted));
+    OSH_TRY(trtri_wish(cx, l, t, &wanted, &host_wanted));
+    OSH_TRY(triangle_check_room(cx, t, wanted));
     host_work = osh_alloc(cx, host_wanted ? host_wanted : 1);
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
-    SOLVER(l, cusolverDnXtrtri(l->solver, part_of(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F, t->a, t->ld, t->room,
-                               wanted, host_work, host_wanted, t->verdict));
-    OSH_TRY(read_verdict(cx, d, t->verdict, "trtri", ok)); // waits: host_work is free behind it
+    SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
+                               t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // waits, so host_work may be freed
 done:
     osh_free(cx, host_work);
     return rc;

@@ -1,26 +1,28 @@
-/* copies.cu - between the host and a card.
+/* copies.cu - copies between the host and a GPU.
  *
- *   host memory ──memcpy──► ring of pinned pieces ──► compute stream    put: in order with the work
- *                           a second such ring    ──► copy stream       put_ahead: behind what was asked before
- *   page-locked memory of osh_cuda_host_alloc ──────► copy stream       (the call waits until it has been read)
- *   a file ──pread──► a piece of either ring ───────► its stream        put_file
- *   page-locked blocks of values ───────────────────► stream of the lane IN, and back on that of OUT: move
+ *   host memory ──memcpy──► ring of pinned pieces ─► compute stream   put: in order with the work
+ *                           another ring          ─► copy stream      put_ahead: after other work
+ *   page-locked host memory ───────────────────────► copy stream      put_ahead: waits for the copy
+ *   a file ──pread──► a piece of either ring ──────► its stream       osh_gpu_put_file
+ *   page-locked blocks of values ──────────────────► stream of the lane IN        move
+ *                                ◄────────────────── stream of the lane OUT       move
  *
- * A small copy shares a piece with its neighbours and is not timed; of the others the card's clock is read before and
- * after. A copy counts as hidden when the compute stream had work to do at the time it was handed over; of a move, what
- * was over when the work came to where it waits for it. */
-#include "gpu/card.h"
+ * A small copy shares a piece with its neighbours and is not timed. The GPU's clock times the
+ * others. A copy counts as hidden if the compute stream had work when the copy was queued. The
+ * hidden part of a move is what was done when the work began to wait for it. */
+#include "gpu/state.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
 
 /* ---- the ring ---- */
-osh_status osh_card_ring_init(osh_ctx *cx, osh_card_ring *r)
+osh_status osh_gpu_ring_init(osh_ctx *cx, osh_gpu_ring *r)
 {
     osh_status rc = OSH_OK;
-    OSH_CUDA(cx, cudaHostAlloc(&r->room, (size_t)OSH_CARD_PIECES * OSH_CARD_PIECE, cudaHostAllocDefault));
-    for (int i = 0; i < OSH_CARD_PIECES; i++)
+    OSH_CUDA(cx,
+             cudaHostAlloc(&r->room, (size_t)OSH_GPU_PIECES * OSH_GPU_PIECE, cudaHostAllocDefault));
+    for (int i = 0; i < OSH_GPU_PIECES; i++)
         OSH_CUDA(cx, cudaEventCreateWithFlags(&r->free[i], cudaEventDisableTiming));
-    for (int i = 0; i < OSH_CARD_TIMED; i++) {
+    for (int i = 0; i < OSH_GPU_TIMED; i++) {
         OSH_CUDA(cx, cudaEventCreateWithFlags(&r->timed[i].begin, cudaEventDefault));
         OSH_CUDA(cx, cudaEventCreateWithFlags(&r->timed[i].end, cudaEventDefault));
     }
@@ -28,35 +30,36 @@ done:
     return rc;
 }
 
-void osh_card_ring_deinit(osh_card_ring *r)
+void osh_gpu_ring_deinit(osh_gpu_ring *r)
 {
-    for (int i = 0; i < OSH_CARD_TIMED; i++) {
+    for (int i = 0; i < OSH_GPU_TIMED; i++) {
         if (r->timed[i].begin) cudaEventDestroy(r->timed[i].begin);
         if (r->timed[i].end) cudaEventDestroy(r->timed[i].end);
     }
-    for (int i = 0; i < OSH_CARD_PIECES; i++)
+    for (int i = 0; i < OSH_GPU_PIECES; i++)
         if (r->free[i]) cudaEventDestroy(r->free[i]);
     if (r->room) cudaFreeHost(r->room);
     pthread_mutex_destroy(&r->lock);
 }
 
-/* Room for n <= OSH_CARD_PIECE bytes, that nothing is copied from or to. */
-static osh_status ring_take(osh_ctx *cx, osh_card_ring *r, char **out, size_t n)
+/* Returns room for n <= OSH_GPU_PIECE bytes that no copy uses; waits for it. */
+static osh_status ring_take(osh_ctx *cx, osh_gpu_ring *r, char **out, size_t n)
 {
     osh_status rc = OSH_OK;
-    if (r->used + n > OSH_CARD_PIECE) {
-        int next = (r->piece + 1) % OSH_CARD_PIECES;
+    if (r->used + n > OSH_GPU_PIECE) {
+        int next = (r->piece + 1) % OSH_GPU_PIECES;
         OSH_CUDA(cx, cudaEventSynchronize(r->free[next]));
         r->piece = next, r->used = 0;
     }
-    *out = r->room + (size_t)r->piece * OSH_CARD_PIECE + r->used;
+    *out = r->room + (size_t)r->piece * OSH_GPU_PIECE + r->used;
     r->used += (n + ALIGN - 1) / ALIGN * ALIGN;
 done:
     return rc;
 }
 
 /* ---- time ---- */
-static osh_status harvest(osh_ctx *cx, osh_card *c, osh_card_copy *t)
+/* Waits for a timed copy and adds its time to the counters. */
+static osh_status copy_harvest(osh_ctx *cx, osh_gpu *c, osh_gpu_copy *t)
 {
     osh_status rc = OSH_OK;
     float ms = 0;
@@ -66,7 +69,7 @@ static osh_status harvest(osh_ctx *cx, osh_card *c, osh_card_copy *t)
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, t->begin, t->end));
     pthread_mutex_lock(&c->lock);
     if (t->ahead) c->count.ahead_s += 1e-3 * ms;
-    else if (t->from_card) c->count.get_s += 1e-3 * ms;
+    else if (t->from_gpu) c->count.get_s += 1e-3 * ms;
     else c->count.put_s += 1e-3 * ms;
     if (t->hidden) c->count.hidden_s += 1e-3 * ms;
     pthread_mutex_unlock(&c->lock);
@@ -74,10 +77,11 @@ done:
     return rc;
 }
 
-static bool works(const osh_card *c) // the compute stream
+/* True if the compute stream has work that is not done. */
+static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    if (yes) (void)cudaGetLastError(); // it is an answer
+    if (yes) (void)cudaGetLastError(); // cudaErrorNotReady is an answer, not a failure
     return yes;
 }
 
@@ -86,25 +90,26 @@ typedef struct copying {
     const void *from;
     size_t n;
     cudaMemcpyKind kind;
-    bool hidden; // beside work
+    bool hidden; // the compute stream has work
 } copying;
 
-/* One copy on the stream that belongs to the ring. */
-static osh_status copy_timed(osh_ctx *cx, osh_card *c, osh_card_ring *r, const copying &x)
+/* Queues one copy on the stream of the ring, counts it and, if it is large, times it. */
+static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const copying &x)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
     cudaStream_t s = ahead ? c->copy : c->compute;
-    osh_card_copy *t = NULL; // view: of r
+    osh_gpu_copy *t = NULL; // view: in r
 
     pthread_mutex_lock(&c->lock);
-    (ahead ? c->count.ahead_bytes : x.kind == cudaMemcpyDeviceToHost ? c->count.get_bytes : c->count.put_bytes) +=
-        (int64_t)x.n;
+    (ahead                              ? c->count.ahead_bytes
+     : x.kind == cudaMemcpyDeviceToHost ? c->count.get_bytes
+                                        : c->count.put_bytes) += (int64_t)x.n;
     pthread_mutex_unlock(&c->lock);
     if (x.n >= TIMED_BYTES) {
-        t = &r->timed[r->n_timed++ % OSH_CARD_TIMED];
-        OSH_TRY(harvest(cx, c, t));
-        t->ahead = ahead, t->from_card = x.kind == cudaMemcpyDeviceToHost, t->hidden = x.hidden;
+        t = &r->timed[r->n_timed++ % OSH_GPU_TIMED];
+        OSH_TRY(copy_harvest(cx, c, t));
+        t->ahead = ahead, t->from_gpu = x.kind == cudaMemcpyDeviceToHost, t->hidden = x.hidden;
         OSH_CUDA(cx, cudaEventRecord(t->begin, s));
     }
     OSH_CUDA(cx, cudaMemcpyAsync(x.to, x.from, x.n, x.kind, s));
@@ -116,7 +121,8 @@ done:
     return rc;
 }
 
-static osh_status harvest_move(osh_ctx *cx, osh_card *c, osh_lane lane, osh_card_move *m)
+/* Waits for a timed move and adds its time to the counters. */
+static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_move *m)
 {
     osh_status rc = OSH_OK;
     float ms = 0, waited = 0;
@@ -126,7 +132,8 @@ static osh_status harvest_move(osh_ctx *cx, osh_card *c, osh_lane lane, osh_card
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
     if (m->is_wanted) {
         OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
-        OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end)); // negative where it was over by then
+        // negative: done before that
+        OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
     pthread_mutex_lock(&c->lock);
@@ -140,16 +147,18 @@ done:
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
-    osh_card_ring *rings[2] = {&c->ring, &c->ahead};
+    osh_gpu *c = osh_gpu_of(d);
+    osh_gpu_ring *rings[2] = {&c->ring, &c->ahead};
 
     for (int k = 0; k < 2; k++) {
         pthread_mutex_lock(&rings[k]->lock);
-        for (int i = 0; i < OSH_CARD_TIMED && !rc; i++) rc = harvest(cx, c, &rings[k]->timed[i]);
+        for (int i = 0; i < OSH_GPU_TIMED && !rc; i++)
+            rc = copy_harvest(cx, c, &rings[k]->timed[i]);
         pthread_mutex_unlock(&rings[k]->lock);
     }
     for (int k = 0; k < OSH_N_LANES; k++)
-        for (int i = 0; i < OSH_CARD_MOVES && !rc; i++) rc = harvest_move(cx, c, (osh_lane)k, &c->lane[k].timed[i]);
+        for (int i = 0; i < OSH_GPU_MOVES && !rc; i++)
+            rc = move_harvest(cx, c, (osh_lane)k, &c->lane[k].timed[i]);
     pthread_mutex_lock(&c->lock);
     *out = c->count;
     pthread_mutex_unlock(&c->lock);
@@ -157,45 +166,50 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 }
 
 /* ---- the calls of the type ---- */
-static size_t piece_of(size_t n) { return n < OSH_CARD_PIECE ? n : (size_t)OSH_CARD_PIECE; }
+static size_t piece_bytes(size_t n) { return n < OSH_GPU_PIECE ? n : (size_t)OSH_GPU_PIECE; }
 
-static osh_status put_pieces(osh_ctx *cx, osh_card *c, osh_card_ring *r, char *to, const char *from, size_t n_bytes)
+/* Copies host memory to the GPU through the pieces of a ring. The caller holds the ring's lock. */
+static osh_status put_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, char *to, const char *from,
+                             size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
-    char *room = NULL; // view: of r
+    char *room = NULL; // view: in r
     for (size_t at = 0, n; at < n_bytes; at += n) {
-        n = piece_of(n_bytes - at);
+        n = piece_bytes(n_bytes - at);
         OSH_TRY(ring_take(cx, r, &room, n));
         memcpy(room, from + at, n);
-        OSH_TRY(copy_timed(cx, c, r, {to + at, room, n, cudaMemcpyHostToDevice, ahead && works(c)}));
+        OSH_TRY(copy_timed(
+            cx, c, r, {to + at, room, n, cudaMemcpyHostToDevice, ahead && compute_is_busy(c)}));
         OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], ahead ? c->copy : c->compute));
     }
 done:
     return rc;
 }
 
-/* A piece is read as the file's blocks lie, past the page cache where the file was told to. */
-static osh_status put_file_pieces(osh_ctx *cx, osh_card *c, osh_card_ring *r, const osh_card_read *f)
+/* Reads a file in whole blocks into the pieces of a ring and copies them to the GPU. A file with
+ * direct reads bypasses the page cache. The caller holds the ring's lock. */
+static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const osh_gpu_read *f)
 {
     osh_status rc = OSH_OK;
-    const size_t most = OSH_CARD_PIECE - 2 * OSH_BLOCK_BYTES;
-    char *room = NULL; // view: of r
+    const size_t most = OSH_GPU_PIECE - 2 * OSH_BLOCK_BYTES;
+    char *room = NULL; // view: in r
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        OSH_TRY(ring_take(cx, r, &room, OSH_CARD_PIECE)); // a whole one: it begins with a page
+        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // a whole piece begins at a page
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
                            {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
-                            f->ahead && works(c)}));
+                            f->ahead && compute_is_busy(c)}));
         OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], f->ahead ? c->copy : c->compute));
     }
 done:
     return rc;
 }
 
-static osh_status follow(osh_ctx *cx, osh_card *c)
+/* Does the work of osh_gpu_follow. The caller holds the lock of the ring `ahead`. */
+static osh_status copies_follow(osh_ctx *cx, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
     OSH_CUDA(cx, cudaEventRecord(c->asked, c->compute));
@@ -204,27 +218,27 @@ done:
     return rc;
 }
 
-osh_status osh_card_follow(osh_ctx *cx, osh_card *c)
+osh_status osh_gpu_follow(osh_ctx *cx, osh_gpu *c)
 {
     pthread_mutex_lock(&c->ahead.lock);
-    osh_status rc = follow(cx, c);
+    osh_status rc = copies_follow(cx, c);
     pthread_mutex_unlock(&c->ahead.lock);
     return rc;
 }
 
-osh_status osh_card_put_file(osh_ctx *cx, osh_card *c, const osh_card_read *f)
+osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *f)
 {
-    osh_card_ring *r = f->ahead ? &c->ahead : &c->ring;
+    osh_gpu_ring *r = f->ahead ? &c->ahead : &c->ring;
     pthread_mutex_lock(&r->lock);
-    osh_status rc = f->ahead ? follow(cx, c) : OSH_OK;
+    osh_status rc = f->ahead ? copies_follow(cx, c) : OSH_OK;
     if (!rc) rc = put_file_pieces(cx, c, r, f);
     pthread_mutex_unlock(&r->lock);
     return rc;
 }
 
-static osh_status put(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
+static osh_status gpu_put(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
 {
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
     pthread_mutex_lock(&c->ring.lock);
     osh_status rc = put_pieces(cx, c, &c->ring, (char *)to, (const char *)from, n_bytes);
@@ -232,44 +246,50 @@ static osh_status put(osh_ctx *cx, osh_device *d, void *to, const void *from, si
     return rc;
 }
 
-static bool is_pinned(osh_card *c, const void *p, size_t n_bytes)
+/* True if [p, p + n_bytes) is page-locked memory of osh_cuda_host_alloc or osh_cuda_host_lock. */
+static bool is_pinned(osh_gpu *c, const void *p, size_t n_bytes)
 {
     const char *at = (const char *)p;
     bool yes = false;
     pthread_mutex_lock(&c->lock);
-    for (const osh_card_pinned *b = c->pinned; b && !yes; b = b->next)
+    for (const osh_gpu_pinned *b = c->pinned; b && !yes; b = b->next)
         yes = at >= b->data && at + n_bytes <= b->data + b->n_bytes;
     pthread_mutex_unlock(&c->lock);
     return yes;
 }
 
-/* From page-locked memory: the card reads it itself. */
-static osh_status put_direct(osh_ctx *cx, osh_card *c, char *to, const char *from, size_t n_bytes, bool hidden)
+/* Copies page-locked memory without a ring and waits for it. */
+static osh_status put_direct(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes,
+                             bool hidden)
 {
     osh_status rc = OSH_OK;
-    for (size_t at = 0, n; at < n_bytes; at += n, hidden = works(c)) {
+    for (size_t at = 0, n; at < n_bytes; at += n, hidden = compute_is_busy(c)) {
         n = n_bytes - at < DIRECT_BYTES ? n_bytes - at : (size_t)DIRECT_BYTES;
-        OSH_TRY(copy_timed(cx, c, &c->ahead, {to + at, from + at, n, cudaMemcpyHostToDevice, hidden}));
+        OSH_TRY(
+            copy_timed(cx, c, &c->ahead, {to + at, from + at, n, cudaMemcpyHostToDevice, hidden}));
     }
     OSH_CUDA(cx, cudaStreamSynchronize(c->copy));
 done:
     return rc;
 }
 
-static osh_status put_ahead_locked(osh_ctx *cx, osh_card *c, char *to, const char *from, size_t n_bytes)
+static osh_status put_ahead_locked(osh_ctx *cx, osh_gpu *c, char *to, const char *from,
+                                   size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    bool hidden = works(c); // before it is asked for more
-    OSH_TRY(follow(cx, c));
-    if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes)) OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
+    bool hidden = compute_is_busy(c); // asked before the copy stream is made to wait for it
+    OSH_TRY(copies_follow(cx, c));
+    if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes))
+        OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
     else OSH_TRY(put_pieces(cx, c, &c->ahead, to, from, n_bytes));
 done:
     return rc;
 }
 
-static osh_status put_ahead(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
+static osh_status gpu_put_ahead(osh_ctx *cx, osh_device *d, void *to, const void *from,
+                                size_t n_bytes)
 {
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
     pthread_mutex_lock(&c->ahead.lock);
     osh_status rc = put_ahead_locked(cx, c, (char *)to, (const char *)from, n_bytes);
@@ -277,10 +297,10 @@ static osh_status put_ahead(osh_ctx *cx, osh_device *d, void *to, const void *fr
     return rc;
 }
 
-static osh_status fence(osh_ctx *cx, osh_device *d)
+static osh_status gpu_fence(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
     pthread_mutex_lock(&c->ahead.lock);
     OSH_CUDA(cx, cudaEventRecord(c->copied, c->copy));
@@ -290,26 +310,28 @@ done:
     return rc;
 }
 
-/* Two pieces are under way: while one is copied by the card, the other one is by the host. */
-static osh_status get_pieces(osh_ctx *cx, osh_card *c, char *to, const char *from, size_t n_bytes)
+/* Copies GPU memory to the host through two pieces: the GPU fills one while the host copies the
+ * other. */
+static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    osh_card_ring *r = &c->ring;
+    osh_gpu_ring *r = &c->ring;
     struct { char *room; int piece; } under_way[2] = {};
     size_t asked = 0, have = 0; // bytes
     int n_asked = 0, n_have = 0;
 
     while (have < n_bytes) {
         if (asked < n_bytes && n_asked - n_have < 2) {
-            size_t n = piece_of(n_bytes - asked);
+            size_t n = piece_bytes(n_bytes - asked);
             OSH_TRY(ring_take(cx, r, &under_way[n_asked % 2].room, n));
-            OSH_TRY(copy_timed(cx, c, r,
-                               {under_way[n_asked % 2].room, from + asked, n, cudaMemcpyDeviceToHost, false}));
+            OSH_TRY(copy_timed(
+                cx, c, r,
+                {under_way[n_asked % 2].room, from + asked, n, cudaMemcpyDeviceToHost, false}));
             OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], c->compute));
             under_way[n_asked % 2].piece = r->piece;
             asked += n, n_asked++;
         } else {
-            size_t n = piece_of(n_bytes - have);
+            size_t n = piece_bytes(n_bytes - have);
             OSH_CUDA(cx, cudaEventSynchronize(r->free[under_way[n_have % 2].piece]));
             memcpy(to + have, under_way[n_have % 2].room, n);
             have += n, n_have++;
@@ -319,7 +341,8 @@ done:
     return rc;
 }
 
-static osh_status get_direct(osh_ctx *cx, osh_card *c, void *to, const void *from, size_t n_bytes)
+/* Copies GPU memory to page-locked memory and waits for it. */
+static osh_status get_direct(osh_ctx *cx, osh_gpu *c, void *to, const void *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(copy_timed(cx, c, &c->ring, {to, from, n_bytes, cudaMemcpyDeviceToHost, false}));
@@ -328,18 +351,19 @@ done:
     return rc;
 }
 
-static osh_status get(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
+static osh_status gpu_get(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
 {
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
     pthread_mutex_lock(&c->ring.lock);
-    osh_status rc = is_pinned(c, to, n_bytes) ? get_direct(cx, c, to, from, n_bytes)
-                                              : get_pieces(cx, c, (char *)to, (const char *)from, n_bytes);
+    osh_status rc = is_pinned(c, to, n_bytes)
+                        ? get_direct(cx, c, to, from, n_bytes)
+                        : get_pieces(cx, c, (char *)to, (const char *)from, n_bytes);
     pthread_mutex_unlock(&c->ring.lock);
     return rc;
 }
 
-static osh_status copy(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
+static osh_status gpu_copy(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     OSH_CUDA(cx, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, osh_cuda_stream(d)));
@@ -347,7 +371,7 @@ done:
     return rc;
 }
 
-static osh_status fill(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes)
+static osh_status gpu_fill(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     OSH_CUDA(cx, cudaMemsetAsync(to, byte, n_bytes, osh_cuda_stream(d)));
@@ -355,27 +379,27 @@ done:
     return rc;
 }
 
-static osh_status sync(osh_ctx *cx, osh_device *d)
+static osh_status gpu_sync(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     OSH_CUDA(cx, cudaStreamSynchronize(osh_cuda_stream(d)));
-    OSH_CUDA(cx, cudaStreamSynchronize(osh_card_of(d)->copy));
-    OSH_TRY(osh_cuda_check(cx, osh_card_lanes_wait(osh_card_of(d)), "cudaStreamSynchronize"));
+    OSH_CUDA(cx, cudaStreamSynchronize(osh_gpu_of(d)->copy));
+    OSH_TRY(osh_cuda_check(cx, osh_gpu_lanes_wait(osh_gpu_of(d)), "cudaStreamSynchronize"));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
 /* ---- lanes ---- */
-osh_status osh_card_lanes_init(osh_ctx *cx, osh_card *c)
+osh_status osh_gpu_lanes_init(osh_ctx *cx, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
     for (int k = 0; k < OSH_N_LANES; k++) {
-        osh_card_lane *l = &c->lane[k];
+        osh_gpu_lane *l = &c->lane[k];
         OSH_CUDA(cx, cudaEventCreateWithFlags(&c->lane_end[k], cudaEventDisableTiming));
         if (k == OSH_LANE_WORK) continue;
         OSH_CUDA(cx, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
-        for (int i = 0; i < OSH_CARD_MOVES; i++) {
+        for (int i = 0; i < OSH_GPU_MOVES; i++) {
             OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].begin, cudaEventDefault));
             OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].end, cudaEventDefault));
             OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].wanted, cudaEventDefault));
@@ -385,11 +409,11 @@ done:
     return rc;
 }
 
-void osh_card_lanes_deinit(osh_card *c)
+void osh_gpu_lanes_deinit(osh_gpu *c)
 {
     for (int k = 0; k < OSH_N_LANES; k++) {
-        osh_card_lane *l = &c->lane[k];
-        for (int i = 0; i < OSH_CARD_MOVES; i++) {
+        osh_gpu_lane *l = &c->lane[k];
+        for (int i = 0; i < OSH_GPU_MOVES; i++) {
             if (l->timed[i].begin) cudaEventDestroy(l->timed[i].begin);
             if (l->timed[i].end) cudaEventDestroy(l->timed[i].end);
             if (l->timed[i].wanted) cudaEventDestroy(l->timed[i].wanted);
@@ -399,7 +423,7 @@ void osh_card_lanes_deinit(osh_card *c)
     }
 }
 
-cudaError_t osh_card_lanes_wait(const osh_card *c)
+cudaError_t osh_gpu_lanes_wait(const osh_gpu *c)
 {
     cudaError_t first = cudaSuccess;
     for (int k = 0; k < OSH_N_LANES; k++) {
@@ -409,21 +433,23 @@ cudaError_t osh_card_lanes_wait(const osh_card *c)
     return first;
 }
 
-static cudaStream_t stream_of(const osh_card *c, osh_lane lane)
+static cudaStream_t lane_stream(const osh_gpu *c, osh_lane lane)
 {
     return lane == OSH_LANE_WORK ? c->compute : c->lane[lane].stream;
 }
 
-static osh_status move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from, size_t n_bytes)
+static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from,
+                           size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
-    osh_card_lane *l = &c->lane[lane];
-    osh_card_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_CARD_MOVES] : NULL; // view: of l
+    osh_gpu *c = osh_gpu_of(d);
+    osh_gpu_lane *l = &c->lane[lane];
+    // view
+    osh_gpu_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_GPU_MOVES] : NULL;
 
     cudaSetDevice(c->ordinal);
     if (m) {
-        OSH_TRY(harvest_move(cx, c, lane, m));
+        OSH_TRY(move_harvest(cx, c, lane, m));
         m->is_wanted = false;
         OSH_CUDA(cx, cudaEventRecord(m->begin, l->stream));
     }
@@ -438,38 +464,39 @@ done:
     return rc;
 }
 
-static osh_status order(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier)
+static osh_status gpu_order(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
-    for (int i = 0; later == OSH_LANE_WORK && i < OSH_CARD_MOVES; i++) {
-        osh_card_move *m = &c->lane[earlier].timed[i];
+    for (int i = 0; later == OSH_LANE_WORK && i < OSH_GPU_MOVES; i++) {
+        osh_gpu_move *m = &c->lane[earlier].timed[i];
         if (!m->pending || m->is_wanted) continue;
         OSH_CUDA(cx, cudaEventRecord(m->wanted, c->compute));
         m->is_wanted = true;
     }
-    OSH_CUDA(cx, cudaEventRecord(c->lane_end[earlier], stream_of(c, earlier)));
-    OSH_CUDA(cx, cudaStreamWaitEvent(stream_of(c, later), c->lane_end[earlier], 0));
+    OSH_CUDA(cx, cudaEventRecord(c->lane_end[earlier], lane_stream(c, earlier)));
+    OSH_CUDA(cx, cudaStreamWaitEvent(lane_stream(c, later), c->lane_end[earlier], 0));
 done:
     return rc;
 }
 
 /* ---- memory beside the arena ---- */
-static void *take(osh_device *d, size_t n_bytes)
+static void *gpu_take(osh_device *d, size_t n_bytes)
 {
     void *p = NULL;
-    (void)osh_cuda_stream(d); // the card is this thread's
+    (void)osh_cuda_stream(d); // makes the GPU current in this thread
     if (cudaMalloc(&p, n_bytes ? n_bytes : 1) == cudaSuccess) return p;
-    (void)cudaGetLastError(); // the caller tells it
+    (void)cudaGetLastError(); // the caller reports it
     return NULL;
 }
 
-static void give(osh_device *d, void *p)
+static void gpu_give(osh_device *d, void *p)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // what fails here failed before
+    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure here was reported before
     cudaFree(p);
 }
 
-extern const osh_device_type osh_cuda_type = {"cuda",    osh_card_close, put,  get,   copy, fill,
-                                              put_ahead, fence,          move, order, sync, take, give};
+extern const osh_device_type osh_cuda_type = {
+    "cuda",    osh_gpu_close, gpu_put,   gpu_get,  gpu_copy, gpu_fill, gpu_put_ahead,
+    gpu_fence, gpu_move,      gpu_order, gpu_sync, gpu_take, gpu_give};

@@ -1,32 +1,40 @@
-/* device.cu - opens a card: one allocation for the arena, a stream for all work, one for the copies beside it. */
-#include "gpu/card.h"
+/* device.cu - opens and closes a GPU: one allocation for the arena, a stream for all work, another
+ * for copies during the work; and page-locked host memory and marks in time. */
+#include "gpu/state.h"
 
 #include "base/nvml.h"
 
 bool osh_cuda_built(void) { return true; }
 
-/* Driver and cards are there, and `ordinal` is one of them. */
-static osh_status find_card(osh_ctx *cx, int ordinal)
+/* Makes GPU `ordinal` current. Fails if there is no driver, it is too old, or it has no such
+ * GPU. */
+static osh_status gpu_find(osh_ctx *cx, int ordinal)
 {
     osh_status rc = OSH_OK;
     int driver = 0, wanted = 0, n = 0;
 
     OSH_CUDA(cx, cudaRuntimeGetVersion(&wanted));
     if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found or does not start; wanted one for"
-                 " CUDA %d.%d", wanted / 1000, wanted % 1000 / 10);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "no NVIDIA driver: libcuda.so.1 was not found or does not start; wanted one for"
+                 " CUDA %d.%d",
+                 wanted / 1000, wanted % 1000 / 10);
     if (cudaError_t e = cudaGetDeviceCount(&n)) {
         if (e == cudaErrorInsufficientDriver)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "the NVIDIA driver is for CUDA %d.%d, wanted one for CUDA %d.%d or later",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "the NVIDIA driver is for CUDA %d.%d, wanted one for CUDA %d.%d or later",
                      driver / 1000, driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
         if (e != cudaErrorNoDevice)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "the NVIDIA driver does not tell its cards: %s (%s)",
                      cudaGetErrorString(e), cudaGetErrorName(e));
         n = 0;
     }
-    if (!n) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no CUDA card in this machine, or CUDA_VISIBLE_DEVICES hides it");
+    if (!n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "there is no CUDA card in this machine, or CUDA_VISIBLE_DEVICES hides it");
     if (ordinal < 0 || ordinal >= n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no card cuda:%d: this machine has %d", ordinal, n);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no card cuda:%d: this machine has %d", ordinal,
+                 n);
     OSH_CUDA(cx, cudaSetDevice(ordinal));
 done:
     return rc;
@@ -35,8 +43,9 @@ done:
 bool osh_cuda_present(void)
 {
     int driver = 0, n = 0;
-    bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver && cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-    (void)cudaGetLastError(); // it was a question
+    bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
+               cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+    (void)cudaGetLastError(); // a failure is an answer here
     return yes;
 }
 
@@ -44,16 +53,17 @@ osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
-    OSH_TRY(find_card(cx, ordinal));
+    OSH_TRY(gpu_find(cx, ordinal));
     OSH_CUDA(cx, cudaMemGetInfo(n_bytes, &total));
 done:
     return rc;
 }
 
-/* Whether this binary has code for the card. */
+/* Does nothing useful: its attributes exist only if this binary has code for the GPU. */
 static __global__ void probe_kernel(int *out) { *out = 1; }
 
-static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
+/* Reads the properties of the GPU, opens its libraries and sets d->text. */
+static osh_status gpu_describe(osh_ctx *cx, osh_device *d, osh_gpu *c)
 {
     osh_status rc = OSH_OK;
     cudaDeviceProp p;
@@ -64,8 +74,10 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
     OSH_CUDA(cx, cudaGetDeviceProperties(&p, c->ordinal));
     if (cudaError_t e = cudaFuncGetAttributes(&probe, probe_kernel)) {
         if (e == cudaErrorNoKernelImageForDevice)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "this program has no code for %s, compute capability %d.%d: build with"
-                     " %d%d in CMAKE_CUDA_ARCHITECTURES", p.name, p.major, p.minor, p.major, p.minor);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "this program has no code for %s, compute capability %d.%d: build with"
+                     " %d%d in CMAKE_CUDA_ARCHITECTURES",
+                     p.name, p.major, p.minor, p.major, p.minor);
         OSH_TRY(osh_cuda_check(cx, e, "cudaFuncGetAttributes"));
     }
     OSH_CUDA(cx, cudaDeviceGetPCIBusId(c->bus_id, (int)sizeof c->bus_id, c->ordinal));
@@ -73,39 +85,40 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
     c->shared_bytes = (int)p.sharedMemPerMultiprocessor;
     OSH_CUDA(cx, cudaRuntimeGetVersion(&version));
     OSH_TRY(osh_cuda_blas_open(cx, &c->blas, &libraries, c->compute));
-    d->text = osh_sprintf(cx, "%s, compute capability %d.%d, CUDA %d.%d, %s", p.name, p.major, p.minor, version / 1000,
-                          version % 1000 / 10, libraries);
+    d->text = osh_sprintf(cx, "%s, compute capability %d.%d, CUDA %d.%d, %s", p.name, p.major,
+                          p.minor, version / 1000, version % 1000 / 10, libraries);
     if (!d->text) OSH_TRY(OSH_E_NOMEM);
 done:
     osh_free(cx, libraries);
     return rc;
 }
 
-static osh_status take_memory(osh_ctx *cx, osh_device *d, osh_card *c, size_t n_bytes)
+/* Allocates the arena, the workspace and the rings; n_bytes 0: nothing. */
+static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0, total = 0;
 
     if (!n_bytes) return OSH_OK;
     if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); // it is told here
+        (void)cudaGetLastError(); // it is reported here
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
-        OSH_FAIL(cx, OSH_E_NOMEM, "the card cuda:%d has %zu of %zu bytes free, wanted %zu", c->ordinal, free_bytes,
-                 total, n_bytes);
+        OSH_FAIL(cx, OSH_E_NOMEM, "the card cuda:%d has %zu of %zu bytes free, wanted %zu",
+                 c->ordinal, free_bytes, total, n_bytes);
     }
     c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_factor_probe(cx, d));
-    OSH_TRY(osh_card_ring_init(cx, &c->ring));
-    OSH_TRY(osh_card_ring_init(cx, &c->ahead));
-    OSH_TRY(osh_card_lanes_init(cx, c));
+    OSH_TRY(osh_gpu_ring_init(cx, &c->ring));
+    OSH_TRY(osh_gpu_ring_init(cx, &c->ahead));
+    OSH_TRY(osh_gpu_lanes_init(cx, c));
 done:
     return rc;
 }
 
 int64_t osh_cuda_driver_bytes(const osh_device *d)
 {
-    const osh_card *c = (const osh_card *)d->impl;
+    const osh_gpu *c = (const osh_gpu *)d->impl;
     return osh_nvml_used(c->bus_id);
 }
 
@@ -113,9 +126,9 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
-    osh_card *c = NULL;   // view: of d
+    osh_gpu *c = NULL;    // view: d owns it
 
-    OSH_TRY(find_card(cx, ordinal));
+    OSH_TRY(gpu_find(cx, ordinal));
     OSH_NEW(cx, d, 1);
     d->type = &osh_cuda_type;
     OSH_NEW(cx, c, 1);
@@ -130,31 +143,31 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     OSH_CUDA(cx, cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking));
     OSH_CUDA(cx, cudaEventCreateWithFlags(&c->asked, cudaEventDisableTiming));
     OSH_CUDA(cx, cudaEventCreateWithFlags(&c->copied, cudaEventDisableTiming));
-    OSH_TRY(describe(cx, d, c));
-    OSH_TRY(take_memory(cx, d, c, n_bytes));
+    OSH_TRY(gpu_describe(cx, d, c));
+    OSH_TRY(gpu_take_memory(cx, d, c, n_bytes));
     *out = d, d = NULL; // give
 done:
     if (rc) osh_note(cx, "opening the device cuda:%d", ordinal);
-    if (d) osh_card_close(cx, d);
+    if (d) osh_gpu_close(cx, d);
     return rc;
 }
 
-static void let_go(osh_ctx *cx, osh_device *d, void *data);
+static void pinned_release(osh_ctx *cx, osh_device *d, void *data);
 
-/* Also of a card that was opened in part. What fails here failed before. */
-void osh_card_close(osh_ctx *cx, osh_device *d)
+/* Closes also a GPU that was opened in part. Failures here were reported before and are ignored. */
+void osh_gpu_close(osh_ctx *cx, osh_device *d)
 {
-    osh_card *c = osh_card_of(d);
+    osh_gpu *c = osh_gpu_of(d);
     if (c) {
         if (c->compute) cudaStreamSynchronize(c->compute);
         if (c->copy) cudaStreamSynchronize(c->copy);
-        (void)osh_card_lanes_wait(c);
-        osh_card_stage_deinit(c);
+        (void)osh_gpu_lanes_wait(c);
+        osh_gpu_stage_deinit(c);
         osh_cuda_blas_close(cx, c->blas);
-        osh_card_ring_deinit(&c->ahead);
-        osh_card_ring_deinit(&c->ring);
-        osh_card_lanes_deinit(c);
-        while (c->pinned) let_go(cx, d, c->pinned->data);
+        osh_gpu_ring_deinit(&c->ahead);
+        osh_gpu_ring_deinit(&c->ring);
+        osh_gpu_lanes_deinit(c);
+        while (c->pinned) pinned_release(cx, d, c->pinned->data);
         if (d->base) cudaFree(d->base);
         if (c->copied) cudaEventDestroy(c->copied);
         if (c->asked) cudaEventDestroy(c->asked);
@@ -173,13 +186,13 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
-    osh_card_pinned *p = NULL; // own
+    osh_gpu *c = osh_gpu_of(d);
+    osh_gpu_pinned *p = NULL; // own
 
     OSH_NEW(cx, p, 1);
     p->n_bytes = n_bytes;
     if (cudaError_t e = cudaHostAlloc(&p->data, n_bytes ? n_bytes : 1, cudaHostAllocDefault)) {
-        (void)cudaGetLastError(); // it is told here
+        (void)cudaGetLastError(); // it is reported here
         if (e == cudaErrorMemoryAllocation)
             OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate %zu bytes of page-locked memory", n_bytes);
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
@@ -194,13 +207,14 @@ done:
     return rc;
 }
 
-static void let_go(osh_ctx *cx, osh_device *d, void *data)
+/* Unlocks or frees the block at `data`. NULL and unknown addresses are fine. */
+static void pinned_release(osh_ctx *cx, osh_device *d, void *data)
 {
-    osh_card *c = osh_card_of(d);
-    osh_card_pinned *p = NULL; // own
+    osh_gpu *c = osh_gpu_of(d);
+    osh_gpu_pinned *p = NULL; // own
     if (!data) return;
     pthread_mutex_lock(&c->lock);
-    for (osh_card_pinned **at = &c->pinned; *at && !p; at = p ? at : &(*at)->next)
+    for (osh_gpu_pinned **at = &c->pinned; *at && !p; at = p ? at : &(*at)->next)
         if ((*at)->data == data) p = *at, *at = p->next;
     pthread_mutex_unlock(&c->lock);
     if (p && p->locked) cudaHostUnregister(p->data);
@@ -208,22 +222,24 @@ static void let_go(osh_ctx *cx, osh_device *d, void *data)
     osh_free(cx, p);
 }
 
-void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data) { let_go(cx, d, data); }
+void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data) { pinned_release(cx, d, data); }
 
-osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *data, size_t n_bytes)
+osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *data,
+                              size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = osh_card_of(d);
-    osh_card_pinned *p = NULL; // own
+    osh_gpu *c = osh_gpu_of(d);
+    osh_gpu_pinned *p = NULL; // own
 
     *why = NULL;
     cudaSetDevice(c->ordinal);
     OSH_NEW(cx, p, 1);
     p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
     if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
-        (void)cudaGetLastError(); // it is told here
-        bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem || e == cudaErrorNotSupported ||
-                       e == cudaErrorHostMemoryAlreadyRegistered || e == cudaErrorInvalidValue;
+        (void)cudaGetLastError(); // it is reported here
+        bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem ||
+                       e == cudaErrorNotSupported || e == cudaErrorHostMemoryAlreadyRegistered ||
+                       e == cudaErrorInvalidValue;
         if (!refused) OSH_TRY(osh_cuda_check(cx, e, "cudaHostRegister"));
         *why = cudaGetErrorString(e);
         goto done;
@@ -239,10 +255,10 @@ done:
 
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // what fails here failed before
-    cudaStreamSynchronize(osh_card_of(d)->copy);
-    (void)osh_card_lanes_wait(osh_card_of(d));
-    let_go(cx, d, data);
+    cudaStreamSynchronize(osh_cuda_stream(d)); // a failure here was reported before
+    cudaStreamSynchronize(osh_gpu_of(d)->copy);
+    (void)osh_gpu_lanes_wait(osh_gpu_of(d));
+    pinned_release(cx, d, data);
 }
 
 /* ---- marks ---- */
@@ -262,7 +278,8 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from, osh_cuda_mark *to)
+osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from,
+                                 osh_cuda_mark *to)
 {
     osh_status rc = OSH_OK;
     float ms = 0;

@@ -1,63 +1,69 @@
-/* files.cu - from files to the card.
+/* files.cu - reads files into GPU memory.
  *
- *   the disk ──cuFile──► slot of the stage ──► its place     whole blocks of the file, then the bytes that are wanted
- *   the disk ──pread──► page-locked piece ──► its place      where there is no stage, and what cuFile does not read
+ *   the disk ──cuFile──► slot of the stage ──► destination   whole blocks, then the bytes asked for
+ *   the disk ──pread──► page-locked piece ──► destination    without a stage, or if cuFile fails
  *
- * Alignment: cuFile reads past the host where the place in the file, the size and the place on the card are multiples
- * of 4 KiB; all else it carries through buffers of its own. Tensors begin anywhere in a file, blocks of the arena at
- * multiples of 512, so slots are read in whole blocks, and a copy inside the card takes what is wanted of them. */
-#include "gpu/card.h"
+ * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
+ * KiB; it carries all else through buffers of its own. Tensors begin anywhere in a file, blocks of
+ * the arena at multiples of 512. So slots are read in whole blocks, and a copy inside the GPU takes
+ * the bytes asked for. */
+#include "gpu/state.h"
 
 extern "C" {
 #include "base/cufile.h"
 }
 #include <stdio.h>
 
-static_assert(OSH_CUDA_STAGE == OSH_CARD_SLOTS * OSH_CARD_SLOT + 2 * OSH_BLOCK_BYTES, "slots, alignment, verdict");
+static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYTES,
+              "slots, alignment, verdict");
 
 struct osh_cuda_file {
-    osh_card *c;    // view
+    osh_gpu *c;     // view
     osh_file *f;    // view
-    void *handle;   // own: cuFile's; NULL: it is read through the host
-    bool refused;   // under c->lock: from now on, too
+    void *handle;   // own: cuFile's; NULL: the file is read through the host
+    bool refused;   // the file is read through the host from now on; guarded by c->lock
 };
 
-/* ---- whether ---- */
+/* ---- the decision for cuFile ---- */
 bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
 {
     char why[256] = "";
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // the card's context is there behind it
+    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // this creates the GPU's context
         osh_error_clear(cx);
-        return false; // whoever opens the card says why
+        return false; // osh_cuda_open reports it
     }
     if (!room)
         snprintf(why, sizeof why, "the card's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
     else if (!asked && !osh_cufile_has_module())
         snprintf(why, sizeof why, "the kernel has no module nvidia-fs");
     else if (osh_cufile_open(cx, why, sizeof why) && !osh_cufile_has_module())
-        osh_log(cx, OSH_LOG_WARN, "the kernel has no module nvidia-fs: cuFile may go through host memory itself");
+        osh_log(cx, OSH_LOG_WARN,
+                "the kernel has no module nvidia-fs: cuFile may go through host memory itself");
     if (why[0])
-        osh_log(cx, asked ? OSH_LOG_WARN : OSH_LOG_INFO, "files are read to the card through page-locked host memory,"
-                " not by cuFile: %s", why);
+        osh_log(cx, asked ? OSH_LOG_WARN : OSH_LOG_INFO,
+                "files are read to the card through page-locked host memory,"
+                " not by cuFile: %s",
+                why);
     return !why[0];
 }
 
 osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
 {
     osh_status rc = OSH_OK;
-    osh_card_stage *s = &osh_card_of(d)->stage;
+    osh_gpu_stage *s = &osh_gpu_of(d)->stage;
     char why[128];
     s->asked = !strcmp(wish, "true");
-    s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT); // at the end: nothing moves for it
+    // at the arena's end
+    s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT);
     if (!s->block) OSH_TRY(OSH_E_NOMEM);
     s->base = (char *)osh_file_align(s->block);
-    s->verdict = (int64_t *)(s->base + OSH_CARD_SLOTS * OSH_CARD_SLOT);
-    for (int i = 0; i < OSH_CARD_SLOTS; i++)
+    s->verdict = (int64_t *)(s->base + OSH_GPU_SLOTS * OSH_GPU_SLOT);
+    for (int i = 0; i < OSH_GPU_SLOTS; i++)
         OSH_CUDA(cx, cudaEventCreateWithFlags(&s->slots[i].copied, cudaEventDisableTiming));
-    if (int64_t code = osh_cufile_lock(s->base, OSH_CARD_SLOTS * OSH_CARD_SLOT))
+    if (int64_t code = osh_cufile_lock(s->base, OSH_GPU_SLOTS * OSH_GPU_SLOT))
         osh_log(cx, OSH_LOG_INFO, "cuFileBufRegister: %s: reads go through its own buffers",
                 osh_cufile_text(code, why, sizeof why));
     else s->locked = true;
@@ -65,11 +71,11 @@ done:
     return rc;
 }
 
-void osh_card_stage_deinit(osh_card *c)
+void osh_gpu_stage_deinit(osh_gpu *c)
 {
-    osh_card_stage *s = &c->stage;
+    osh_gpu_stage *s = &c->stage;
     if (s->locked) osh_cufile_unlock(s->base);
-    for (int i = 0; i < OSH_CARD_SLOTS; i++)
+    for (int i = 0; i < OSH_GPU_SLOTS; i++)
         if (s->slots[i].copied) cudaEventDestroy(s->slots[i].copied);
     pthread_cond_destroy(&s->given);
     pthread_mutex_destroy(&s->lock);
@@ -77,19 +83,21 @@ void osh_card_stage_deinit(osh_card *c)
 
 /* ---- files ---- */
 
-/* From now on it is read through the host; the first of a card says so. */
-static void refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what, const char *why)
+/* Reads the file through the host from now on. Logs it for the first file of a GPU. */
+static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what,
+                        const char *why)
 {
-    osh_card *c = f->c;
+    osh_gpu *c = f->c;
     pthread_mutex_lock(&c->lock);
     f->refused = true;
     pthread_mutex_unlock(&c->lock);
-    if (osh_card_detour(c, OSH_DETOUR_FILE, 1))
-        osh_log(cx, level, "%s: %s: %s: it is read through page-locked host memory", osh_file_path(f->f), what,
-                why);
+    if (osh_gpu_detour(c, OSH_DETOUR_FILE, 1))
+        osh_log(cx, level, "%s: %s: %s: it is read through page-locked host memory",
+                osh_file_path(f->f), what, why);
 }
 
-static bool is_direct(osh_cuda_file *f)
+/* True if cuFile reads the file. */
+static bool file_is_direct(osh_cuda_file *f)
 {
     pthread_mutex_lock(&f->c->lock);
     bool yes = f->handle && !f->refused;
@@ -102,16 +110,18 @@ osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, o
     osh_status rc = OSH_OK;
     osh_cuda_file *file = NULL; // own
     char why[128];
-    osh_log_level level = osh_card_of(d)->stage.asked ? OSH_LOG_WARN : OSH_LOG_INFO;
+    osh_log_level level = osh_gpu_of(d)->stage.asked ? OSH_LOG_WARN : OSH_LOG_INFO;
     OSH_NEW(cx, file, 1);
-    file->c = osh_card_of(d), file->f = f;
+    file->c = osh_gpu_of(d), file->f = f;
     cudaSetDevice(file->c->ordinal);
     if (file->c->stage.block && osh_file_direct_fd(f) < 0) {
-        refuse(cx, file, level, "cuFile", "this file system has no O_DIRECT");
+        file_refuse(cx, file, level, "cuFile", "this file system has no O_DIRECT");
     } else if (file->c->stage.block) {
         int64_t code = osh_cufile_register(&file->handle, osh_file_direct_fd(f));
         if (code) file->handle = NULL;
-        if (code) refuse(cx, file, level, "cuFileHandleRegister", osh_cufile_text(code, why, sizeof why));
+        if (code)
+            file_refuse(cx, file, level, "cuFileHandleRegister",
+                        osh_cufile_text(code, why, sizeof why));
     }
     *out = file, file = NULL; // give
 done:
@@ -121,7 +131,7 @@ done:
 
 void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why)
 {
-    refuse(cx, f, OSH_LOG_WARN, "cuFileRead", why);
+    file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead", why);
 }
 
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
@@ -132,20 +142,21 @@ void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
 }
 
 /* ---- reading ---- */
-static int slot_take(osh_card_stage *s)
+/* Returns the index of a slot for one read; waits for one. */
+static int slot_take(osh_gpu_stage *s)
 {
     int i = 0;
     pthread_mutex_lock(&s->lock);
-    for (;; i = (i + 1) % OSH_CARD_SLOTS) {
+    for (;; i = (i + 1) % OSH_GPU_SLOTS) {
         if (!s->slots[i].taken) break;
-        if (i + 1 == OSH_CARD_SLOTS) pthread_cond_wait(&s->given, &s->lock);
+        if (i + 1 == OSH_GPU_SLOTS) pthread_cond_wait(&s->given, &s->lock);
     }
     s->slots[i].taken = true;
     pthread_mutex_unlock(&s->lock);
     return i;
 }
 
-static void slot_give(osh_card_stage *s, int i)
+static void slot_give(osh_gpu_stage *s, int i)
 {
     pthread_mutex_lock(&s->lock);
     s->slots[i].taken = false;
@@ -153,40 +164,46 @@ static void slot_give(osh_card_stage *s, int i)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The blocks of [at, at + n_bytes) to a slot; false: it is left to the host, and so is the rest of the file. */
+/* Reads the blocks of [at, at + n_bytes) into a slot. False: cuFile failed; the host reads this and
+ * all later bytes. */
 static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
     int64_t want = (at + (int64_t)n_bytes - begin + block - 1) / block * block, have = 0;
     char why[128];
     while (begin + have < at + (int64_t)n_bytes) {
-        int64_t k = osh_cufile_read(f->handle, f->c->stage.base, (size_t)(want - have), begin + have,
-                                    (int64_t)slot * OSH_CARD_SLOT + have);
-        if (k < 0) return refuse(cx, f, OSH_LOG_WARN, "cuFileRead", osh_cufile_text(k, why, sizeof why)), false;
-        if (begin + have + k >= at + (int64_t)n_bytes) return true; // the last block of a file may be a part of one
-        if (k < block) return refuse(cx, f, OSH_LOG_WARN, "cuFileRead", "less than a block came"), false;
-        have += k / block * block; // goes on where a block begins
+        int64_t k = osh_cufile_read(f->handle, f->c->stage.base, (size_t)(want - have),
+                                    begin + have, (int64_t)slot * OSH_GPU_SLOT + have);
+        if (k < 0)
+            return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
+                               osh_cufile_text(k, why, sizeof why)),
+                   false;
+        if (begin + have + k >= at + (int64_t)n_bytes) return true; // the last block may be partial
+        if (k < block)
+            return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead", "less than a block came"), false;
+        have += k / block * block; // the next read begins at a block
     }
     return true;
 }
 
-/* As much of r as one slot has; *n: bytes, 0: it is left to the host. */
-static osh_status read_slot(osh_ctx *cx, osh_cuda_file *f, const osh_card_read *r, size_t *n)
+/* Reads as much of r as one slot holds and copies it to its destination. *n: bytes; 0: the host
+ * must read them. */
+static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;
-    osh_card *c = f->c;
-    osh_card_stage *s = &c->stage;
+    osh_gpu *c = f->c;
+    osh_gpu_stage *s = &c->stage;
     cudaStream_t stream = r->ahead ? c->copy : c->compute;
-    size_t lead = (size_t)(r->at % OSH_BLOCK_BYTES), room = OSH_CARD_SLOT - lead;
+    size_t lead = (size_t)(r->at % OSH_BLOCK_BYTES), room = OSH_GPU_SLOT - lead;
     int slot = slot_take(s);
     *n = r->n_bytes < room ? r->n_bytes : room;
-    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // what it held has gone
+    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // the slot's last copy is done
     if (!slot_fill(cx, f, slot, *n, r->at)) {
         *n = 0;
         goto done;
     }
-    OSH_CUDA(cx, cudaMemcpyAsync(r->to, s->base + (size_t)slot * OSH_CARD_SLOT + lead, *n, cudaMemcpyDeviceToDevice,
-                                 stream));
+    OSH_CUDA(cx, cudaMemcpyAsync(r->to, s->base + (size_t)slot * OSH_GPU_SLOT + lead, *n,
+                                 cudaMemcpyDeviceToDevice, stream));
     OSH_CUDA(cx, cudaEventRecord(s->slots[slot].copied, stream));
     pthread_mutex_lock(&c->lock);
     c->count.file_bytes += (int64_t)*n;
@@ -196,22 +213,23 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead)
+osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
+                              bool ahead)
 {
     osh_status rc = OSH_OK;
-    osh_card_read r = {(char *)to, f->f, n_bytes, at, ahead}; // what is left
-    bool direct = is_direct(f);
+    osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // the bytes left to read
+    bool direct = file_is_direct(f);
     size_t n = 1;
     cudaSetDevice(f->c->ordinal);
-    if (direct && ahead) OSH_TRY(osh_card_follow(cx, f->c));
+    if (direct && ahead) OSH_TRY(osh_gpu_follow(cx, f->c));
     while (direct && n && r.n_bytes) {
-        OSH_TRY(read_slot(cx, f, &r, &n));
+        OSH_TRY(slot_read(cx, f, &r, &n));
         r.to += n, r.at += (int64_t)n, r.n_bytes -= n;
     }
-    if (r.n_bytes) OSH_TRY(osh_card_put_file(cx, f->c, &r));
+    if (r.n_bytes) OSH_TRY(osh_gpu_put_file(cx, f->c, &r));
 done:
     return rc;
 }
 
-/* ---- what came ---- */
-uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_card_of(d)->stage.verdict; }
+/* ---- checksums ---- */
+uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_gpu_of(d)->stage.verdict; }

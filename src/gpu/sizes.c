@@ -1,11 +1,12 @@
-/* sizes.c - names of detours and sizes of triangles. They are in every binary: a plan for a GPU needs neither GPU nor
- * CUDA. */
+/* sizes.c - names of detours and sizes of triangles, for every binary: a plan for a GPU needs
+ * neither GPU nor CUDA. */
 #include "gpu/gpu.h"
 
 const char *osh_cuda_detour_name(osh_cuda_detour which)
 {
-    static const char *const names[] = {"default_f32_products", "products_one_by_one", "pageable_copies",
-                                        "blocks_elsewhere", "files_through_host"};
+    static const char *const names[] = {"default_f32_products", "products_one_by_one",
+                                        "pageable_copies", "blocks_elsewhere",
+                                        "files_through_host"};
     return names[which];
 }
 

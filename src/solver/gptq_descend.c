@@ -1,17 +1,19 @@
-/* gptq_descend.c - coordinate descent on the codes of a row, in plain loops: the column loop looks at a column once and
- * leaves its error to those behind it; here each column is looked at again, with the errors of all others.
+/* gptq_descend.c - coordinate descent on the codes of a row, in plain loops. GPTQ's column loop
+ * visits each column once and pushes its error on to later columns. Here each column is visited
+ * again, with the errors of all others.
  *
  *   G = (w^ - w) H
  *   for each column j:   q' = round(clamp(q - G_j / (H_jj s)))
- *                        where q' is another value, d = w^(q') - w^(q), and 2 d G_j + d^2 H_jj < 0:
+ *                        if q' != q, d = w^(q') - w^(q), and 2 d G_j + d^2 H_jj < 0:
  *                            q = q',   G += d H[j, :]
  *
- * until nothing changes, SWEEPS times at most. */
+ * until nothing changes, OSH_DESCEND_SWEEPS times at most. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
+/* Moves column j of a row to a better code; g [I] follows. True if the code changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {
     const osh_gptq_refine_args *a = r->a;

@@ -1,20 +1,22 @@
-/* gptq_fit_scales.c - the scales of a row that suit its codes best, by least squares, in plain loops.
+/* gptq_fit_scales.c - least squares for the scales of a row, given its codes, in plain loops.
  *
- * With c = q - z, and w^ = s_g c_k for column k of group g, the loss is a quadratic of the scales; the step d from
- * those that are there solves
+ * With c = q - z and w^ = s_g c_k for column k of group g, the loss is quadratic in the scales. The
+ * step d from the current scales solves
  *
- *   A d = -b     A_gg' = sum over k in g, l in g' of c_k H_kl c_l,     b_g = sum over k in g of c_k G_k
+ *   A d = -b   A_gg' = sum over k in g, l in g' of c_k H_kl c_l   b_g = sum over k in g of c_k G_k
  *
- * G = (w^ - w) H. A gets 1e-9 of its mean diagonal. Of more than OSH_FIT_GROUPS groups those many at a time, the others
- * given. Rows that share scales add their A and b. Scales are rounded to what can be stored; one that would not be
+ * with G = (w^ - w) H. 1e-9 of its mean diagonal is added to that of A. At most OSH_FIT_GROUPS
+ * groups are solved together, the others stay as they are meanwhile. Rows that share scales add
+ * their A and b. Scales are rounded to values that can be stored; a scale that would not be
  * positive stays. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Groups [g0, g0 + n). */
-static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *pull, double *A, double *b)
+/* Fits the scales of groups [g0, g0 + n). pull [I], A [n, n], b [n]: scratch. */
+static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *pull, double *A,
+                       double *b)
 {
     const osh_gptq_refine_args *a = r->a;
     int64_t first = g0 * a->group, end = osh_min64(a->I, (g0 + n) * a->group);
@@ -27,7 +29,8 @@ static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *p
             double c = q[k] - r->z[k / a->group];
             b[k / a->group - g0] -= c * pull[k];
             for (int64_t l = first; l < end; l++)
-                A[(k / a->group - g0) * n + l / a->group - g0] += c * a->h[k * a->I + l] * (q[l] - r->z[l / a->group]);
+                A[(k / a->group - g0) * n + l / a->group - g0] +=
+                    c * a->h[k * a->I + l] * (q[l] - r->z[l / a->group]);
         }
     }
     if (!osh_fit_solve(A, b, n, 1)) return;

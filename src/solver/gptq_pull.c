@@ -1,5 +1,5 @@
-/* gptq_pull.c - what the references of all refine steps ask of a row: the value of a code, and where the errors of the
- * others pull it. */
+/* gptq_pull.c - functions of all references of the refine steps: the value of a code, and G = (w^ -
+ * w) H of a row. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

@@ -1,5 +1,6 @@
-/* gptq_refine.c - the steps after the column loop in plain loops, one row (or block of rows that share scales) after
- * another. Each step proposes codes, scales and zero points; they are kept where
+/* gptq_refine.c - the steps after the column loop in plain loops, one row after another, or one
+ * block of rows that share scales. Each step proposes codes, scales and zero points. They are kept
+ * if
  *
  *   sum over the rows of (w^ - w) H (w^ - w)^T,     w^ = round(round(q - z) s) to the dtype of s
  *
@@ -10,43 +11,48 @@
 #include <math.h>
 #include <string.h>
 
-static double loss_ref(const osh_refine_row *r, double *g)
+/* Returns the loss of the rows. g [I]: scratch. */
+static double refine_loss(const osh_refine_row *r, double *g)
 {
     const osh_gptq_refine_args *a = r->a;
     double loss = 0;
     for (int64_t row = 0; row < r->n; row++) {
         osh_refine_pull(g, r, row);
         for (int64_t i = 0; i < a->I; i++)
-            loss += g[i] * (osh_refine_value(a, (float)r->q[row * a->I + i], r->s[i / a->group], r->z[i / a->group]) -
+            loss += g[i] * (osh_refine_value(a, (float)r->q[row * a->I + i], r->s[i / a->group],
+                                             r->z[i / a->group]) -
                             r->w[row * a->I + i]);
     }
     return loss;
 }
 
-/* Rows from `first` on, as they are stored, or back. */
-static void load_ref(const osh_refine_row *r, int64_t first)
+/* Reads codes and scales of the rows from `first` on; refine_store writes them back. */
+static void refine_load(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
     int64_t across = osh_div_up(a->I, a->group), at = first / a->row_block * across;
-    for (int64_t i = 0; i < r->n * a->I; i++) r->q[i] = osh_grid_value(&a->rule.grid, a->codes[first * a->I + i]);
+    for (int64_t i = 0; i < r->n * a->I; i++)
+        r->q[i] = osh_grid_value(&a->rule.grid, a->codes[first * a->I + i]);
     for (int64_t g = 0; g < across; g++) {
         r->s[g] = a->scale[at + g];
         r->z[g] = a->zero ? a->zero[at + g] : 0;
     }
 }
 
-static void store_ref(const osh_refine_row *r, int64_t first)
+static void refine_store(const osh_refine_row *r, int64_t first)
 {
     const osh_gptq_refine_args *a = r->a;
     int64_t across = osh_div_up(a->I, a->group), at = first / a->row_block * across;
-    for (int64_t i = 0; i < r->n * a->I; i++) a->codes[first * a->I + i] = osh_grid_code(&a->rule.grid, (float)r->q[i]);
+    for (int64_t i = 0; i < r->n * a->I; i++)
+        a->codes[first * a->I + i] = osh_grid_code(&a->rule.grid, (float)r->q[i]);
     for (int64_t g = 0; g < across; g++) {
         a->scale[at + g] = r->s[g];
         if (a->zero) a->zero[at + g] = r->z[g];
     }
 }
 
-static void refine_ref(const osh_refine_row *r, int64_t first, double *room)
+/* Takes all steps on the rows from `first` on and adds their losses to a->loss and a->all. */
+static void refine_rows(const osh_refine_row *r, int64_t first, double *room)
 {
     static void (*const steps[OSH_N_REFINES])(const osh_refine_row *, double *) = {
         [OSH_REFINE_RESCALE] = osh_rescale_ref,
@@ -57,14 +63,14 @@ static void refine_ref(const osh_refine_row *r, int64_t first, double *room)
     for (int64_t i = 0; a->all && i < r->n * a->I; i++)
         for (int64_t j = i / a->I * a->I, k = 0; k < a->I; k++)
             *a->all += r->w[i] * a->h[i % a->I * a->I + k] * r->w[j + k];
-    load_ref(r, first);
-    double loss = loss_ref(r, room);
+    refine_load(r, first);
+    double loss = refine_loss(r, room);
     a->loss[0] += loss;
     for (int k = 0; k < a->n_steps; k++) {
         steps[a->steps[k]](r, room);
-        double now = loss_ref(r, room);
-        if (now < loss) store_ref(r, first), loss = now;
-        else load_ref(r, first);
+        double now = refine_loss(r, room);
+        if (now < loss) refine_store(r, first), loss = now;
+        else refine_load(r, first);
         a->loss[k + 1] += loss;
     }
 }
@@ -89,8 +95,9 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     if (a->all) *a->all = 0;
     for (int64_t row = 0; row < a->O; row += n) {
         r.n = osh_min64(n, a->O - row);
-        for (int64_t i = 0; i < r.n * a->I; i++) r.w[i] = a->dead && a->dead[i % a->I] ? 0 : w[row * a->I + i];
-        refine_ref(&r, row, room);
+        for (int64_t i = 0; i < r.n * a->I; i++)
+            r.w[i] = a->dead && a->dead[i % a->I] ? 0 : w[row * a->I + i];
+        refine_rows(&r, row, room);
     }
 done:
     osh_free(cx, room);

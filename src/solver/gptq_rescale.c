@@ -1,13 +1,15 @@
-/* gptq_rescale.c - each group of columns once more, given all others, in plain loops.
+/* gptq_rescale.c - new scale, zero point and codes of each group, given all other groups, in plain
+ * loops.
  *
- * With G = (w^ - w) H the row's loss, as a function of the group's part x of w^, is least at
+ * With G = (w^ - w) H the loss of the row, as a function of the group's part x of w^, is least at
  *
  *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
  *
- * so v takes the place of the weights: a search for scale and zero point (gptq_scales.c), a column j at the cost of
- * 1 / (H[g, g]^-1)_jj, then the column loop inside the group (gptq_solve.c) with U^T U = (H[g, g])^-1, columns in
- * solving order. The rise is the sum of err^2 of that loop. A row takes the group's new values where they rise less
- * than those it has. Scales that several rows or all columns share stay as they are: nothing else could be given. */
+ * So v is quantized instead of the weights. First comes a search for scale and zero point
+ * (gptq_scales.c), in which an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
+ * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1, columns in solving order. The
+ * rise is the sum of err^2 of that loop. A row keeps the new values if their rise is less than that
+ * of its current values. Scales shared by several rows or by all columns stay. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -15,7 +17,8 @@
 
 enum { MOST = OSH_RESCALE_WIDEST };
 
-static void group_ref(const osh_refine_row *r, int64_t g, const double *pull)
+/* Quantizes group g anew. pull [I]: G of the row. */
+static void rescale_group_ref(const osh_refine_row *r, int64_t g, const double *pull)
 {
     const osh_gptq_refine_args *a = r->a;
     const osh_grid *grid = &a->rule.grid;
@@ -51,7 +54,7 @@ void osh_rescale_ref(const osh_refine_row *r, double *room)
     for (int64_t g = 0; osh_rescales(a) && g < osh_div_up(a->I, a->group); g++) {
         if (!r->f->ok[g]) continue;
         osh_refine_pull(room, r, 0);
-        group_ref(r, g, room);
+        rescale_group_ref(r, g, room);
     }
 }
 
@@ -64,8 +67,8 @@ typedef struct factors_job {
     double *room; // own: [threads, 2 group^2]
 } factors_job;
 
-/* Lower Cholesky factor of m [n, n] in its place, or false. */
-static bool cholesky(double *m, int64_t n)
+/* Replaces m [n, n] by its lower Cholesky factor. False: it has none. */
+static bool group_cholesky(double *m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
         for (int64_t i = j; i < n; i++) {
@@ -78,10 +81,11 @@ static bool cholesky(double *m, int64_t n)
     return true;
 }
 
-/* inverse [n, n], both triangles, from the factor L of m: (L L^T)^-1. L is lost. */
-static void invert(double *inverse, double *m, int64_t n)
+/* inverse [n, n] = (L L^T)^-1, both triangles. m [n, n] holds L and is destroyed. */
+static void group_invert(double *inverse, double *m, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) { // L^-1, column by column, into the upper triangle of `inverse`
+    // L^-1, column by column, into the upper triangle of `inverse`
+    for (int64_t j = 0; j < n; j++) {
         inverse[j * n + j] = 1 / m[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {
             double sum = 0;
@@ -99,7 +103,7 @@ static void invert(double *inverse, double *m, int64_t n)
         for (int64_t j = 0; j <= i; j++) inverse[i * n + j] = inverse[j * n + i] = m[i * n + j];
 }
 
-static osh_status factors_chunk(osh_ctx *cx, void *user, int64_t g, int worker)
+static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int worker)
 {
     const factors_job *job = user;
     const osh_gptq_refine_args *a = job->a;
@@ -113,25 +117,26 @@ static osh_status factors_chunk(osh_ctx *cx, void *user, int64_t g, int worker)
         for (int64_t j = 0; j < n; j++)
             m[i * n + j] = job->blocks ? job->blocks[first * f->group + i * n + j]
                                        : a->h[(first + i) * f->I + first + j];
-    f->ok[g] = cholesky(m, n);
+    f->ok[g] = group_cholesky(m, n);
     if (!f->ok[g]) return OSH_OK;
-    invert(inverse, m, n);
+    group_invert(inverse, m, n);
     for (int64_t i = 0; i < n * n; i++) to[i] = (float)inverse[i];
     const int32_t *order = f->order + first;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
-    f->ok[g] = cholesky(m, n);
+    f->ok[g] = group_cholesky(m, n);
     for (int64_t i = 0; i < n; i++) // upper factor: the transpose
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
 }
 
-osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a, const float *blocks)
+osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
+                                  const float *blocks)
 {
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // own: columns that a group has so far
+    int32_t *n = NULL; // own: [groups] columns of the group listed so far
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;
@@ -147,7 +152,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
         int64_t c = a->perm ? a->perm[i] : i, g = c / a->group;
         f->order[g * a->group + n[g]++] = (int32_t)(c % a->group);
     }
-    OSH_TRY(osh_parallel_for(cx, groups, factors_chunk, &job));
+    OSH_TRY(osh_parallel_for(cx, groups, group_factors_chunk, &job));
 done:
     osh_free(cx, n);
     osh_free(cx, job.room);
@@ -165,7 +170,9 @@ void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f)
 
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads)
 {
-    size_t part = osh_mem_gross((size_t)(I * group) * sizeof(float)), groups = (size_t)osh_div_up(I, group);
-    return 2 * part + osh_mem_gross((size_t)I * 4) + osh_mem_gross(groups) + osh_mem_gross(groups * 4) +
+    size_t part = osh_mem_gross((size_t)(I * group) * sizeof(float)),
+           groups = (size_t)osh_div_up(I, group);
+    return 2 * part + osh_mem_gross((size_t)I * 4) + osh_mem_gross(groups) +
+           osh_mem_gross(groups * 4) +
            osh_mem_gross((size_t)(n_threads * 2 * group * group) * sizeof(double));
 }

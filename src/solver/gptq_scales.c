@@ -1,17 +1,20 @@
-/* gptq_scales.c - scales for the column loop in plain loops.
+/* gptq_scales.c - the search for scales of the column loop, in plain loops.
  *
- * Of a group of weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0), the grid's first and last value a and b:
+ * A group has weights w_j with costs d_j, lo = min(w, 0), hi = max(w, 0); a and b are the grid's
+ * first and last value:
  *
- *   least over p and z of   sum over j of d_j (Q(w_j) - w_j)^2,     Q(w) = (clamp(round(w / s + z), a, b) - z) s
+ *   minimize over p and z   sum over j of d_j (Q(w_j) - w_j)^2
+ *   with                    Q(w) = (clamp(round(w / s + z), a, b) - z) s
  *
  *   symmetric    s = rnd(p max(-lo, hi) / ((b - a) / 2))   z = 0
- *   asymmetric   s = rnd(p (hi - lo) / (b - a))            z = clamp(a - round(p lo / s) + {0, -1, 1}, a, b)
+ *   asymmetric   s = rnd(p (hi - lo) / (b - a))
+ *                z = clamp(a - round(p lo / s) + {0, -1, 1}, a, b)
  *
  * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
  *
- * p = 1 comes first and a tie keeps what came first, so the group never loses more than with the whole range. With
- * d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is what a rounding error of column j does to the output when the columns
- * behind it may still make up for it. */
+ * p = 1 is tried first, and the first of equal candidates wins, so a group never loses more than
+ * with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is the effect of a
+ * rounding error of column j on the output when later columns may still make up for it. */
 #include "solver/gptq_scales.h"
 #include "ops/kernel.h"
 
@@ -34,7 +37,8 @@ float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, 
     float steps = r->grid.hi - r->grid.lo;
     float s = r->symmetric ? share * fmaxf(-lo, hi) / (steps / 2) : share * (hi - lo) / steps;
     s = osh_scale_round(r, s);
-    if (s == 0) s = r->kind == OSH_SCALE_PLAIN ? osh_scale_least(r->dtype) : osh_scale_round(r, 0x1p-126f);
+    if (s == 0)
+        s = r->kind == OSH_SCALE_PLAIN ? osh_scale_least(r->dtype) : osh_scale_round(r, 0x1p-126f);
     *zero = r->symmetric ? 0 : r->grid.lo - nearbyintf(share * lo / s);
     return s;
 }
@@ -45,7 +49,8 @@ typedef struct group_ref { // the weights that share a scale
     int64_t row, n_rows, col, n_cols;
 } group_ref;
 
-static double loss_ref(const group_ref *g, float s, float z)
+/* Returns the loss of the group with scale s and zero point z. */
+static double scales_loss(const group_ref *g, float s, float z)
 {
     const osh_gptq_scales_args *a = g->a;
     const osh_grid *grid = &a->rule.grid;
@@ -60,7 +65,7 @@ static double loss_ref(const group_ref *g, float s, float z)
     return sum;
 }
 
-static void search_ref(const group_ref *g, float *scale, float *zero)
+static void scales_search(const group_ref *g, float *scale, float *zero)
 {
     const osh_scale_rule *r = &g->a->rule;
     float lo = 0, hi = 0;
@@ -75,19 +80,20 @@ static void search_ref(const group_ref *g, float *scale, float *zero)
         float z, s = osh_scale_of(&z, r, osh_scale_share(r->kind, k), lo, hi);
         for (int i = 0; i < (r->symmetric || r->fixed ? 1 : OSH_SCALE_ZEROS); i++) {
             float at = r->symmetric ? 0 : fminf(fmaxf(z + beside[i], r->grid.lo), r->grid.hi);
-            double loss = loss_ref(g, s, at);
+            double loss = scales_loss(g, s, at);
             if (!(loss < least)) continue;
             least = loss, *scale = s, *zero = at;
         }
     }
 }
 
-void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x, const float *weight,
-                          int64_t n)
+void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
+                          const float *weight, int64_t n)
 {
-    osh_gptq_scales_args a = {.weight = weight, .O = 1, .I = n, .group = n, .row_block = 1, .rule = *r};
+    osh_gptq_scales_args a = {
+        .weight = weight, .O = 1, .I = n, .group = n, .row_block = 1, .rule = *r};
     group_ref g = {&a, x, 0, 1, 0, n};
-    search_ref(&g, scale, zero);
+    scales_search(&g, scale, zero);
 }
 
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a)
@@ -101,10 +107,11 @@ osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a)
             if (a->dead[c]) w[r * a->I + c] = 0;
     for (int64_t r = 0; r < a->O; r += a->row_block)
         for (int64_t c = 0; c < a->I; c += a->group) {
-            group_ref g = {a, w, r, osh_min64(a->row_block, a->O - r), c, osh_min64(a->group, a->I - c)};
+            group_ref g = {
+                a, w, r, osh_min64(a->row_block, a->O - r), c, osh_min64(a->group, a->I - c)};
             int64_t at = r / a->row_block * across + c / a->group;
             float z = 0;
-            search_ref(&g, &a->scale[at], &z);
+            scales_search(&g, &a->scale[at], &z);
             if (a->zero) a->zero[at] = z;
         }
 done:

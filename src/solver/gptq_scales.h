@@ -1,12 +1,18 @@
-/* gptq_scales.h - scales and zero points for GPTQ's column loop: of each group of weights those that lose least. */
+/* gptq_scales.h - search for the scale and zero point of each group of weights, for GPTQ's column
+ * loop. */
 #ifndef OSH_GPTQ_SCALES_H
 #define OSH_GPTQ_SCALES_H
 #include "math/grid.h"
 #include "ops/op.h"
 
-/* Candidates: the whole range of a group and 1.05 ... 0.475 of it, in steps of a fortieth; asymmetric with three zero
- * points each. Of scales that are coarse themselves 1.55 ... 0.4, in steps of a twentieth. */
-enum { OSH_SCALE_STEPS = 24, OSH_SCALE_ZEROS = 3, OSH_SCALE_CANDIDATES = OSH_SCALE_STEPS * OSH_SCALE_ZEROS };
+/* Candidates for OSH_SCALE_PLAIN: the whole range of a group and 1.05 ... 0.475 of it, in steps of
+ * 1/40. Coarser kinds of scales have 1.55 ... 0.4, in steps of 1/20. Asymmetric candidates have
+ * three zero points each. */
+enum {
+    OSH_SCALE_STEPS = 24,
+    OSH_SCALE_ZEROS = 3,
+    OSH_SCALE_CANDIDATES = OSH_SCALE_STEPS * OSH_SCALE_ZEROS
+};
 
 typedef enum {
     OSH_SCALE_PLAIN, // any value of dtype
@@ -17,10 +23,10 @@ typedef enum {
 typedef struct osh_scale_rule {
     osh_grid grid;
     bool symmetric;
-    osh_dtype dtype; // a plain scale is rounded to it, and what codes stand for
+    osh_dtype dtype; // plain scales and dequantized weights are rounded to it
     bool fixed;      // the whole range, without a search
     osh_scale_kind kind;
-    float global;    // of OSH_SCALE_E4M3
+    float global;    // divisor of OSH_SCALE_E4M3
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
@@ -29,20 +35,21 @@ typedef struct osh_gptq_scales_args {
     const float *weight;  // [I] by column: what a squared error costs; NULL: 1
     int64_t O, I;
     int64_t group;        // columns that share a scale
-    int64_t row_block;    // rows that do
+    int64_t row_block;    // rows that share a scale
     osh_scale_rule rule;
     float *scale;         // [rows of scales, columns of scales] out: values of dtype
-    float *zero;          // the same; NULL where symmetric
+    float *zero;          // out, like scale; NULL: symmetric
 } osh_gptq_scales_args;
 
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a);
 osh_status osh_gptq_scales_ref(osh_ctx *cx, const osh_gptq_scales_args *a);
-/* The reference's search of one group x [n], weight [n] or NULL. */
-void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x, const float *weight,
-                          int64_t n);
-size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads); // scratch
+/* Searches scale and zero point of one group x [n] as the reference does. weight [n] or NULL. */
+void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, const float *x,
+                          const float *weight, int64_t n);
+/* Returns bytes of scratch. */
+size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Share of the range that candidate step k has: first the whole, then falling. */
+/* Returns the share of the range of step k: first 1, then falling. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
@@ -57,13 +64,14 @@ OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
 /* Smallest and largest power of two of OSH_SCALE_E8M0. */
 OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
 OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
-/* What a scale of zero becomes (compressed-tensors' eps of the dtype). */
+/* Returns the scale that replaces zero (compressed-tensors' eps of the dtype). */
 OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {
     return dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;
 }
-/* The scale next to s that the rule can store; 0 where s is not above 0. */
+/* Returns the nearest scale to s that the rule can store; 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
-/* Scale of a candidate and the middle one of its zero points, before it is clamped. lo <= 0 <= hi. */
+/* Returns the scale of a candidate. *zero: the middle one of its zero points, not clamped. lo <= 0
+ * <= hi. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

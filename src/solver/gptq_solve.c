@@ -1,14 +1,14 @@
 /* gptq_solve.c - the GPTQ column loop in plain loops, one row of the weight after another.
  *
- *   q     = clamp(round(w / s + zp), qmin, qmax); zp where keep_zeros holds it
+ *   q     = clamp(round(w / s + zp), qmin, qmax); zp for a 0 that keep_zeros keeps
  *   dq    = round(round(q - zp) s), in the dtype of the scale
  *   err   = (w - dq) / U[i, i]
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded before
- * it is subtracted. The sum behind a block is a matrix product there; here it is taken in double.
- */
+ * Same as llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded
+ * before it is subtracted. The sum after a block is a matrix product there; here it is taken in
+ * double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float zp)
+static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, float zp)
 {
     float q = w / s, lo = -(float)(1 << (a->bits - 1)), hi = (float)((1 << (a->bits - 1)) - 1);
     osh_grid g = osh_grid_of(a->bits, a->fp8);
@@ -26,7 +26,8 @@ static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float 
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-static void load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
+/* line [I] = the row in file order, w [I] = the row in solving order without dead columns. */
+static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
     osh_to_f32(line, osh_elem(from, row * a->I), from->dtype, a->I);
@@ -36,37 +37,42 @@ static void load_row(const osh_gptq_solve_args *a, int64_t row, float *line, flo
     }
 }
 
-static float dequantize_ref(const osh_gptq_solve_args *a, float q, float s, float zp)
+static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, float zp)
 {
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* What rounding to nearest leaves of each weight. Pushed through the loop as if its codes were zeros, it shows what it
- * costs: with U^T U = H^-1 and e = d U^-1 the sum of e^2 is d H d^T. */
-static void leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
+/* Subtracts from w [I] the row rounded to nearest; d is the rest. The loop then runs on d with
+ * codes of zero, and its loss is the cost of rounding to nearest: with U^T U = H^-1 and e = d U^-1
+ * the sum of e^2 is d H d^T. */
+static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
     for (int64_t i = 0; i < a->I; i++) {
-        float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
-        w[i] -= dequantize_ref(a, quantize_ref(a, w[i], s, zp), s, zp);
+        float s = a->scale[scale_row + a->col_scale[i]],
+              zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
+        w[i] -= solve_dequantize(a, solve_quantize(a, w[i], s, zp), s, zp);
     }
 }
 
-/* line [I]: the row in file order. */
-static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err, float *w)
+/* Solves one row. line [I]: the row in file order; err [I]: scratch; w [I]: the row in solving
+ * order, out: dequantized. */
+static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err,
+                      float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
 
     a->loss[row] = 0;
-    if (a->nearest) leave_rest(a, row, w);
+    if (a->nearest) solve_leave_rest(a, row, w);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
         for (int64_t i = i1; i < i2; i++) {
             const float *u = a->u + i * a->I;
-            float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
+            float s = a->scale[scale_row + a->col_scale[i]],
+                  zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
             bool zero = a->keep_zeros && line[a->perm ? a->perm[i] : i] == 0;
-            float q = zero ? zp : quantize_ref(a, w[i], s, zp);
-            float dq = a->nearest ? 0 : dequantize_ref(a, q, s, zp);
+            float q = zero ? zp : solve_quantize(a, w[i], s, zp);
+            float dq = a->nearest ? 0 : solve_dequantize(a, q, s, zp);
             int64_t at = row * a->I + (a->perm ? a->perm[i] : i);
             osh_grid g = osh_grid_of(a->bits, a->fp8);
             if (!a->nearest) a->codes[at] = osh_grid_code(&g, q);
@@ -92,7 +98,7 @@ osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
     for (int64_t row = 0; row < a->O; row++) {
         float *w = err + 2 * a->I;
         if (a->nearest && !osh_gptq_judges(a->O, row)) continue;
-        load_row(a, row, err + a->I, w);
+        solve_load_row(a, row, err + a->I, w);
         solve_row(a, row, err + a->I, err, w);
         if (a->dq) memcpy(a->dq + row * a->I, w, (size_t)a->I * sizeof *w);
     }

@@ -1,18 +1,17 @@
-/* prune.c - see prune.h: SparseGPT's loop in plain loops, one row of the weight after another, and masks that no error
- * is pushed on behind.
+/* prune.c - SparseGPT's loop in plain loops, one row of the weight after another; and masks by
+ * magnitude, without updates of the other weights.
  *
  *   cost[r, i] = (w[r, i] w[r, i]) / (u[i, i] u[i, i])      each product rounded
- *   err        = w / u[i, i] where it becomes 0, else 0
+ *   err        = w / u[i, i] if w becomes 0, else 0
  *   w[j]      -= err u[i, j]                                for the later columns j of the block
- *   w[j]      -= sum over i of err[i] u[i, j]               after a block of columns [i1, i2), for j >= i2
- */
+ *   w[j]      -= sum over i of err[i] u[i, j]               after a block [i1, i2), for j >= i2 */
 #include "solver/prune.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-static uint32_t magnitude(float x) { return osh_bits_of_f32(x) & 0x7fffffffu; }
+static uint32_t magnitude_bits(float x) { return osh_bits_of_f32(x) & 0x7fffffffu; }
 
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
 {
@@ -24,7 +23,7 @@ float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
         uint32_t last = (1u << widths[pass]) - 1, b = 0;
         memset(bins, 0, sizeof bins);
         for (int64_t i = 0; i < n; i++) {
-            uint32_t m = magnitude(x[i]);
+            uint32_t m = magnitude_bits(x[i]);
             if ((m & mask) == prefix) bins[m >> shifts[pass] & last]++;
         }
         while (b < last && *less + bins[b] <= k) *less += bins[b++];
@@ -35,17 +34,21 @@ float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less)
 
 /* ---- SparseGPT ---- */
 
-static float diag(const osh_prune_solve_args *a, int64_t i) { return a->u ? a->u[i * a->I + i] : 1; }
-
-static float cost_ref(const osh_prune_solve_args *a, int64_t row, int64_t i, const bool *zero)
+static float prune_diag(const osh_prune_solve_args *a, int64_t i)
 {
-    float w = a->w[row * a->I + i], d = diag(a, i);
+    return a->u ? a->u[i * a->I + i] : 1;
+}
+
+static float prune_cost(const osh_prune_solve_args *a, int64_t row, int64_t i, const bool *zero)
+{
+    float w = a->w[row * a->I + i], d = prune_diag(a, i);
     return a->keep && zero[row * a->I + i] ? 0 : w * w / (d * d);
 }
 
-/* Of the block's columns, all rows: which become 0. */
-static osh_status choose_ref(osh_ctx *cx, const osh_prune_solve_args *a, bool *out, const bool *zero, int64_t i1,
-                             int64_t cols)
+/* out [O, I]: true for the weights of the block's columns, in all rows, that become 0. zero [O, I]:
+ * weights that were 0. */
+static osh_status prune_choose(osh_ctx *cx, const osh_prune_solve_args *a, bool *out,
+                               const bool *zero, int64_t i1, int64_t cols)
 {
     osh_status rc = OSH_OK;
     float *cost = NULL; // own
@@ -53,7 +56,7 @@ static osh_status choose_ref(osh_ctx *cx, const osh_prune_solve_args *a, bool *o
     OSH_NEW(cx, cost, n);
     for (int64_t r = 0; r < a->O; r++)
         for (int64_t j = 0; j < cols; j++) {
-            cost[r * cols + j] = cost_ref(a, r, i1 + j, zero);
+            cost[r * cols + j] = prune_cost(a, r, i1 + j, zero);
             zeros += a->keep && zero[r * a->I + i1 + j];
         }
     int64_t k = (int64_t)((double)n * a->sparsity);
@@ -67,29 +70,32 @@ done:
     return rc;
 }
 
-/* The n cheapest of columns [i, i + m) of a row. */
-static void choose_of(const osh_prune_solve_args *a, bool *out, const bool *zero, int64_t row, int64_t i)
+/* out: true for the n cheapest of columns [i, i + m) of a row. */
+static void prune_choose_group(const osh_prune_solve_args *a, bool *out, const bool *zero,
+                               int64_t row, int64_t i)
 {
     bool *at = out + row * a->I + i;
     for (int64_t j = 0; j < a->m; j++) {
-        float mine = cost_ref(a, row, i + j, zero);
+        float mine = prune_cost(a, row, i + j, zero);
         int64_t before = 0;
         for (int64_t k = 0; k < a->m; k++) {
-            float other = cost_ref(a, row, i + k, zero);
+            float other = prune_cost(a, row, i + k, zero);
             before += other < mine || (other == mine && k < j);
         }
         at[j] = before < a->n || (a->keep && zero[row * a->I + i + j]);
     }
 }
 
-static void block_ref(const osh_prune_solve_args *a, bool *out, const bool *zero, float *err, int64_t i1, int64_t i2)
+/* Prunes columns [i1, i2) of all rows and updates the later columns. err [I]: scratch. */
+static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *zero, float *err,
+                        int64_t i1, int64_t i2)
 {
     for (int64_t r = 0; r < a->O; r++) {
         float *w = a->w + r * a->I;
         for (int64_t i = i1; i < i2; i++) {
             const float *u = a->u ? a->u + i * a->I : NULL;
-            if (a->n && (i - i1) % a->m == 0) choose_of(a, out, zero, r, i);
-            err[i] = out[r * a->I + i] ? w[i] / diag(a, i) : 0;
+            if (a->n && (i - i1) % a->m == 0) prune_choose_group(a, out, zero, r, i);
+            err[i] = out[r * a->I + i] ? w[i] / prune_diag(a, i) : 0;
             a->loss[r] += (double)err[i] * err[i] / 2;
             if (out[r * a->I + i]) w[i] = 0;
             for (int64_t j = i + 1; u && j < i2; j++) w[j] -= err[i] * u[j];
@@ -105,7 +111,7 @@ static void block_ref(const osh_prune_solve_args *a, bool *out, const bool *zero
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    bool *out = NULL, *zero = NULL; // own: [O, I]: become 0; were 0
+    bool *out = NULL, *zero = NULL; // own: [O, I] weights that become 0; that were 0
     float *err = NULL;              // own: [I]
     OSH_NEW(cx, out, a->O * a->I);
     OSH_NEW(cx, zero, a->O * a->I);
@@ -114,8 +120,8 @@ osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
     memset(a->loss, 0, (size_t)a->O * sizeof *a->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1);
-        if (!a->n) OSH_TRY(choose_ref(cx, a, out, zero, i1, cols));
-        block_ref(a, out, zero, err, i1, i1 + cols);
+        if (!a->n) OSH_TRY(prune_choose(cx, a, out, zero, i1, cols));
+        prune_block(a, out, zero, err, i1, i1 + cols);
     }
 done:
     osh_free(cx, out);
@@ -128,13 +134,13 @@ done:
 
 enum { CHUNK_ROWS = 16 };
 typedef struct rows_job {
-    float *w, *cost; // cost [threads, I]
+    float *w, *cost; // cost: own [threads, I]
     const float *weight;
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* The k smallest of cost [n] of these weights become 0, of equal ones the first. */
-static void drop_least(float *w, const float *cost, int64_t n, int64_t k)
+/* Sets the k cheapest of n weights to 0; of equal costs the first. */
+static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
     if (k <= 0) return;
@@ -146,7 +152,8 @@ static void drop_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-static void drop_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
+/* Sets the n cheapest of each m weights of a row to 0; of equal costs the first. */
+static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)
         for (int64_t j = 0; j < m; j++) {
@@ -157,33 +164,43 @@ static void drop_of_each(float *w, const float *cost, int64_t I, int64_t n, int6
         }
 }
 
-static osh_status rows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status prune_rows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rows_job *j = user;
     float *cost = j->cost + worker * j->I;
     (void)cx;
     for (int64_t r = chunk * CHUNK_ROWS; r < osh_min64(j->O, (chunk + 1) * CHUNK_ROWS); r++) {
         float *w = j->w + r * j->I;
-        for (int64_t i = 0; i < j->I; i++) cost[i] = fabsf(w[i]) * (j->weight ? sqrtf(j->weight[i]) : 1);
-        if (j->n) drop_of_each(w, cost, j->I, j->n, j->m);
-        else drop_least(w, cost, j->I, j->k);
+        for (int64_t i = 0; i < j->I; i++)
+            cost[i] = fabsf(w[i]) * (j->weight ? sqrtf(j->weight[i]) : 1);
+        if (j->n) prune_of_each(w, cost, j->I, j->n, j->m);
+        else prune_least(w, cost, j->I, j->k);
     }
     return OSH_OK;
 }
 
-osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I, osh_prune_share share)
+osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
+                          osh_prune_share share)
 {
     osh_status rc = OSH_OK;
-    rows_job j = {.w = w, .weight = weight, .O = O, .I = I, .k = (int64_t)((double)I * share.sparsity), .n = share.n,
+    rows_job j = {.w = w,
+                  .weight = weight,
+                  .O = O,
+                  .I = I,
+                  .k = (int64_t)((double)I * share.sparsity),
+                  .n = share.n,
                   .m = share.m};
     OSH_NEW(cx, j.cost, osh_threads(cx) * I);
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(O, CHUNK_ROWS), rows_chunk, &j));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(O, CHUNK_ROWS), prune_rows_chunk, &j));
 done:
     osh_free(cx, j.cost);
     return rc;
 }
 
-size_t osh_prune_rows_bytes(int64_t I, int n_threads) { return osh_mem_gross((size_t)(n_threads * I) * sizeof(float)); }
+size_t osh_prune_rows_bytes(int64_t I, int n_threads)
+{
+    return osh_mem_gross((size_t)(n_threads * I) * sizeof(float));
+}
 
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity)
 {

@@ -1,42 +1,45 @@
-/* tune.h - a step of the learner (learn/tune.h): Adam on codes, scales and weights of norms. tune.c has the formula. */
+/* tune.h - a step of the learner (learn/tune.h): Adam on codes, scales and weights of norms. tune.c
+ * has the formula. */
 #ifndef OSH_OPS_TUNE_H
 #define OSH_OPS_TUNE_H
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows;    // steps 0: none; rows of the data that each of them takes
-    double code_rate, rate; // of codes; of scales and norms, a part of what they are
-    bool may;               // it may be left out, or be shorter, where it does not suit the model or takes too long
+    int64_t steps, rows;    // steps 0: none; rows of the data per step
+    double code_rate, rate; // rate of codes; relative rate of scales and norms
+    // tuning may be skipped or shortened if it does not suit the model or takes too long
+    bool may;
 } osh_tune_rule;
 
-typedef struct osh_tune_step { // what is the same for all weights in one step
+typedef struct osh_tune_step { // one step, for all weights
     int64_t n;                // 1, 2, 3, ...
-    float code_rate, rate;    // of codes; of scales and norms, a part of what they are
+    float code_rate, rate;    // rate of codes; relative rate of scales and norms
 } osh_tune_step;
 
-typedef struct osh_tune_codes { // of a weight [O, I]; all own by the caller
-    float *v, *mean, *square, *grad; // [O, I]: codes as real numbers, Adam's two means, dL/dw of the step: becomes 0
+typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
+    // [O, I]: codes as real numbers, Adam's means, dL/dw: a step sets it to 0
+    float *v, *mean, *square, *grad;
     float *s0;                       // [O, G]: scales at the start
     float *d, *d_mean, *d_square;    // [O, G]: scales are s0 (1 + d)
     const int8_t *zero;              // [O, G]; NULL: 0
     int64_t O, I, G;                 // I a multiple of G
-    float lo, hi;                    // of codes
-    osh_tensor *w;                   // [O, I], of the scales' dtype: what codes and scales stand for
+    float lo, hi;                    // range of codes
+    osh_tensor *w;                   // [O, I] in the dtype of the scales: the dequantized weight
 } osh_tune_codes;
 
-typedef struct osh_tune_norm { // of a norm's weight [n]
+typedef struct osh_tune_norm { // the weight [n] of a norm
     float *w0, *d, *mean, *square, *grad; // [n]: w + offset = (w0 + offset) (1 + d)
-    float offset;                         // that the layer adds to its weight
+    float offset;                         // number that the layer adds to its weight
     int64_t n;
     osh_tensor *w;
 } osh_tune_norm;
 
-/* Both leave in w what the numbers stand for from here on; step NULL: nothing moves. */
+/* Both take one step and write the new weight to w. step NULL: they only write w. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
-/* The code that v stands for, and the scale as it is stored. */
+/* Return the code of element `at` of v, and scale `at` as it is stored. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* sum += x, element by element; f32, of the same shape. */
+/* sum += x, element by element; both F32 with the same number of elements. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

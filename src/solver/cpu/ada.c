@@ -1,28 +1,35 @@
-/* ada.c - the steps of solver/ada.h, a block of rows from first to last before the next one begins: all that a thread
- * holds are the numbers of its block. The blocks know nothing of threads.
+/* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread takes all steps
+ * of a block of rows before it begins the next block, so it holds the numbers of one block only.
+ * The bytes do not depend on threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568): a weight goes down or up, by a soft number h of v
  *
- *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)    q = clip(floor(w / s) + z + h, lo, hi)    w^ = (q - z) s
- *   loss + reg sum (1 - |2 h - 1|^beta)     beta from `from` to `to` along half a cosine, behind the warm start
+ *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
+ *   loss + reg sum (1 - |2 h - 1|^beta)
  *
- * v begins where h is the fraction of w / s; in the end h is v >= 0.
+ * beta goes from `from` to `to` along half a cosine, after the warm start. At first h is the
+ * fraction of w / s; in the end h = (v >= 0).
  *
- * AdaQuant (Hubara et al., arXiv 2006.10518): a weight x moves, and its scale, roundings counting as none
+ * AdaQuant (Hubara et al., arXiv 2006.10518): weight x and scale learn, gradients pass through
+ * roundings
  *
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
  *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
- * AutoRound (Cheng et al., arXiv 2309.05516): an offset v of what is rounded, and shares a, b of a group's range
+ * AutoRound (Cheng et al., arXiv 2309.05516): an offset v before the rounding and shares a, b of a
+ * group's range learn
  *
  *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
- *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points, of least <= 0 <= most,
+ *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
- * by the sign of the gradient, at a rate that falls to 0 in a line. Of a row the step is taken that lost least.
+ * with least <= 0 <= most, the range of the group's weights.
+ * A step follows the sign of the gradient, at a rate that falls linearly to 0. A row keeps its best
+ * step.
  *
- * Adam has decays 0.9 and 0.999 and 1e-8 beside the root. f32 but for losses, which are double. While it learns w^ is
- * not rounded to the dtype that it is stored in; losses of codes are of rounded weights. */
+ * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
+ * During learning w^ is not rounded to the dtype in which it is stored; the losses of codes are
+ * those of rounded weights. */
 #include "solver/ada.h"
 
 #include "solver/cpu/ada_rows.h"
@@ -34,11 +41,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 64, PARTS = 9, SMALL = 8 }; // of a block; arrays of a block, and small ones
+/* Rows of a block; its arrays [rows, ld]; its arrays [rows, groups]. */
+enum { ROWS = 64, PARTS = 9, SMALL = 8 };
 
-int64_t osh_ada_points(int64_t steps, int64_t period) { return steps > 0 ? (steps - 1) / period + 1 : 0; }
+int64_t osh_ada_points(int64_t steps, int64_t period)
+{
+    return steps > 0 ? (steps - 1) / period + 1 : 0;
+}
 
-static size_t floats_of(int64_t rows, int64_t I, int64_t groups)
+static size_t ada_room_floats(int64_t rows, int64_t I, int64_t groups)
 {
     return (size_t)(PARTS * rows * osh_pad8(I) + 2 * osh_pad8(I) + SMALL * rows * groups);
 }
@@ -46,18 +57,21 @@ static size_t floats_of(int64_t rows, int64_t I, int64_t groups)
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads)
 {
     int64_t rows = osh_min64(ROWS, O), blocks = osh_div_up(O, ROWS);
-    return osh_mem_gross((size_t)n_threads * floats_of(rows, I, osh_div_up(I, group)) * sizeof(float)) +
+    return osh_mem_gross((size_t)n_threads * ada_room_floats(rows, I, osh_div_up(I, group)) *
+                         sizeof(float)) +
            osh_mem_gross((size_t)(blocks * points + 1) * sizeof(double));
 }
 
 /* ---- a block of rows ---- */
 
-static osh_ada_room room_of(const osh_ada_job *j, int worker, int64_t block)
+/* Returns views of the worker's scratch, zeroed, and of the block's curve. */
+static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;
     float *at = j->room + (size_t)worker * j->floats;
     float **whole[PARTS] = {&m.w, &m.e, &m.grad, &m.c, &m.x, &m.mean, &m.square, &m.base, &m.soft};
-    float **small[SMALL] = {&m.s0, &m.d, &m.d_mean, &m.d_square, &m.least, &m.most, &m.best_s, &m.best_z};
+    float **small[SMALL] = {&m.s0,    &m.d,    &m.d_mean, &m.d_square,
+                            &m.least, &m.most, &m.best_s, &m.best_z};
     memset(at, 0, j->floats * sizeof *at);
     for (int k = 0; k < PARTS; k++, at += j->rows * j->ld) *whole[k] = at;
     m.s = at, m.z = at + j->ld, at += 2 * j->ld;
@@ -67,46 +81,51 @@ static osh_ada_room room_of(const osh_ada_job *j, int worker, int64_t block)
 }
 
 /* grad = E H - C */
-static void pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
+static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0; a->shift && i < n * j->ld; i++) m->grad[i] = -m->c[i];
-    osh_gemm_nn((osh_into){m->grad, j->ld, a->shift != NULL}, (osh_mat){m->e, j->ld}, (osh_mat){a->h, a->I},
-                (osh_mnk){n, a->I, a->I});
+    osh_gemm_nn((osh_into){m->grad, j->ld, a->shift != NULL}, (osh_mat){m->e, j->ld},
+                (osh_mat){a->h, a->I}, (osh_mnk){n, a->I, a->I});
 }
 
-/* T times the loss of row r, whose grad is there. */
-static double loss_of(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
+/* Returns T times the loss of row r; its grad must be up to date. */
+static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
-    for (int64_t i = r * j->ld; i < r * j->ld + j->a->I; i++) sum += (double)m->e[i] * ((double)m->grad[i] - m->c[i]);
+    for (int64_t i = r * j->ld; i < r * j->ld + j->a->I; i++)
+        sum += (double)m->e[i] * ((double)m->grad[i] - m->c[i]);
     return sum;
 }
 
-/* E of the codes in `codes`, with the scales that they had, and what they lose. */
-static void judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n, double *loss)
+/* Sets e to the errors of the codes of rows [row, row + n) and loss to their losses. */
+static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
+                            double *loss)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
         osh_ada_spread(j, m, row, r);
         for (int64_t i = 0; i < a->I; i++)
             m->e[r * j->ld + i] =
-                osh_round_to((a->codes[(row + r) * a->I + i] - m->z[i]) * m->s[i], a->dtype) - m->w[r * j->ld + i];
+                osh_round_to((a->codes[(row + r) * a->I + i] - m->z[i]) * m->s[i], a->dtype) -
+                m->w[r * j->ld + i];
     }
-    pull(j, m, n);
-    for (int64_t r = 0; r < n; r++) loss[row + r] = loss_of(j, m, r);
+    ada_pull(j, m, n);
+    for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
 }
 
-static void block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
+/* Loads weights and scales of rows [row, row + n), computes C and sets the first numbers. */
+static void ada_block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
         osh_to_f32(m->w + r * j->ld, osh_elem(a->w, (row + r) * a->I), a->w->dtype, a->I);
-        for (int64_t g = 0; g < j->groups; g++) m->s0[r * j->groups + g] = a->scale[osh_ada_scale_at(j, row + r, g)];
+        for (int64_t g = 0; g < j->groups; g++)
+            m->s0[r * j->groups + g] = a->scale[osh_ada_scale_at(j, row + r, g)];
     }
     if (a->shift)
-        osh_gemm_nn((osh_into){m->c, j->ld, false}, (osh_mat){m->w, j->ld}, (osh_mat){a->shift, a->I},
-                    (osh_mnk){n, a->I, a->I});
+        osh_gemm_nn((osh_into){m->c, j->ld, false}, (osh_mat){m->w, j->ld},
+                    (osh_mat){a->shift, a->I}, (osh_mnk){n, a->I, a->I});
     for (int64_t r = 0; r < n; r++) osh_ada_begin_row(j, m, row, r);
 }
 
@@ -120,48 +139,56 @@ bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window)
     return over;
 }
 
-static void block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+/* Takes the steps of AdaRound or AdaQuant. */
+static void ada_block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     const osh_ada_rule *u = &a->rule;
     osh_ada_watch watch = {0};
     for (int64_t t = 0; t < u->steps; t++) {
         osh_ada_row_step s = osh_ada_step_at(j, t);
-        bool point = t % a->period == 0, watched = u->window && (double)t >= u->warm * (double)u->steps;
+        bool point = t % a->period == 0,
+             watched = u->window && (double)t >= u->warm * (double)u->steps;
         double loss = 0, rounding = 0;
         for (int64_t r = 0; r < n; r++) {
             osh_ada_spread(j, m, row, r);
             if (u->kind == OSH_ADA_ROUND) osh_ada_soft_error(m, r * j->ld, j->ld, &s);
             else osh_ada_near_error(m, r * j->ld, j->ld, &s);
         }
-        pull(j, m, n);
-        for (int64_t r = 0; r < n && (point || watched); r++) loss += loss_of(j, m, r);
+        ada_pull(j, m, n);
+        for (int64_t r = 0; r < n && (point || watched); r++) loss += ada_row_loss(j, m, r);
         for (int64_t r = 0; r < n; r++) {
             osh_ada_spread(j, m, row, r);
             if (u->kind == OSH_ADA_ROUND) rounding += osh_ada_round_step(m, r * j->ld, j->ld, &s);
             else osh_ada_quant_row(j, m, r, &s);
         }
         if (point) m->curve[t / a->period] = loss / a->n_tokens + s.reg * rounding;
-        if (!watched || !osh_ada_is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window)) continue;
-        for (int64_t k = t / a->period + 1; k < j->points; k++) m->curve[k] = loss / a->n_tokens + s.reg * rounding;
+        if (!watched ||
+            !osh_ada_is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window))
+            continue;
+        for (int64_t k = t / a->period + 1; k < j->points; k++)
+            m->curve[k] = loss / a->n_tokens + s.reg * rounding;
         break;
     }
 }
 
-static void sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+/* Takes the steps of AutoRound and stores the best codes and scales of each row. */
+static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) a->learned[row + r] = a->nearest[row + r];
     for (int64_t t = 0; t <= a->rule.steps; t++) {
         osh_ada_row_step s = osh_ada_step_at(j, t);
         double all = 0;
-        for (int64_t r = 0; r < n; r++) osh_ada_spread(j, m, row, r), osh_ada_near_error(m, r * j->ld, j->ld, &s);
-        pull(j, m, n);
+        for (int64_t r = 0; r < n; r++)
+            osh_ada_spread(j, m, row, r), osh_ada_near_error(m, r * j->ld, j->ld, &s);
+        ada_pull(j, m, n);
         for (int64_t r = 0; r < n; r++) {
-            double loss = loss_of(j, m, r);
+            double loss = ada_row_loss(j, m, r);
             all += loss;
             osh_ada_spread(j, m, row, r);
-            if (loss < a->learned[row + r]) a->learned[row + r] = loss, osh_ada_keep_row(j, m, row, r);
+            if (loss < a->learned[row + r])
+                a->learned[row + r] = loss, osh_ada_keep_row(j, m, row, r);
             if (t == a->rule.steps) continue;
             osh_ada_sign_step(m, r * j->ld, j->ld, &s);
             if (a->rule.scale_rate > 0) osh_ada_move_shares(j, m, r, &s);
@@ -174,11 +201,12 @@ static void sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
             a->scale[to] = m->s0[k] = m->best_s[k], m->d[k] = m->d_mean[k] = 1;
             if (a->zero) a->zero[to] = m->best_z[k];
         }
-    judge_codes(j, m, row, n, a->learned);
+    ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Codes and scales of the rows that are taken. */
-static void block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+/* Stores codes and scales of the rows whose loss is finite and, if the rule is selective, below
+ * that of the codes in. */
+static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
@@ -188,9 +216,9 @@ static void block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
             m->e[at] = osh_round_to((m->soft[at] - m->z[i]) * m->s[i], a->dtype) - m->w[at];
         }
     }
-    pull(j, m, n);
+    ada_pull(j, m, n);
     for (int64_t r = 0; r < n; r++) {
-        double loss = loss_of(j, m, r);
+        double loss = ada_row_loss(j, m, r);
         bool taken = isfinite(loss) && !(a->rule.selective && loss >= a->nearest[row + r]);
         a->learned[row + r] = taken ? loss : a->nearest[row + r];
         for (int64_t i = 0; taken && i < a->I; i++)
@@ -204,18 +232,18 @@ static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
 {
     const osh_ada_job *j = user;
     int64_t row = block * ROWS, n = osh_min64(ROWS, j->a->O - row);
-    osh_ada_room m = room_of(j, worker, block);
+    osh_ada_room m = ada_room_of(j, worker, block);
     osh_status rc = osh_check_interrupt(cx);
     if (rc) return rc;
-    block_begin(j, &m, row, n);
+    ada_block_begin(j, &m, row, n);
     if (j->a->rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(j, &m, row, n);
-    judge_codes(j, &m, row, n, j->a->nearest);
+    ada_judge_codes(j, &m, row, n, j->a->nearest);
     if (j->a->rule.kind == OSH_ADA_SIGN) {
-        sign_learn(j, &m, row, n);
+        ada_sign_learn(j, &m, row, n);
         return OSH_OK;
     }
-    block_learn(j, &m, row, n);
-    block_end(j, &m, row, n);
+    ada_block_learn(j, &m, row, n);
+    ada_block_end(j, &m, row, n);
     return OSH_OK;
 }
 
@@ -223,9 +251,12 @@ osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t blocks = osh_div_up(a->O, ROWS);
-    osh_ada_job j = {.a = a, .ld = osh_pad8(a->I), .groups = osh_div_up(a->I, a->group), .rows = osh_min64(ROWS, a->O),
-                 .points = osh_ada_points(a->rule.steps, a->period)};
-    j.floats = floats_of(j.rows, a->I, j.groups);
+    osh_ada_job j = {.a = a,
+                     .ld = osh_pad8(a->I),
+                     .groups = osh_div_up(a->I, a->group),
+                     .rows = osh_min64(ROWS, a->O),
+                     .points = osh_ada_points(a->rule.steps, a->period)};
+    j.floats = ada_room_floats(j.rows, a->I, j.groups);
     OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, j.room, (size_t)osh_threads(cx) * j.floats);
     OSH_NEW(cx, j.curves, blocks * j.points + 1);

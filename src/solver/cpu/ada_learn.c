@@ -1,7 +1,9 @@
-/* ada_learn.c - a weight that learns from gradients that come from elsewhere, those of a block's output say: the rules
- * of ada.c, one step at a time. Rows are independent, so threads do not show.
+/* ada_learn.c - a weight that learns from the caller's gradients, for example those of a block's
+ * output. The methods are those of ada.c, one step per call. Rows are independent, so the bytes do
+ * not depend on threads.
  *
- * Kept: a copy of the weight, the numbers behind the codes, gradients, and of each group what learns of its range. */
+ * A learner keeps the numbers that give the codes, the gradient, Adam's means, and the learned
+ * numbers of each group. */
 #include "solver/ada.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -10,34 +12,36 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIGN = 2, ADAM = 4, SMALL = 8 }; // arrays [O, ld]: numbers behind codes, gradients, Adam's means; of each group
-enum { SCRATCH = 6 };                  // rows of a thread
+/* Arrays that are kept: SIGN or ADAM of [O, ld] (numbers that give the codes, gradients, Adam's
+ * means), SMALL of [O, groups]. */
+enum { SIGN = 2, ADAM = 4, SMALL = 8 };
+enum { SCRATCH = 6 }; // scratch rows of a thread
 
-typedef enum weight_is { // what a learner writes as the weight
-    OF_STEP,    // that of what learns, as a step sees it
-    OF_NEAREST, // that of codes and scales as they came
-    OF_END,     // what it is in the end
-    KEPT        // the same, and codes and scales become it
+typedef enum weight_is { // the weight that a call writes
+    OF_STEP,    // the current weight, as a step sees it
+    OF_NEAREST, // the weight of the codes and scales given at first
+    OF_END,     // the final weight
+    KEPT        // the final weight; final codes and scales are stored, too
 } weight_is;
 
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // [O, ld] of kept
-    float *mean, *square; // the same, with Adam
-    float *small[SMALL]; // [O, groups] of kept
+    float *x, *grad;     // view: [O, ld] in kept
+    float *mean, *square; // view: [O, ld] in kept; NULL: no Adam
+    float *small[SMALL]; // view: [O, groups] in kept
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
-    osh_tensor place;    // view: of grad, where rows lie side by side
-    bool full;           // grad has something; else it is to be 0 or written
+    osh_tensor place;    // view: grad, if ld is I
+    bool full;           // grad holds a gradient; else the gradient is 0, whatever grad holds
     int n_threads;
-    weight_is weight;    // of the call at work
-    double *rounding;    // own [O]: of AdaRound, the step's sum of 1 - |2h - 1|^beta
-    const osh_ada_row_step *step; // view: of it; NULL: nothing moves
-    osh_tensor *to;      // view: where the weight goes
+    weight_is weight;    // argument of the current call
+    double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
+    const osh_ada_row_step *step; // view: argument of the current call; NULL: no step
+    osh_tensor *to;      // view: destination of the weight
 };
 
-static size_t kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)
+static size_t learner_kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)
 {
     return (size_t)(a->O * ((a->rule.kind == OSH_ADA_SIGN ? SIGN : ADAM) * ld + SMALL * groups));
 }
@@ -46,44 +50,57 @@ size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads)
 {
     int64_t ld = osh_pad8(a->I);
     return osh_mem_gross(sizeof(osh_ada_learner)) + osh_mem_gross((size_t)a->O * sizeof(double)) +
-           osh_mem_gross(kept_floats(a, ld, osh_div_up(a->I, a->group)) * sizeof(float)) +
+           osh_mem_gross(learner_kept_floats(a, ld, osh_div_up(a->I, a->group)) * sizeof(float)) +
            osh_mem_gross((size_t)(n_threads * SCRATCH * ld) * sizeof(float));
 }
 
-/* A block of one row: what is kept of it, and the worker's scratch. */
-static osh_ada_room row_room(const osh_ada_learner *l, int64_t row, int worker)
+/* Returns views of one row's kept numbers and of the worker's scratch. */
+static osh_ada_room learner_row_room(const osh_ada_learner *l, int64_t row, int worker)
 {
     int64_t ld = l->j.ld, g = row * l->j.groups, at_row = row * ld;
     bool adam = l->mean != NULL;
     float *at = l->room + (int64_t)worker * SCRATCH * ld;
     float *const *k = l->small;
-    return (osh_ada_room){.w = at, .e = at + ld, .base = at + 2 * ld, .soft = at + 3 * ld, .s = at + 4 * ld,
-                          .z = at + 5 * ld, .x = l->x + at_row, .grad = l->grad + at_row,
-                          .mean = adam ? l->mean + at_row : NULL, .square = adam ? l->square + at_row : NULL,
-                          .s0 = k[0] + g, .d = k[1] + g, .d_mean = k[2] + g, .d_square = k[3] + g, .least = k[4] + g,
-                          .most = k[5] + g, .best_s = k[6] + g, .best_z = k[7] + g};
+    return (osh_ada_room){.w = at,
+                          .e = at + ld,
+                          .base = at + 2 * ld,
+                          .soft = at + 3 * ld,
+                          .s = at + 4 * ld,
+                          .z = at + 5 * ld,
+                          .x = l->x + at_row,
+                          .grad = l->grad + at_row,
+                          .mean = adam ? l->mean + at_row : NULL,
+                          .square = adam ? l->square + at_row : NULL,
+                          .s0 = k[0] + g,
+                          .d = k[1] + g,
+                          .d_mean = k[2] + g,
+                          .d_square = k[3] + g,
+                          .least = k[4] + g,
+                          .most = k[5] + g,
+                          .best_s = k[6] + g,
+                          .best_z = k[7] + g};
 }
 
-static void row_load(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+static void learner_row_load(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     osh_to_f32(m->w, osh_elem(l->a.w, row * l->a.I), l->a.w->dtype, l->a.I);
     for (int64_t i = l->a.I; i < l->j.ld; i++) m->w[i] = 0;
 }
 
-static osh_status row_begin(osh_ctx *cx, void *user, int64_t row, int worker)
+static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;
-    osh_ada_room m = row_room(l, row, worker);
+    osh_ada_room m = learner_row_room(l, row, worker);
     (void)cx;
-    row_load(l, &m, row);
+    learner_row_load(l, &m, row);
     for (int64_t g = 0; g < l->j.groups; g++) m.s0[g] = l->a.scale[osh_ada_scale_at(&l->j, row, g)];
     if (l->a.rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(&l->j, &m, row, 1);
     osh_ada_begin_row(&l->j, &m, row, 0);
     return OSH_OK;
 }
 
-/* Of AutoRound: the row's codes, and its scales, where they learn. */
-static void row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
+/* AutoRound: stores the row's codes and, if they learn, its scales. */
+static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
     osh_ada_near_error(m, 0, l->j.ld, &s);
@@ -95,13 +112,14 @@ static void row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
     }
 }
 
-/* floor(w / s) + z, where the scale stays. */
-static void row_base(const osh_ada_learner *l, const osh_ada_room *m)
+/* AdaRound: base = floor(w / s) + z. */
+static void learner_row_base(const osh_ada_learner *l, const osh_ada_room *m)
 {
     for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
 }
 
-static void row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
+/* Takes one step of a row and computes its s and z anew. */
+static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     if (l->a.rule.kind == OSH_ADA_SIGN) {
         osh_ada_sign_step(m, 0, l->j.ld, l->step);
@@ -115,17 +133,19 @@ static void row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
     osh_ada_spread(&l->j, m, row, 0);
 }
 
-/* The weight of codes and scales as they came. */
-static void row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+/* e = the weight of the codes and scales of the arguments. */
+static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         int64_t k = osh_ada_scale_at(&l->j, row, i / l->a.group);
-        m->e[i] = ((float)l->a.codes[row * l->a.I + i] - (l->a.zero ? l->a.zero[k] : 0)) * l->a.scale[k];
+        m->e[i] =
+            ((float)l->a.codes[row * l->a.I + i] - (l->a.zero ? l->a.zero[k] : 0)) * l->a.scale[k];
     }
 }
 
-/* Of Adam's kinds: what codes and scales are in the end, and the weight that they stand for. */
-static void row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+/* AdaRound and AdaQuant: e = the final weight; stores final codes and scales if l->weight is
+ * KEPT. */
+static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         float q = osh_ada_last_code(&l->j, m, 0, i);
@@ -136,20 +156,21 @@ static void row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
-static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
+/* Takes the step of a row, if there is one, and writes the row of l->to. */
+static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;
-    osh_ada_room m = row_room(l, row, worker);
+    osh_ada_room m = learner_row_room(l, row, worker);
     osh_ada_row_step plain = osh_ada_step_at(&l->j, 0);
     (void)cx;
-    row_load(l, &m, row);
+    learner_row_load(l, &m, row);
     osh_ada_spread(&l->j, &m, row, 0);
-    if (l->a.rule.kind == OSH_ADA_ROUND) row_base(l, &m);
-    if (l->weight == KEPT && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
-    if (l->step) row_step(l, &m, row);
+    if (l->a.rule.kind == OSH_ADA_ROUND) learner_row_base(l, &m);
+    if (l->weight == KEPT && l->a.rule.kind == OSH_ADA_SIGN) learner_row_keep(l, &m, row);
+    if (l->step) learner_row_step(l, &m, row);
     plain.plain = 1;
-    if (l->weight == OF_NEAREST) row_nearest(l, &m, row);
-    else if (l->weight >= OF_END && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
+    if (l->weight == OF_NEAREST) learner_row_nearest(l, &m, row);
+    else if (l->weight >= OF_END && l->a.rule.kind != OSH_ADA_SIGN) learner_row_end(l, &m, row);
     else if (l->a.rule.kind == OSH_ADA_ROUND) osh_ada_soft_error(&m, 0, l->j.ld, &plain);
     else osh_ada_near_error(&m, 0, l->j.ld, &plain);
     for (int64_t i = 0; l->a.keep_zeros && i < l->a.I; i++)
@@ -164,10 +185,10 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     osh_ada_learner *l = NULL; // own
     int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
     OSH_NEW(cx, l, 1);
-    l->a = *a, l->a.n_tokens = 2; // a gradient is taken as it is
+    l->a = *a, l->a.n_tokens = 2; // makes 2 / T, the factor of gradients, 1
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
-    OSH_NEW(cx, l->kept, kept_floats(a, ld, groups));
+    OSH_NEW(cx, l->kept, learner_kept_floats(a, ld, groups));
     OSH_NEW(cx, l->room, l->n_threads * SCRATCH * ld);
     OSH_NEW(cx, l->rounding, a->O);
     l->x = l->kept, l->grad = l->x + a->O * ld;
@@ -175,7 +196,7 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     if (a->rule.kind != OSH_ADA_SIGN) l->mean = at, l->square = at + a->O * ld, at += 2 * a->O * ld;
     for (int k = 0; k < SMALL; k++) l->small[k] = at + a->O * k * groups;
     l->place = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->O, a->I}, l->grad);
-    OSH_TRY(osh_parallel_for(cx, a->O, row_begin, l));
+    OSH_TRY(osh_parallel_for(cx, a->O, learner_row_begin, l));
     *out = l, l = NULL; // give
 done:
     osh_ada_learner_free(cx, l);
@@ -196,7 +217,7 @@ typedef struct add_job {
     const float *x;
 } add_job;
 
-static osh_status row_add(osh_ctx *cx, void *user, int64_t row, int worker)
+static osh_status learner_row_add(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const add_job *j = user;
     int64_t I = j->l->a.I;
@@ -217,15 +238,18 @@ osh_tensor *osh_ada_learner_place(osh_ada_learner *l)
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw)
 {
     add_job j = {l, dw->data};
-    osh_status rc = dw->data == l->grad ? OSH_OK : osh_parallel_for(cx, l->a.O, row_add, &j);
+    osh_status rc =
+        dw->data == l->grad ? OSH_OK : osh_parallel_for(cx, l->a.O, learner_row_add, &j);
     l->full = true;
     return rc;
 }
 
-static osh_status all_rows(osh_ctx *cx, osh_ada_learner *l, weight_is weight, osh_tensor *to)
+/* Runs learner_row_move on all rows. */
+static osh_status learner_all_rows(osh_ctx *cx, osh_ada_learner *l, weight_is weight,
+                                   osh_tensor *to)
 {
     l->weight = weight, l->to = to;
-    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
+    osh_status rc = osh_parallel_for(cx, l->a.O, learner_row_move, l);
     l->to = NULL;
     return rc;
 }
@@ -235,7 +259,7 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
     osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
     l->step = t < 0 ? NULL : &s;
     if (l->step && !l->full) memset(l->grad, 0, (size_t)(l->a.O * l->j.ld) * sizeof *l->grad);
-    osh_status rc = all_rows(cx, l, OF_STEP, to);
+    osh_status rc = learner_all_rows(cx, l, OF_STEP, to);
     if (l->step) l->full = false;
     l->step = NULL;
     return rc;
@@ -243,12 +267,12 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
 
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
 {
-    return all_rows(cx, l, KEPT, to);
+    return learner_all_rows(cx, l, KEPT, to);
 }
 
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to)
 {
-    return all_rows(cx, l, learned ? OF_END : OF_NEAREST, to);
+    return learner_all_rows(cx, l, learned ? OF_END : OF_NEAREST, to);
 }
 
 void osh_ada_learner_rate(osh_ada_learner *l, double rate) { l->a.rule.rate = rate; }

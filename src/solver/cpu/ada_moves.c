@@ -1,5 +1,5 @@
-/* ada_moves.c - what the learners of ada.c and ada_learn.c do to a row between and around the vector steps of
- * ada_rows.c: scales by column, the first numbers, scales that move, codes. ada.c has the formulas. */
+/* ada_moves.c - functions on a row for ada.c and ada_learn.c, around the vector steps of
+ * ada_rows.c: scales by column, first numbers, steps of scales, codes. ada.c has the formulas. */
 #include "base/elementary.h"
 #include "solver/cpu/ada_rows.h"
 #include "math/vec.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // a v of AdaRound that no step moves: h is 0
+enum { DOWN = -40 }; // v of AdaRound with h = 0, which no step moves
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 {
@@ -20,8 +20,10 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
     return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
 }
 
-/* Scale and zero point of AutoRound's shares a and b. */
-static void clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s, float *z)
+/* Computes scale and zero point of group k from AutoRound's shares a and b; leaves them if both are
+ * 1. */
+static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
+                              float *z)
 {
     float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
     if (a == 1 && b == 1) return;
@@ -32,7 +34,7 @@ static void clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k
     if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
 }
 
-static void fill(float *to, float x, int64_t n)
+static void ada_fill(float *to, float x, int64_t n)
 {
     osh_v8f all;
     int64_t i = 0;
@@ -41,21 +43,22 @@ static void fill(float *to, float x, int64_t n)
     for (; i < n; i++) to[i] = x;
 }
 
-/* Scales and zero points of row r of the block by column. */
+/* Writes scale and zero point of each column of row r to s and z. */
 void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     for (int64_t g = 0; g < j->groups; g++) {
-        float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
+        float s = m->s0[r * j->groups + g],
+              z = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
         if (a->rule.kind == OSH_ADA_QUANT) s = osh_ada_scale_now(j, m, r, g);
-        if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
+        if (a->rule.kind == OSH_ADA_SIGN) ada_clipped_range(j, m, r * j->groups + g, &s, &z);
         int64_t first = g * a->group, n = osh_min64(a->I - first, a->group);
-        fill(m->s + first, s, n), fill(m->z + first, z, n);
+        ada_fill(m->s + first, s, n), ada_fill(m->z + first, z, n);
     }
-    fill(m->s + a->I, 1, j->ld - a->I), fill(m->z + a->I, 0, j->ld - a->I);
+    ada_fill(m->s + a->I, 1, j->ld - a->I), ada_fill(m->z + a->I, 0, j->ld - a->I);
 }
 
-/* Numbers of row r, whose w and s0 are there, before the first step. */
+/* Sets the numbers of row r before the first step. w and s0 must be set. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -68,18 +71,20 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
         else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
         else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
     }
-    for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
+    for (int64_t i = a->I; i < j->ld; i++)
+        m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
-/* What Adam's step n counts with. */
-static void adam_begin(osh_ada_row_step *s, double rate, double n)
+/* Sets the factors of Adam's step n (from 1). */
+static void ada_adam_begin(osh_ada_row_step *s, double rate, double n)
 {
     s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
     s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
 }
 
-/* How far a number goes whose gradient is g; the rate is what s has, or another that is as far along. */
-static float adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
+/* Updates Adam's means with gradient g and returns the step. rate: corrected for the step's number
+ * as s->rate is. */
+static float ada_adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
 {
     *mean = 0.9f * *mean + 0.1f * g;
     *square = 0.999f * *square + 0.001f * g * g;
@@ -97,7 +102,7 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
         s.has_zero = j->a->zero != NULL;
         return s;
     }
-    adam_begin(&s, u->rate, n);
+    ada_adam_begin(&s, u->rate, n);
     if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
     s.reg = (float)u->reg;
     s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
@@ -107,72 +112,81 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
 void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
 {
     osh_ada_row_step s = {0};
-    adam_begin(&s, rate, (double)(t + 1));
+    ada_adam_begin(&s, rate, (double)(t + 1));
     for (int64_t i = 0; i < v->n; i++) {
-        v->x[i] -= adam(&v->mean[i], &v->square[i], v->grad[i], s.rate, &s);
+        v->x[i] -= ada_adam(&v->mean[i], &v->square[i], v->grad[i], s.rate, &s);
         v->grad[i] = 0;
     }
 }
 
-/* Scales of row r follow the sums of grad. */
-static void move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+/* Moves the scales of row r along the sums of grad over their columns. */
+static void ada_move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
+                            const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
     float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
     for (int64_t g = 0; g < j->groups; g++) {
         int64_t k = r * j->groups + g;
         double sum = 0;
-        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
-        m->d[k] -= adam(&m->d_mean[k], &m->d_square[k], (float)sum * m->s0[k], rate, t);
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++)
+            sum += m->grad[r * j->ld + i];
+        m->d[k] -= ada_adam(&m->d_mean[k], &m->d_square[k], (float)sum * m->s0[k], rate, t);
         if (m->d[k] < -0.5f) m->d[k] = -0.5f;
     }
 }
 
-void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s)
+void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
+                       const osh_ada_row_step *s)
 {
     const osh_ada_args *a = j->a;
     osh_ada_quant_step(m, r * j->ld, j->ld, s);
-    if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
+    if (a->rule.scale_rate > 0) ada_move_scales(j, m, r, s);
     for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
         if (m->w[i] == 0) m->x[i] = 0;
 }
 
-static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
+static float ada_signed_rate(double gradient, float rate)
+{
+    return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
+}
 
-enum { SIDE_BY_SIDE = 4 }; // groups whose sums are made at once: each is a chain, and waits for itself
+enum { SIDE_BY_SIDE = 4 }; // sums computed at once, because each is a chain of additions
 
-/* Each sum[k] of the n elements of x [k * n, ...), in their order. */
-static void sums_of(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
+/* sum[k] = the sum of x [k * n, (k + 1) * n) in order. */
+static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
 {
     double a = 0, b = 0, c = 0, d = 0;
     for (int64_t i = 0; i < n; i++) a += x[i], b += x[n + i], c += x[2 * n + i], d += x[3 * n + i];
     sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
 }
 
-/* Those of groups [g, g + SIDE_BY_SIDE) of a row of I elements. */
-static void group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a, int64_t g)
+/* sum[k] = the sum over group g + k of a row x [I], in order. */
+static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a,
+                           int64_t g)
 {
     int64_t first = g * a->group;
     if (first + SIDE_BY_SIDE * a->group <= a->I) {
-        sums_of(sum, x + first, a->group);
+        ada_sums(sum, x + first, a->group);
         return;
     }
     for (int k = 0; k < SIDE_BY_SIDE; k++) {
         sum[k] = 0;
-        for (int64_t i = first + k * a->group; i < osh_min64(a->I, first + (k + 1) * a->group); i++) sum[k] += x[i];
+        for (int64_t i = first + k * a->group; i < osh_min64(a->I, first + (k + 1) * a->group); i++)
+            sum[k] += x[i];
     }
 }
 
-/* Shares of the ranges of row r follow the sums of soft and e. */
-void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+/* Moves the shares a and b of row r by the sign of their gradients, from the sums of soft and e. */
+void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
+                         const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
     float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
     double to_s[SIDE_BY_SIDE], to_z[SIDE_BY_SIDE] = {0};
     for (int64_t g = 0; g < j->groups; g++) {
         int64_t k = r * j->groups + g, part = g % SIDE_BY_SIDE;
-        if (!part) group_sums(to_s, m->soft + r * j->ld, a, g);
-        if (!part && a->zero) group_sums(to_z, m->e + r * j->ld, a, g);
+        if (!part) ada_group_sums(to_s, m->soft + r * j->ld, a, g);
+        if (!part && a->zero) ada_group_sums(to_z, m->e + r * j->ld, a, g);
         double ds = to_s[part], dz = to_z[part], low = -m->least[k], high = m->most[k], to_a, to_b;
         double s = m->s[g * a->group];
         double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
@@ -180,12 +194,12 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
         if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
-        m->d[k] = fminf(1, fmaxf(0, m->d[k] - signed_rate(by_a, rate)));
-        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - signed_rate(by_b, rate)));
+        m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
+        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));
     }
 }
 
-/* Codes of row r as they are now, with their scales: it is the best step so far. */
+/* Stores the codes of row r and notes its scales: this is its best step so far. */
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
@@ -194,9 +208,11 @@ void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
         a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
     }
     for (int64_t g = 0; g < j->groups; g++)
-        m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
+        m->best_s[r * j->groups + g] = m->s[g * a->group],
+        m->best_z[r * j->groups + g] = m->z[g * a->group];
 }
 
+/* Sets AutoRound's first shares and the range of each group of n rows. */
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -211,7 +227,7 @@ void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row
     }
 }
 
-/* The code that row r's element at column i stands for in the end. */
+/* AdaRound and AdaQuant: returns the final code of column i of row r. */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
 {
     const osh_ada_args *a = j->a;

@@ -1,4 +1,4 @@
-/* ada_rows.c - see ada_rows.h. */
+/* ada_rows.c - the vector steps of AdaRound, AdaQuant and AutoRound on one row. */
 #include "solver/cpu/ada_rows.h"
 
 #include "base/isa.h"
@@ -11,7 +11,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #endif
 
-static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
+static bool ada_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 /* ---- AdaRound, one row ---- */
 
@@ -27,15 +27,19 @@ OSH_VEC_FN void sigmoid_body(const osh_ada_room *m, int64_t at, int64_t n)
         v8_store(m->soft + at + i, &v);
     }
 }
-OSH_AVX2 static void sigmoid_avx2(const osh_ada_room *m, int64_t at, int64_t n) { sigmoid_body(m, at, n); }
-static void sigmoid(const osh_ada_room *m, int64_t at, int64_t n)
+OSH_AVX2 static void sigmoid_avx2(const osh_ada_room *m, int64_t at, int64_t n)
 {
-    if (has_avx2()) sigmoid_avx2(m, at, n);
+    sigmoid_body(m, at, n);
+}
+static void sigmoid_row(const osh_ada_room *m, int64_t at, int64_t n)
+{
+    if (ada_has_avx2()) sigmoid_avx2(m, at, n);
     else sigmoid_body(m, at, n);
 }
 
-/* E of a row, of soft. */
-OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+/* e = w^ - w from soft; with t->plain e = w^. */
+OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n,
+                                const osh_ada_row_step *t)
 {
     osh_v8f zero, one, lo, hi;
     v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi);
@@ -55,14 +59,15 @@ OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n, co
         v8_store(m->e + at + i, &h);
     }
 }
-OSH_AVX2 static void soft_error_avx2(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_AVX2 static void soft_error_avx2(const osh_ada_room *m, int64_t at, int64_t n,
+                                     const osh_ada_row_step *t)
 {
     soft_error_body(m, at, n, t);
 }
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    sigmoid(m, at, n);
-    if (has_avx2()) soft_error_avx2(m, at, n, t);
+    sigmoid_row(m, at, n);
+    if (ada_has_avx2()) soft_error_avx2(m, at, n, t);
     else soft_error_body(m, at, n, t);
 }
 
@@ -71,8 +76,9 @@ OSH_VEC_FN void v8_root(osh_v8f *x)
     for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
 }
 
-/* x -= Adam's step of gradient g */
-OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g, const osh_ada_row_step *t)
+/* x -= the step of Adam for gradient g */
+OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g,
+                        const osh_ada_row_step *t)
 {
     osh_v8f a, b, root;
     v8_load(&a, mean), v8_load(&b, square);
@@ -84,11 +90,13 @@ OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g
     *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
 }
 
-/* One step of a row. Returns the sum of 1 - |2 h - 1|^beta before it. */
-OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+/* Takes one step of a row. Returns the sum of 1 - |2 h - 1|^beta before it. */
+OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
+                                  const osh_ada_row_step *t)
 {
     osh_v8f zero, one, lo, hi, least, sum;
-    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&least, 1e-30f);
+    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi),
+        v8_set(&least, 1e-30f);
     v8_set(&sum, 0);
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f soft, h, base, s, g, v, q, slope;
@@ -124,24 +132,27 @@ OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n, 
     for (int i = 0; i < OSH_LANES; i++) all += sum[i];
     return all;
 }
-OSH_AVX2 static double round_step_avx2(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_AVX2 static double round_step_avx2(const osh_ada_room *m, int64_t at, int64_t n,
+                                       const osh_ada_row_step *t)
 {
     return round_step_body(m, at, n, t);
 }
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    return has_avx2() ? round_step_avx2(m, at, n, t) : round_step_body(m, at, n, t);
+    return ada_has_avx2() ? round_step_avx2(m, at, n, t) : round_step_body(m, at, n, t);
 }
 
 /* ---- AdaQuant, one row ---- */
 
-/* Of eight weights from column at[1] on of the row that begins at at[0]. in: not clipped. */
-OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m, const int64_t at[2],
-                          const osh_ada_row_step *t)
+/* q = codes, u = w / s of eight weights from column at[1] on of the row at element at[0]. in: not
+ * clipped. */
+OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
+                          const int64_t at[2], const osh_ada_row_step *t)
 {
     osh_v8f lo, hi, far, x, s, z;
     osh_v8i out;
-    v8_load(&x, (t->offset > 0 ? m->w : m->x) + at[0] + at[1]), v8_load(&s, m->s + at[1]), v8_load(&z, m->z + at[1]);
+    v8_load(&x, (t->offset > 0 ? m->w : m->x) + at[0] + at[1]), v8_load(&s, m->s + at[1]),
+        v8_load(&z, m->z + at[1]);
     v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&far, 4096);
     *u = x / s;
     *q = *u;
@@ -157,26 +168,30 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 }
 
 #if defined(__x86_64__)
-static bool has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
+static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
-/* The same of sixteen, of which `there` are; a NaN stays one. */
-AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m, const int64_t at[2],
-                                            __mmask16 there, const osh_ada_row_step *t)
+/* Does near_code for sixteen weights, `there` marking those in the row. A NaN stays a NaN. Returns
+ * `in`. */
+AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_room *m,
+                                            const int64_t at[2], __mmask16 there,
+                                            const osh_ada_row_step *t)
 {
-    const __m512 lo = _mm512_set1_ps(t->lo), hi = _mm512_set1_ps(t->hi), magic = _mm512_set1_ps(12582912.0f);
+    const __m512 lo = _mm512_set1_ps(t->lo), hi = _mm512_set1_ps(t->hi),
+                 magic = _mm512_set1_ps(12582912.0f);
     bool offset = t->offset > 0;
     __m512 x = _mm512_maskz_loadu_ps(there, (offset ? m->w : m->x) + at[0] + at[1]);
     *u = _mm512_div_ps(x, _mm512_mask_loadu_ps(_mm512_set1_ps(1), there, m->s + at[1]));
     *q = offset ? _mm512_add_ps(*u, _mm512_maskz_loadu_ps(there, m->x + at[0] + at[1])) : *u;
     *q = _mm512_max_ps(_mm512_set1_ps(-4096), _mm512_min_ps(_mm512_set1_ps(4096), *q));
-    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // as v8_nearest
+    *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // rounds as v8_nearest does
     *q = _mm512_add_ps(*q, _mm512_maskz_loadu_ps(there, m->z + at[1]));
     __mmask16 in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
     *q = _mm512_min_ps(hi, _mm512_max_ps(lo, *q));
     return in;
 }
 
-AVX512 static void near_error_avx512(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+AVX512 static void near_error_avx512(const osh_ada_room *m, int64_t at, int64_t n,
+                                     const osh_ada_row_step *t)
 {
     const __m512 less = _mm512_set1_ps(1 - t->plain);
     for (int64_t i = 0; i < n; i += 16) {
@@ -189,19 +204,23 @@ AVX512 static void near_error_avx512(const osh_ada_room *m, int64_t at, int64_t 
     }
 }
 
-AVX512 static void sign_step_avx512(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+AVX512 static void sign_step_avx512(const osh_ada_room *m, int64_t at, int64_t n,
+                                    const osh_ada_row_step *t)
 {
-    const __m512 rate = _mm512_set1_ps(t->rate), half = _mm512_set1_ps(0.5f), zero = _mm512_setzero_ps();
+    const __m512 rate = _mm512_set1_ps(t->rate), half = _mm512_set1_ps(0.5f),
+                 zero = _mm512_setzero_ps();
     for (int64_t i = 0; i < n; i += 16) {
         __mmask16 there = n - i < 16 ? 0xff : 0xffff;
         __m512 q, u, v = _mm512_maskz_loadu_ps(there, m->x + at + i);
-        __m512 g = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, m->grad + at + i), _mm512_set1_ps(t->by));
+        __m512 g =
+            _mm512_mul_ps(_mm512_maskz_loadu_ps(there, m->grad + at + i), _mm512_set1_ps(t->by));
         __mmask16 in = near_code_16(&q, &u, m, (int64_t[]){at, i}, there, t);
         __m512 whole = _mm512_sub_ps(q, _mm512_maskz_loadu_ps(there, m->z + i));
         __m512 slope = _mm512_mask_sub_ps(whole, in, whole, u);
         _mm512_mask_storeu_ps(m->soft + at + i, there, _mm512_mul_ps(slope, g));
         if (t->has_zero) {
-            __m512 s = _mm512_maskz_loadu_ps(there, m->s + i), dz = _mm512_mul_ps(g, _mm512_sub_ps(zero, s));
+            __m512 s = _mm512_maskz_loadu_ps(there, m->s + i),
+                   dz = _mm512_mul_ps(g, _mm512_sub_ps(zero, s));
             _mm512_mask_storeu_ps(m->e + at + i, there, _mm512_mask_mov_ps(dz, in, zero));
         }
         __mmask16 above = _mm512_mask_cmp_ps_mask(in, g, zero, _CMP_GT_OQ);
@@ -213,12 +232,13 @@ AVX512 static void sign_step_avx512(const osh_ada_room *m, int64_t at, int64_t n
     }
 }
 #else
-static bool has_avx512(void) { return false; }
+static bool ada_has_avx512(void) { return false; }
 #define near_error_avx512 near_error_body
 #define sign_step_avx512 sign_step_body
 #endif
 
-OSH_VEC_FN void near_error_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_VEC_FN void near_error_body(const osh_ada_room *m, int64_t at, int64_t n,
+                                const osh_ada_row_step *t)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f s, z, q, u, w;
@@ -230,20 +250,22 @@ OSH_VEC_FN void near_error_body(const osh_ada_room *m, int64_t at, int64_t n, co
         v8_store(m->e + at + i, &q);
     }
 }
-OSH_AVX2 static void near_error_avx2(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_AVX2 static void near_error_avx2(const osh_ada_room *m, int64_t at, int64_t n,
+                                     const osh_ada_row_step *t)
 {
     near_error_body(m, at, n, t);
 }
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    if (has_avx512()) near_error_avx512(m, at, n, t);
-    else if (has_avx2()) near_error_avx2(m, at, n, t);
+    if (ada_has_avx512()) near_error_avx512(m, at, n, t);
+    else if (ada_has_avx2()) near_error_avx2(m, at, n, t);
     else near_error_body(m, at, n, t);
 }
 
-/* dloss / ds of near_code's q and u, g = dloss / dw^: g times round(u) - u, or what a clipped code is. */
-OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z, const osh_v8i *in,
-                                  const osh_v8f *g)
+/* to = dloss / ds = g (round(u) - u), or g (q - z) if clipped; g = dloss / dw^, q and u of
+ * near_code. */
+OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
+                                  const osh_v8i *in, const osh_v8f *g)
 {
     osh_v8f whole = *q - *z, part = whole - *u, slope;
     v8_select(&slope, in, &part, &whole);
@@ -251,8 +273,9 @@ OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u,
     v8_store(to, &slope);
 }
 
-/* grad becomes dloss / dw^ * dw^/ds, before the weights move. */
-OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+/* Moves the weights. grad becomes dloss / dw^ * dw^/ds as of before the step. */
+OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n,
+                                const osh_ada_row_step *t)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f x, z, q, u, g, dx;
@@ -266,27 +289,31 @@ OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n, co
         v8_store(m->x + at + i, &x);
     }
 }
-OSH_AVX2 static void quant_step_avx2(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_AVX2 static void quant_step_avx2(const osh_ada_room *m, int64_t at, int64_t n,
+                                     const osh_ada_row_step *t)
 {
     quant_step_body(m, at, n, t);
 }
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    if (has_avx2()) quant_step_avx2(m, at, n, t);
+    if (ada_has_avx2()) quant_step_avx2(m, at, n, t);
     else quant_step_body(m, at, n, t);
 }
 
 /* ---- AutoRound, one row ---- */
 
-/* Offsets move; soft becomes dloss / ds of each element, and with has_zero e dloss / dz. */
-OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+/* Moves the offsets. soft becomes dloss / ds of each element, and with has_zero e becomes dloss /
+ * dz. */
+OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
+                               const osh_ada_row_step *t)
 {
     osh_v8f zero, half;
     v8_set(&zero, 0), v8_set(&half, 0.5f);
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f v, s, z, q, u, g, ds, dz, low = -half;
         osh_v8i in, out;
-        v8_load(&v, m->x + at + i), v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
+        v8_load(&v, m->x + at + i), v8_load(&s, m->s + i), v8_load(&z, m->z + i),
+            v8_load(&g, m->grad + at + i);
         near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
         g = g * t->by;
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
@@ -301,13 +328,14 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n, con
         v8_store(m->x + at + i, &v);
     }
 }
-OSH_AVX2 static void sign_step_avx2(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
+OSH_AVX2 static void sign_step_avx2(const osh_ada_room *m, int64_t at, int64_t n,
+                                    const osh_ada_row_step *t)
 {
     sign_step_body(m, at, n, t);
 }
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
-    if (has_avx512()) sign_step_avx512(m, at, n, t);
-    else if (has_avx2()) sign_step_avx2(m, at, n, t);
+    if (ada_has_avx512()) sign_step_avx512(m, at, n, t);
+    else if (ada_has_avx2()) sign_step_avx2(m, at, n, t);
     else sign_step_body(m, at, n, t);
 }

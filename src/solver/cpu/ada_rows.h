@@ -1,17 +1,17 @@
-/* ada_rows.h - what a step of ada.c does to one row, eight elements at a time; formulas stand there. Rows begin at
- * element `at` of a block's arrays and have n elements, a multiple of eight. */
+/* ada_rows.h - the steps of ada.c on one row, eight elements at a time. ada.c has the formulas. A
+ * row begins at element `at` of a block's arrays and has n elements, a multiple of eight. */
 #ifndef OSH_CPU_ADA_ROWS_H
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // of a thread
+typedef struct osh_ada_room { // numbers of a block of rows; views
     float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
-    float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
-    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v), or of AutoRound dloss / ds
-    float *s, *z;             // [ld] of a row, by column
+    float *x, *mean, *square; // [rows, ld] v, or AdaQuant's weight; Adam's two means
+    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v), AutoRound: dloss / ds
+    float *s, *z;             // [ld] scale, zero point of each column of one row
     float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
-    float *least, *most;      // [rows, groups] of AutoRound
-    float *best_s, *best_z;   // the same, of the best step
+    float *least, *most;      // [rows, groups] AutoRound: range of the group
+    float *best_s, *best_z;   // [rows, groups] AutoRound: scale, zero point of the best step
     double *curve;            // [points]
 } osh_ada_room;
 
@@ -19,39 +19,45 @@ typedef struct osh_ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
     float *room;    // own: [threads, floats]
-    size_t floats;  // of a thread
+    size_t floats;  // floats of a thread's room
     double *curves; // own: [blocks, points]
 } osh_ada_job;
 
-typedef struct osh_ada_row_step { // what is the same for all elements
-    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
+typedef struct osh_ada_row_step { // factors of a step, the same for all elements
+    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); unused; 1 / sqrt(1 - 0.999^n)
     float by;                         // 2 / T
     float reg, beta;                  // reg 0: no rounding term
     float lo, hi;
-    float offset;                     // 1: what learns is an offset of w / s; 0: a weight
+    float offset;                     // 1: x is an offset of w / s; 0: x is a weight
     float plain;                      // 1: e is w^ itself; 0: w^ - w
     bool has_zero;                    // AutoRound: zero points follow the ranges
 } osh_ada_row_step;
 
-/* AdaRound: soft and e from x; then x moves. The latter returns the sum of 1 - |2 h - 1|^beta before it. */
+/* AdaRound: computes soft and e from x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+/* AdaRound: moves x. Returns the sum of 1 - |2 h - 1|^beta before the step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant and AutoRound: e from x. */
+/* AdaQuant and AutoRound: computes e from x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaQuant: x moves; grad becomes dloss / dw^ * dw^/ds as it was before. */
+/* AdaQuant: moves x; grad becomes dloss / dw^ * dw^/ds as of before the step. */
 void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AutoRound: x moves; soft becomes dloss / ds of each element, and with has_zero e dloss / dz. */
+/* AutoRound: moves x; soft becomes dloss / ds of each element, and with has_zero e becomes dloss /
+ * dz. */
 void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 
-/* ada_moves.c. Row r of a block whose first row is `row` of the weight. */
+/* ---- ada_moves.c: row r of a block whose first row is row `row` of the weight ---- */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
-float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g); // of AdaQuant
-void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);   // s and z by column
+/* Returns AdaQuant's scale. */
+float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);
+/* Sets s and z of each column. */
+void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
-void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s);
+void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
+                       const osh_ada_row_step *s);
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n);
-void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t);
+void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
+                         const osh_ada_row_step *t);
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i);
 #endif

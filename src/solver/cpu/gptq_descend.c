@@ -1,18 +1,21 @@
-/* gptq_descend.c - coordinate descent over a tile of rows, a block of columns at a time: inside the block a row is
- * looked at eight columns at once, and where one of them may change, one by one; few do. What the block's columns
- * changed by goes to the other columns of G in panels of H that stay in the cache for all rows. */
+/* gptq_descend.c - coordinate descent over a tile of rows, a block of columns at a time. Inside the
+ * block eight columns of a row are checked at once; only if one of them may change, which is rare,
+ * each is visited. The changes of the block are then added to the other columns of G, in panels of
+ * H that stay in the cache for all rows. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
 enum { PANEL = 2048 }; // columns of H
 
-typedef struct block { // of a row
+typedef struct block { // columns [first, first + n) of a row
     const osh_refine_tile *t;
     int64_t row, first, n;
-    float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK], steep[OSH_DESCEND_BLOCK]; // steep: H_jj s
+    // steep: H_jj s
+    float g[OSH_DESCEND_BLOCK], s[OSH_DESCEND_BLOCK], z[OSH_DESCEND_BLOCK],
+        steep[OSH_DESCEND_BLOCK];
 } block;
 
-static void load_block(block *b, const osh_refine_tile *t, int64_t row)
+static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
 {
     const osh_gptq_refine_args *a = t->a;
     b->t = t, b->row = row;
@@ -23,11 +26,13 @@ static void load_block(block *b, const osh_refine_tile *t, int64_t row)
         b->z[j] = t->zero[at];
         b->steep[j] = a->h[c * (a->I + 1)] * b->s[j];
     }
-    for (int64_t j = b->n; j < osh_pad8(b->n); j++) b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
+    for (int64_t j = b->n; j < osh_pad8(b->n); j++)
+        b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* g [n] += by * h [n], one after another. */
-OSH_VEC_FN void add_rows(float *g, const float *const *h, const float *by, int n_rows, int64_t n)
+/* g [n] += by[k] h[k] [n] for each k, one after another. */
+OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
+                                 int64_t n)
 {
     int64_t i = 0;
     for (; i + OSH_LANES <= n; i += OSH_LANES) {
@@ -43,7 +48,7 @@ OSH_VEC_FN void add_rows(float *g, const float *const *h, const float *by, int n
         for (int k = 0; k < n_rows; k++) g[i] += h[k][i] * by[k];
 }
 
-/* Column j of the block, by itself. */
+/* Moves column j of the block to a better code if there is one. */
 OSH_VEC_FN void descend_one(block *b, int64_t j)
 {
     const osh_refine_tile *t = b->t;
@@ -55,15 +60,17 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
     want = want < grid->lo ? grid->lo : want > grid->hi ? grid->hi : want;
     float next = osh_grid_nearest(grid, want);
     if (next == *q || next != next) return;
-    float by = osh_value(&a->rule, next, b->s[j], b->z[j]) - osh_value(&a->rule, *q, b->s[j], b->z[j]);
+    float by =
+        osh_value(&a->rule, next, b->s[j], b->z[j]) - osh_value(&a->rule, *q, b->s[j], b->z[j]);
     if (!(2 * by * b->g[j] + by * by * a->h[c * (a->I + 1)] < 0)) return;
     const float *h = a->h + c * a->I + b->first;
     *q = next;
-    add_rows(b->g, &h, &by, 1, b->n);
+    descend_add_rows(b->g, &h, &by, 1, b->n);
     t->changes[b->row * OSH_DESCEND_BLOCK + t->n_changes[b->row]++] = (osh_change){(int32_t)c, by};
 }
 
-/* A whole number leaves for another where G asks for half a step at least; of a floating type all columns are tried. */
+/* A whole number can change only if G asks for half a step at least. With a floating type all
+ * columns are tried. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -75,7 +82,8 @@ OSH_VEC_FN void block_body(block *b)
         g = g / steep;
         osh_v8f size = (osh_v8f)((osh_v8u)g & 0x7fffffffu);
         osh_v8i far = size >= half;
-        bool any = !whole || (far[0] | far[1] | far[2] | far[3] | far[4] | far[5] | far[6] | far[7]);
+        bool any =
+            !whole || (far[0] | far[1] | far[2] | far[3] | far[4] | far[5] | far[6] | far[7]);
         for (int64_t k = j; any && k < j + OSH_LANES && k < b->n; k++) descend_one(b, k);
     }
 }
@@ -86,25 +94,27 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* g [n] += by * h [n] of all changes; each row of G is read for four of them. */
-OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c, int64_t n_changes, int64_t n)
+/* g [n] += by * h [n] for all changes; g is read once for four of them. */
+OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
+                            int64_t n_changes, int64_t n)
 {
     for (int64_t k = 0; k < n_changes; k += 4) {
         const float *from[4];
         float by[4];
         int wide = n_changes - k < 4 ? (int)(n_changes - k) : 4;
         for (int i = 0; i < wide; i++) from[i] = h + c[k + i].column * ldh, by[i] = c[k + i].by;
-        if (wide == 4) add_rows(g, from, by, 4, n);
-        else add_rows(g, from, by, wide, n);
+        if (wide == 4) descend_add_rows(g, from, by, 4, n);
+        else descend_add_rows(g, from, by, wide, n);
     }
 }
-OSH_AVX2 static void spread_avx2(float *g, const float *h, int64_t ldh, const osh_change *c, int64_t n_changes,
-                                 int64_t n)
+OSH_AVX2 static void spread_avx2(float *g, const float *h, int64_t ldh, const osh_change *c,
+                                 int64_t n_changes, int64_t n)
 {
     spread_body(g, h, ldh, c, n_changes, n);
 }
 
-static void spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t to)
+/* Adds the changes of a row to columns [from, to) of G. */
+static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t to)
 {
     const osh_change *c = t->changes + row * OSH_DESCEND_BLOCK;
     int64_t I = t->a->I;
@@ -114,7 +124,8 @@ static void spread(const osh_refine_tile *t, int64_t row, int64_t from, int64_t 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-static void sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
+/* Visits columns [first, first + n) of all rows that are not settled. */
+static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {
     int64_t I = t->a->I;
     bool changed = false;
@@ -122,7 +133,7 @@ static void sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
         block b = {.first = first, .n = n};
         t->n_changes[r] = 0;
         if (t->settled[r]) continue;
-        load_block(&b, t, r);
+        descend_load(&b, t, r);
         descend_block(&b);
         for (int64_t j = 0; j < n; j++) t->g[r * I + first + j] = b.g[j];
         changed |= t->n_changes[r] > 0;
@@ -130,8 +141,8 @@ static void sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
     for (int64_t p = 0; changed && p < I; p += PANEL)
         for (int64_t r = 0; r < t->n; r++) {
             int64_t end = osh_min64(I, p + PANEL);
-            spread(t, r, p, osh_min64(end, first));
-            spread(t, r, p > first + n ? p : first + n, end);
+            descend_spread(t, r, p, osh_min64(end, first));
+            descend_spread(t, r, p > first + n ? p : first + n, end);
         }
 }
 
@@ -142,7 +153,7 @@ void osh_tile_descend(osh_refine_tile *t)
     for (int sweep = 0; sweep < OSH_DESCEND_SWEEPS; sweep++) {
         for (int64_t r = 0; r < t->n; r++) t->moved[r] = false;
         for (int64_t first = 0; first < a->I; first += OSH_DESCEND_BLOCK) {
-            sweep_block(t, first, osh_min64(OSH_DESCEND_BLOCK, a->I - first));
+            descend_sweep_block(t, first, osh_min64(OSH_DESCEND_BLOCK, a->I - first));
             for (int64_t r = 0; r < t->n; r++) t->moved[r] |= t->n_changes[r] > 0;
         }
         for (int64_t r = 0; r < t->n; r++) t->settled[r] = !t->moved[r];

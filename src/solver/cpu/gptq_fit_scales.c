@@ -1,11 +1,13 @@
-/* gptq_fit_scales.c - A and b of all rows of a tile: a product for each group, then short sums; and the solution. */
+/* gptq_fit_scales.c - least squares for the scales of a tile of rows: A and b from one product for
+ * each group and short sums, then the solution. The reference solver/gptq_fit_scales.c has the
+ * formulas. */
 #include "base/isa.h"
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
 #include <math.h>
 
-/* Sum of a b: f32 inside a run of 64, these in double. */
+/* Returns the sum of a b: f32 inside runs of 64, double over them. */
 OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
 {
     double sum = 0;
@@ -21,8 +23,11 @@ OSH_VEC_FN double dot_body(const float *a, const float *b, int64_t n)
     for (; i < n; i++) sum += (double)a[i] * b[i];
     return sum;
 }
-OSH_AVX2 static double dot_avx2(const float *a, const float *b, int64_t n) { return dot_body(a, b, n); }
-static double dot(const float *a, const float *b, int64_t n)
+OSH_AVX2 static double dot_avx2(const float *a, const float *b, int64_t n)
+{
+    return dot_body(a, b, n);
+}
+static double fit_dot(const float *a, const float *b, int64_t n)
 {
     return osh_isa_used() >= OSH_ISA_AVX2 ? dot_avx2(a, b, n) : dot_body(a, b, n);
 }
@@ -30,33 +35,37 @@ static double dot(const float *a, const float *b, int64_t n)
 void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
 {
     const osh_gptq_refine_args *a = t->a;
-    int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group), width = end - first;
-    float *c = t->d, *part = t->next; // [n, I] in their columns; [n, width]
+    int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
+            width = end - first;
+    float *c = t->d, *part = t->next; // [n, I] q - z of columns [first, end); [n, width]
     for (int64_t r = 0; r < t->n; r++)
-        for (int64_t k = first; k < end; k++) c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
+        for (int64_t k = first; k < end; k++)
+            c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
     for (int64_t g = 0; g < n; g++) {
-        int64_t col = first + g * a->group, n_cols = osh_min64(a->group, end - col), wide = col + n_cols - first;
-        osh_gemm_nn((osh_into){part, width, false}, (osh_mat){c + col, I}, (osh_mat){a->h + col * I + first, I},
-                    (osh_mnk){t->n, wide, n_cols});
+        int64_t col = first + g * a->group, n_cols = osh_min64(a->group, end - col),
+                wide = col + n_cols - first;
+        osh_gemm_nn((osh_into){part, width, false}, (osh_mat){c + col, I},
+                    (osh_mat){a->h + col * I + first, I}, (osh_mnk){t->n, wide, n_cols});
         for (int64_t r = 0; r < t->n; r++) {
             double *A = t->fit + r * n * (n + 1), *b = A + n * n;
             for (int64_t k = 0; k <= g; k++) {
                 int64_t at = k * a->group, m = osh_min64(a->group, wide - at);
-                A[g * n + k] = dot(part + r * width + at, c + r * I + first + at, m);
+                A[g * n + k] = fit_dot(part + r * width + at, c + r * I + first + at, m);
             }
-            b[g] = -dot(t->g + r * I + col, c + r * I + col, n_cols);
+            b[g] = -fit_dot(t->g + r * I + col, c + r * I + col, n_cols);
         }
     }
 }
 
-/* The scales of a band of rows, whose sums lie in the first row's place. */
-static void put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
+/* Solves for the scales of n_rows rows that share them; A and b are those of the first row. */
+static void fit_put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
     if (!osh_fit_solve(A, b, n, 1)) return;
     for (int64_t g = 0; g < n; g++) {
         float s = osh_scale_round(&t->a->rule, (float)(t->scale[row * t->groups + g0 + g] + b[g]));
-        for (int64_t r = row; s > 0 && isfinite(s) && r < row + n_rows; r++) t->scale[r * t->groups + g0 + g] = s;
+        for (int64_t r = row; s > 0 && isfinite(s) && r < row + n_rows; r++)
+            t->scale[r * t->groups + g0 + g] = s;
     }
 }
 
@@ -70,7 +79,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
             int64_t n_rows = osh_min64(a->row_block, t->n - row);
             for (int64_t r = row + 1; r < row + n_rows; r++)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
-            put_scales(t, row, n_rows, g0, n);
+            fit_put_scales(t, row, n_rows, g0, n);
         }
         if (g0 + n < t->groups) osh_tile_pull(t, t->g); // the next window sees this one's scales
     }

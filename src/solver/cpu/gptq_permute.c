@@ -1,28 +1,29 @@
-/* gptq_permute.c - a Hessian made symmetric and brought into solving order in its own place.
+/* gptq_permute.c - makes a Hessian symmetric and brings it into solving order, in place.
  *
  *   lower triangle given      mirrored               rows, then columns, along perm
  *   | a . . |                 | a b c |              H[i][j] becomes H[perm[i]][perm[j]]
  *   | b d . |        ->       | b d e |      ->
  *   | c e f |                 | c e f |
  *
- * Rows move along the cycles of perm through one row of room, columns inside each row. */
+ * Rows move along the cycles of perm through a scratch row; columns are permuted inside each
+ * row. */
 #include "solver/cpu/panel.h"
 #include "solver/gptq_solve.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-enum { SIDE = 64, ROWS = 16 }; // of a tile that is turned; rows of a chunk
+enum { SIDE = 64, ROWS = 16 }; // side of a tile that is transposed; rows of a chunk
 
 typedef struct permute_job {
-    float *h, *room; // room: [threads, I]
+    float *h, *room; // room: own [threads, I]
     int64_t I;
     const int32_t *perm;
     bool down; // mirror: lower = upper, else upper = lower
 } permute_job;
 
-/* Tile (i, j), j <= i, and its mirror image. */
-static osh_status mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
+/* Mirrors the tiles (i, j), j <= i. */
+static osh_status permute_mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
 {
     const permute_job *p = user;
     int64_t n = p->I, r1 = osh_min64(n, (i + 1) * SIDE);
@@ -44,10 +45,11 @@ static osh_status mirror_chunk(osh_ctx *cx, void *user, int64_t i, int worker)
 
 osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I)
 {
-    return osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &(permute_job){.h = u, .I = I, .down = true});
+    return osh_parallel_for(cx, osh_div_up(I, SIDE), permute_mirror_chunk,
+                            &(permute_job){.h = u, .I = I, .down = true});
 }
 
-static osh_status columns_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status permute_columns_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const permute_job *p = user;
     float *line = p->room + worker * p->I;
@@ -85,13 +87,13 @@ osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *per
     bool same = true;
 
     for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &p));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), permute_mirror_chunk, &p));
     if (same) goto done;
     OSH_NEW(cx, moved, I);
     p.room = osh_alloc(cx, (size_t)(osh_threads(cx) * I) * sizeof *p.room);
     if (!p.room) OSH_TRY(OSH_E_NOMEM);
     permute_rows(&p, moved);
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, ROWS), columns_chunk, &p));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, ROWS), permute_columns_chunk, &p));
 done:
     osh_free(cx, p.room);
     osh_free(cx, moved);
@@ -103,7 +105,7 @@ osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag)
     osh_status rc = OSH_OK;
     permute_job p = {.h = h, .I = I, .down = true};
 
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), mirror_chunk, &p));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), permute_mirror_chunk, &p));
     for (int64_t i = 0; i < I; i++) h[i * I + i] = diag[i];
 done:
     return rc;

@@ -1,8 +1,10 @@
-/* gptq_refine.c - the steps after the column loop over tiles of rows: a row needs no other but where scales are shared.
+/* gptq_refine.c - the steps after the column loop over tiles of rows. Rows are independent unless
+ * they share scales.
  *
- * A tile goes through all steps before the next one. Behind each, G is made anew by one product, so that what is
- * compared are losses of what will be stored. Where all rows share one scale the steps are taken one by one over all
- * tiles, since the scale that fits best follows from all of them. */
+ * A tile takes all steps before the next tile begins. After each step one product computes G anew,
+ * so the losses that are compared are those of the stored weights. If all rows share one row of
+ * scales, all tiles take a step before the next step begins, because the best scales depend on all
+ * of them. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
@@ -16,24 +18,31 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all;                  // rows share one row of scales, over several tiles
+    bool all;                  // all rows share one row of scales, over several tiles
     int from, to;              // steps of this pass
-    double *loss;              // own: [n_steps + 2, tiles]: before the first step, after each; of w^ = 0
-    double *sums;              // own: [tiles, groups (groups + 1)] where all rows share scales
-    float values[256];         // of the codes
+    // own: [n_steps + 2, tiles] before the first step, after each; of w^ = 0
+    double *loss;
+    double *sums;              // own: [tiles, groups (groups + 1)] if all rows share scales
+    float values[256];         // value of each code
 } refine_job;
 
-static int64_t tile_rows(int64_t O, int64_t row_block)
+static int64_t refine_tile_rows(int64_t O, int64_t row_block)
 {
     int64_t rows = O < 1024 ? 64 : 128;
     return row_block < O ? osh_div_up(rows, row_block) * row_block : rows;
 }
-static int64_t padded(int64_t rows) { return osh_div_up(rows, OSH_PANEL_STEP) * OSH_PANEL_STEP; }
-static bool shared_by_all(const osh_gptq_refine_args *a, int64_t rows) { return a->row_block >= a->O && a->O > rows; }
+static int64_t refine_padded_rows(int64_t rows)
+{
+    return osh_div_up(rows, OSH_PANEL_STEP) * OSH_PANEL_STEP;
+}
+static bool refine_shares_all(const osh_gptq_refine_args *a, int64_t rows)
+{
+    return a->row_block >= a->O && a->O > rows;
+}
 
 /* ---- rows in and out ---- */
 
-static void load_row(osh_refine_tile *t, const float *values, int64_t r)
+static void refine_load_row(osh_refine_tile *t, const float *values, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
     const int8_t *codes = a->codes + (t->row + r) * a->I;
@@ -45,7 +54,7 @@ static void load_row(osh_refine_tile *t, const float *values, int64_t r)
     }
 }
 
-static void store_row(const osh_refine_tile *t, int64_t r)
+static void refine_store_row(const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
     int8_t *codes = a->codes + (t->row + r) * a->I;
@@ -61,7 +70,7 @@ static void store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* d = w^ - w, of which w is given. */
+/* d = w^ - w; d holds w before. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -87,7 +96,8 @@ OSH_AVX2 static void errors_avx2(float *d, const float *q, const osh_refine_tile
     errors_body(d, q, t, r);
 }
 
-static void load_weights(osh_refine_tile *t, int64_t r)
+/* d = w of row r, 0 in dead columns. */
+static void refine_load_weights(osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
     float *d = t->d + r * a->I;
@@ -96,11 +106,11 @@ static void load_weights(osh_refine_tile *t, int64_t r)
         if (a->dead[i]) d[i] = 0;
 }
 
-static void find_errors(osh_refine_tile *t, int64_t r)
+static void refine_find_errors(osh_refine_tile *t, int64_t r)
 {
     float *d = t->d + r * t->a->I;
     const float *q = t->q + r * t->a->I;
-    load_weights(t, r);
+    refine_load_weights(t, r);
     if (osh_isa_used() >= OSH_ISA_AVX2) errors_avx2(d, q, t, r);
     else errors_body(d, q, t, r);
 }
@@ -108,11 +118,12 @@ static void find_errors(osh_refine_tile *t, int64_t r)
 void osh_tile_pull(osh_refine_tile *t, float *g)
 {
     int64_t I = t->a->I;
-    for (int64_t r = 0; r < t->n; r++) find_errors(t, r);
-    osh_gemm_nn((osh_into){g, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, (osh_mnk){t->n, I, I});
+    for (int64_t r = 0; r < t->n; r++) refine_find_errors(t, r);
+    osh_gemm_nn((osh_into){g, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I},
+                (osh_mnk){t->n, I, I});
 }
 
-static double row_loss(const osh_refine_tile *t, const float *g, int64_t r)
+static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t r)
 {
     int64_t I = t->a->I;
     double sum = 0;
@@ -122,24 +133,25 @@ static double row_loss(const osh_refine_tile *t, const float *g, int64_t r)
 
 /* ---- steps ---- */
 
-/* Rows [r, r + n), which stand together, are what the step made of them, or again what they were; false. */
-static bool keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
+/* Keeps the result of a step for rows [r, r + n), which share scales, if their loss did not rise;
+ * else restores them and returns false. */
+static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
     double was = 0, now = 0;
-    for (int64_t k = r; k < r + n; k++) was += t->loss[k], now += row_loss(t, t->next, k);
+    for (int64_t k = r; k < r + n; k++) was += t->loss[k], now += refine_row_loss(t, t->next, k);
     bool better = now <= was;
     for (int64_t k = r; k < r + n; k++) {
         if (better) {
-            t->loss[k] = row_loss(t, t->next, k);
+            t->loss[k] = refine_row_loss(t, t->next, k);
             memcpy(t->g + k * t->a->I, t->next + k * t->a->I, bytes);
-            store_row(t, k);
-        } else load_row(t, values, k);
+            refine_store_row(t, k);
+        } else refine_load_row(t, values, k);
     }
     return better;
 }
 
-static void run_step(osh_refine_tile *t, const float *values, osh_refine step)
+static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine step)
 {
     static void (*const steps[OSH_N_REFINES])(osh_refine_tile *) = {
         [OSH_REFINE_RESCALE] = osh_tile_rescale,
@@ -150,68 +162,73 @@ static void run_step(osh_refine_tile *t, const float *values, osh_refine step)
     bool better = true;
     steps[step](t);
     osh_tile_pull(t, t->next);
-    for (int64_t r = 0; r < t->n; r += band) better &= keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // a step works on it in its place
+    for (int64_t r = 0; r < t->n; r += band)
+        better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
+    if (!better) osh_tile_pull(t, t->g); // steps change g in place
 }
 
-static double sum_of(const double *x, int64_t n, int64_t step)
+static double refine_sum(const double *x, int64_t n, int64_t step)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i * step];
     return sum;
 }
 
-/* The loss of w^ = 0; d and next are lost. */
-static double loss_of_all(osh_refine_tile *t)
+/* Returns the loss of w^ = 0; destroys d and next. */
+static double refine_loss_of_zero(osh_refine_tile *t)
 {
     int64_t I = t->a->I;
     double sum = 0;
-    for (int64_t r = 0; r < t->n; r++) load_weights(t, r);
-    osh_gemm_nn((osh_into){t->next, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, (osh_mnk){t->n, I, I});
-    for (int64_t r = 0; r < t->n; r++) sum += row_loss(t, t->next, r);
+    for (int64_t r = 0; r < t->n; r++) refine_load_weights(t, r);
+    osh_gemm_nn((osh_into){t->next, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I},
+                (osh_mnk){t->n, I, I});
+    for (int64_t r = 0; r < t->n; r++) sum += refine_row_loss(t, t->next, r);
     return sum;
 }
 
-static osh_refine_tile *open_tile(const refine_job *j, int64_t chunk, int worker)
+/* Loads a tile and computes its G and losses. Returns the worker's tile. */
+static osh_refine_tile *refine_open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
     t->row = chunk * j->rows;
     t->n = osh_min64(j->rows, j->a->O - t->row);
-    for (int64_t r = 0; r < t->n; r++) load_row(t, j->values, r);
+    for (int64_t r = 0; r < t->n; r++) refine_load_row(t, j->values, r);
     osh_tile_pull(t, t->g);
-    for (int64_t r = 0; r < t->n; r++) t->loss[r] = row_loss(t, t->g, r);
+    for (int64_t r = 0; r < t->n; r++) t->loss[r] = refine_row_loss(t, t->g, r);
     return t;
 }
 
 static osh_status refine_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const refine_job *j = user;
-    osh_refine_tile *t = open_tile(j, chunk, worker);
+    osh_refine_tile *t = refine_open_tile(j, chunk, worker);
     (void)cx;
-    if (j->from == 0 && j->a->all) j->loss[(j->a->n_steps + 1) * j->n_tiles + chunk] = loss_of_all(t);
-    j->loss[j->from * j->n_tiles + chunk] = sum_of(t->loss, t->n, 1);
+    if (j->from == 0 && j->a->all)
+        j->loss[(j->a->n_steps + 1) * j->n_tiles + chunk] = refine_loss_of_zero(t);
+    j->loss[j->from * j->n_tiles + chunk] = refine_sum(t->loss, t->n, 1);
     for (int k = j->from; k < j->to; k++) {
-        run_step(t, j->values, j->a->steps[k]);
-        j->loss[(k + 1) * j->n_tiles + chunk] = sum_of(t->loss, t->n, 1);
+        refine_run_step(t, j->values, j->a->steps[k]);
+        j->loss[(k + 1) * j->n_tiles + chunk] = refine_sum(t->loss, t->n, 1);
     }
     return OSH_OK;
 }
 
 /* ---- one scale for all rows ---- */
 
-static osh_status sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status refine_sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const refine_job *j = user;
-    osh_refine_tile *t = open_tile(j, chunk, worker);
+    osh_refine_tile *t = refine_open_tile(j, chunk, worker);
     int64_t size = j->groups * (j->groups + 1);
     (void)cx;
     osh_tile_fit_sums(t, 0, j->groups);
-    for (int64_t i = 0; i < size; i++) j->sums[chunk * size + i] = sum_of(t->fit + i, t->n, size);
+    for (int64_t i = 0; i < size; i++)
+        j->sums[chunk * size + i] = refine_sum(t->fit + i, t->n, size);
     return OSH_OK;
 }
 
-/* a->scale is that of `sums`, unless the loss rises. */
-static osh_status fit_all(osh_ctx *cx, refine_job *j, int k)
+/* Fits the scales that all rows share; restores them if the loss rises. k: the step. */
+static osh_status refine_fit_all(osh_ctx *cx, refine_job *j, int k)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = j->a;
@@ -219,25 +236,26 @@ static osh_status fit_all(osh_ctx *cx, refine_job *j, int k)
     float *old = NULL; // own
     OSH_NEW(cx, old, n);
     memcpy(old, a->scale, (size_t)n * sizeof *old);
-    OSH_TRY(osh_parallel_for(cx, j->n_tiles, sums_chunk, j));
-    for (int64_t i = 0; i < size; i++) j->sums[i] = sum_of(j->sums + i, j->n_tiles, size);
+    OSH_TRY(osh_parallel_for(cx, j->n_tiles, refine_sums_chunk, j));
+    for (int64_t i = 0; i < size; i++) j->sums[i] = refine_sum(j->sums + i, j->n_tiles, size);
     if (osh_fit_solve(j->sums, j->sums + n * n, n, 1))
         for (int64_t g = 0; g < n; g++) {
             float s = osh_scale_round(&a->rule, (float)(old[g] + j->sums[n * n + g]));
             if (s > 0 && isfinite(s)) a->scale[g] = s;
         }
-    double was = sum_of(j->loss + k * j->n_tiles, j->n_tiles, 1);
+    double was = refine_sum(j->loss + k * j->n_tiles, j->n_tiles, 1);
     j->from = j->to = k + 1;
     OSH_TRY(osh_parallel_for(cx, j->n_tiles, refine_chunk, j));
-    if (sum_of(j->loss + (k + 1) * j->n_tiles, j->n_tiles, 1) <= was) goto done;
+    if (refine_sum(j->loss + (k + 1) * j->n_tiles, j->n_tiles, 1) <= was) goto done;
     memcpy(a->scale, old, (size_t)n * sizeof *old);
-    memcpy(j->loss + (k + 1) * j->n_tiles, j->loss + k * j->n_tiles, (size_t)j->n_tiles * sizeof *j->loss);
+    memcpy(j->loss + (k + 1) * j->n_tiles, j->loss + k * j->n_tiles,
+           (size_t)j->n_tiles * sizeof *j->loss);
 done:
     osh_free(cx, old);
     return rc;
 }
 
-static osh_status run(osh_ctx *cx, refine_job *j)
+static osh_status refine_run(osh_ctx *cx, refine_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = j->a;
@@ -245,25 +263,27 @@ static osh_status run(osh_ctx *cx, refine_job *j)
     OSH_TRY(osh_parallel_for(cx, j->n_tiles, refine_chunk, j));
     for (int k = 0; k < a->n_steps && j->all; k++) {
         j->from = k, j->to = k + 1;
-        if (a->steps[k] == OSH_REFINE_FIT_SCALES) OSH_TRY(fit_all(cx, j, k));
+        if (a->steps[k] == OSH_REFINE_FIT_SCALES) OSH_TRY(refine_fit_all(cx, j, k));
         else OSH_TRY(osh_parallel_for(cx, j->n_tiles, refine_chunk, j));
     }
-    for (int k = 0; k <= a->n_steps; k++) a->loss[k] = sum_of(j->loss + k * j->n_tiles, j->n_tiles, 1);
-    if (a->all) *a->all = sum_of(j->loss + (a->n_steps + 1) * j->n_tiles, j->n_tiles, 1);
+    for (int k = 0; k <= a->n_steps; k++)
+        a->loss[k] = refine_sum(j->loss + k * j->n_tiles, j->n_tiles, 1);
+    if (a->all) *a->all = refine_sum(j->loss + (a->n_steps + 1) * j->n_tiles, j->n_tiles, 1);
 done:
     return rc;
 }
 
-/* ---- room ---- */
+/* ---- scratch ---- */
 
-typedef struct room { // of one thread, in floats and doubles
+typedef struct room { // sizes of a thread's scratch
     int64_t floats, doubles, changes;
 } room;
 
-static room room_of(int64_t I, int64_t group, int64_t rows)
+static room refine_room_of(int64_t I, int64_t group, int64_t rows)
 {
     int64_t groups = osh_div_up(I, group), window = osh_min64(groups, OSH_FIT_GROUPS);
-    int64_t narrow = osh_min64(group, OSH_RESCALE_WIDEST); // of the groups that rescale works on
+    // columns of the widest group that is rescaled
+    int64_t narrow = osh_min64(group, OSH_RESCALE_WIDEST);
     int64_t panel = 3 * narrow * rows + 4 * rows + OSH_PANEL_STRIP * narrow;
     return (room){
         .floats = 4 * rows * I + 2 * rows * groups + panel + 2 * narrow,
@@ -272,13 +292,15 @@ static room room_of(int64_t I, int64_t group, int64_t rows)
     };
 }
 
-static osh_status tile_new(osh_ctx *cx, osh_refine_tile *t, const refine_job *j)
+static osh_status refine_tile_new(osh_ctx *cx, osh_refine_tile *t, const refine_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = j->a;
-    int64_t rows = padded(j->rows), narrow = osh_min64(a->group, OSH_RESCALE_WIDEST), part = narrow * rows;
-    room need = room_of(a->I, a->group, rows);
-    *t = (osh_refine_tile){.a = a, .f = &j->factors, .rows = rows, .groups = j->groups, .keeps_scales = j->all};
+    int64_t rows = refine_padded_rows(j->rows), narrow = osh_min64(a->group, OSH_RESCALE_WIDEST),
+            part = narrow * rows;
+    room need = refine_room_of(a->I, a->group, rows);
+    *t = (osh_refine_tile){
+        .a = a, .f = &j->factors, .rows = rows, .groups = j->groups, .keeps_scales = j->all};
     t->panel = (osh_panel){.rows = rows, .grid = a->rule.grid, .dtype = a->rule.dtype};
     OSH_NEW(cx, t->q, need.floats);
     t->d = t->q + rows * a->I;
@@ -306,7 +328,7 @@ done:
     return rc;
 }
 
-static void tile_free(osh_ctx *cx, osh_refine_tile *t)
+static void refine_tile_free(osh_ctx *cx, osh_refine_tile *t)
 {
     osh_free(cx, t->q);
     osh_free(cx, t->loss);
@@ -318,35 +340,41 @@ static void tile_free(osh_ctx *cx, osh_refine_tile *t)
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a)
 {
     osh_status rc = OSH_OK;
-    refine_job j = {.a = a, .rows = tile_rows(a->O, a->row_block), .groups = osh_div_up(a->I, a->group)}; // own
-    j.n_tiles = osh_div_up(a->O, j.rows), j.all = shared_by_all(a, j.rows);
+    refine_job j = { // own
+        .a = a, .rows = refine_tile_rows(a->O, a->row_block), .groups = osh_div_up(a->I, a->group)};
+    j.n_tiles = osh_div_up(a->O, j.rows), j.all = refine_shares_all(a, j.rows);
 
     for (int i = 0; i < 256; i++) j.values[i] = osh_grid_value(&a->rule.grid, (int8_t)(uint8_t)i);
     OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, j.tiles, osh_threads(cx));
-    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(tile_new(cx, &j.tiles[i], &j));
+    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(refine_tile_new(cx, &j.tiles[i], &j));
     OSH_NEW(cx, j.loss, (a->n_steps + 2) * j.n_tiles);
     if (j.all) OSH_NEW(cx, j.sums, j.n_tiles * j.groups * (j.groups + 1));
     OSH_TRY(osh_group_factors_init(cx, &j.factors, a, NULL));
-    OSH_TRY(run(cx, &j));
+    OSH_TRY(refine_run(cx, &j));
 done:
     osh_group_factors_deinit(cx, &j.factors);
     osh_free(cx, j.sums);
     osh_free(cx, j.loss);
-    for (int i = 0; j.tiles && i < osh_threads(cx); i++) tile_free(cx, &j.tiles[i]);
+    for (int i = 0; j.tiles && i < osh_threads(cx); i++) refine_tile_free(cx, &j.tiles[i]);
     osh_free(cx, j.tiles);
     return rc;
 }
 
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads)
 {
-    int64_t rows = tile_rows(O, row_block), n_tiles = osh_div_up(O, rows), groups = osh_div_up(I, group);
-    room need = room_of(I, group, padded(rows));
-    size_t tile = osh_mem_gross((size_t)need.floats * sizeof(float)) + osh_mem_gross((size_t)need.doubles * 8) +
-                  osh_mem_gross((size_t)need.changes * sizeof(osh_change)) + osh_mem_gross((size_t)padded(rows) * 4) +
-                  osh_mem_gross((size_t)padded(rows) * 2) + sizeof(osh_refine_tile);
-    size_t bytes = (size_t)n_threads * tile + osh_mem_gross((OSH_REFINE_MOST + 2) * (size_t)n_tiles * 8);
-    if (row_block >= O && O > rows) bytes += osh_mem_gross((size_t)(n_tiles * groups * (groups + 1)) * 8);
+    int64_t rows = refine_tile_rows(O, row_block), n_tiles = osh_div_up(O, rows),
+            groups = osh_div_up(I, group);
+    room need = refine_room_of(I, group, refine_padded_rows(rows));
+    size_t tile = osh_mem_gross((size_t)need.floats * sizeof(float)) +
+                  osh_mem_gross((size_t)need.doubles * 8) +
+                  osh_mem_gross((size_t)need.changes * sizeof(osh_change)) +
+                  osh_mem_gross((size_t)refine_padded_rows(rows) * 4) +
+                  osh_mem_gross((size_t)refine_padded_rows(rows) * 2) + sizeof(osh_refine_tile);
+    size_t bytes =
+        (size_t)n_threads * tile + osh_mem_gross((OSH_REFINE_MOST + 2) * (size_t)n_tiles * 8);
+    if (row_block >= O && O > rows)
+        bytes += osh_mem_gross((size_t)(n_tiles * groups * (groups + 1)) * 8);
     if (row_block == 1 && group < I && group <= OSH_RESCALE_WIDEST)
         bytes += osh_group_factors_bytes(I, group, n_threads);
     return bytes;

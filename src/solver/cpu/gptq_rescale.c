@@ -1,16 +1,20 @@
-/* gptq_rescale.c - groups of a tile once more: the pull of the others by one product, search and column loop on the
- * turned group (panel.h), and what changes back into G by another product. */
+/* gptq_rescale.c - new scale, zero point and codes of each group for a tile of rows. One product
+ * gives the target of the group; search and column loop run on the transposed group (panel.h);
+ * another product adds the changes to G. The reference solver/gptq_rescale.c has the formulas. */
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* What the group's columns want to be, turned and in solving order, into panel.w; was [n]: what they lose to that. */
-static void turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step, double *was)
+/* panel.w = the target of the group's columns, transposed and in solving order; was [n]: losses
+ * above the target's. */
+static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
+                                double *was)
 {
     const osh_gptq_refine_args *a = t->a;
     int64_t first = g * a->group, rows = t->rows;
     const int32_t *order = t->f->order + first;
     for (int64_t r = 0; r < t->n; r++) {
-        const float *pull = t->g + r * a->I + first, *q = t->q + r * a->I + first, *e = step + r * n_cols;
+        const float *pull = t->g + r * a->I + first, *q = t->q + r * a->I + first,
+                    *e = step + r * n_cols;
         float s = t->scale[r * t->groups + g], z = t->zero[r * t->groups + g];
         was[r] = 0;
         for (int64_t j = 0; j < n_cols; j++) was[r] += (double)pull[j] * e[j];
@@ -21,20 +25,24 @@ static void turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const flo
         for (int64_t j = 0; j < n_cols; j++) t->panel.w[j * rows + r] = 0;
 }
 
-/* Rows that lose less take what the panel has; by [n, n_cols]: what w^ changes by. */
-static void take_better(osh_refine_tile *t, int64_t g, int64_t n_cols, float *by, const double *was)
+/* Rows that lose less take the codes and scales of the panel. by [n, n_cols]: the change of w^. */
+static void rescale_take_better(osh_refine_tile *t, int64_t g, int64_t n_cols, float *by,
+                                const double *was)
 {
     const osh_gptq_refine_args *a = t->a;
     int64_t first = g * a->group, rows = t->rows;
     const int32_t *order = t->f->order + first;
     for (int64_t r = 0; r < t->n; r++) {
         double now = 0;
-        float *q = t->q + r * a->I + first, *s = &t->scale[r * t->groups + g], *z = &t->zero[r * t->groups + g];
-        for (int64_t j = 0; j < n_cols; j++) now += (double)t->panel.ne[j * rows + r] * t->panel.ne[j * rows + r];
+        float *q = t->q + r * a->I + first, *s = &t->scale[r * t->groups + g],
+              *z = &t->zero[r * t->groups + g];
+        for (int64_t j = 0; j < n_cols; j++)
+            now += (double)t->panel.ne[j * rows + r] * t->panel.ne[j * rows + r];
         bool better = now < was[r];
         for (int64_t j = 0; j < n_cols; j++) {
             float *old = &q[order[j]];
-            by[r * n_cols + order[j]] = better ? t->panel.w[j * rows + r] - osh_value(&a->rule, *old, *s, *z) : 0;
+            by[r * n_cols + order[j]] =
+                better ? t->panel.w[j * rows + r] - osh_value(&a->rule, *old, *s, *z) : 0;
             if (better) *old = t->panel.q[j * rows + r];
         }
         if (better) *s = t->panel.scale[r], *z = t->panel.zero[r];
@@ -49,18 +57,19 @@ void osh_tile_rescale(osh_refine_tile *t)
         int64_t first = g * a->group, n_cols = osh_min64(a->group, a->I - first);
         const float *inverse = t->f->inverse + first * a->group;
         const int32_t *order = t->f->order + first;
-        osh_search s = {.rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
-        float *step = t->next; // [n, n_cols], then what w^ changes by
+        osh_search s = {
+            .rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
+        float *step = t->next; // [n, n_cols] steps to the target, then changes of w^
         if (!t->f->ok[g]) continue;
-        osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I}, (osh_mat){inverse, n_cols},
-                    (osh_mnk){t->n, n_cols, n_cols});
-        turn_wanted(t, g, n_cols, step, was);
+        osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I},
+                    (osh_mat){inverse, n_cols}, (osh_mnk){t->n, n_cols, n_cols});
+        rescale_turn_wanted(t, g, n_cols, step, was);
         for (int64_t j = 0; j < n_cols; j++) t->cost[j] = 1 / inverse[order[j] * n_cols + order[j]];
         osh_panel_ranges(&s, t->lo, t->hi);
         osh_panel_search(&s, t->lo, t->hi, t->panel.scale, t->panel.zero);
         osh_panel_solve(&t->panel, t->f->u + first * a->group, n_cols, t->zeros, n_cols);
-        take_better(t, g, n_cols, step, was);
-        osh_gemm_nn((osh_into){t->g, a->I, true}, (osh_mat){step, n_cols}, (osh_mat){a->h + first * a->I, a->I},
-                    (osh_mnk){t->n, a->I, n_cols});
+        rescale_take_better(t, g, n_cols, step, was);
+        osh_gemm_nn((osh_into){t->g, a->I, true}, (osh_mat){step, n_cols},
+                    (osh_mat){a->h + first * a->I, a->I}, (osh_mnk){t->n, a->I, n_cols});
     }
 }

@@ -1,7 +1,7 @@
-/* gptq_scales.c - the search for scales over tiles of rows, turned group by group (panel.h).
+/* gptq_scales.c - the search for scales over tiles of rows; groups are transposed (panel.h).
  *
- * Where rows share a scale their losses are added: in a tile, which then holds whole blocks of rows, or, where all rows
- * do (row_block >= O), over the tiles in their order. */
+ * Rows that share a scale add their losses. A tile holds whole blocks of such rows. If all rows
+ * share scales (row_block >= O), the losses of the tiles are added in their order. */
 #include "solver/cpu/panel.h"
 #include "ops/kernel.h"
 
@@ -9,38 +9,45 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // of a tile; groups of a row
-    bool all;             // rows share one row of scales
-    float *room;          // own: [threads, room_floats]
-    float *lo, *hi;       // own: [tiles, across] of all rows, then [across]
-    double *sums;         // own: [tiles, across, candidates] of all rows
-    int pass;             // of all rows: 0 ranges, 1 candidates
+    int64_t rows, across; // rows of a tile; groups of a row
+    bool all;             // all rows share one row of scales
+    float *room;          // own: [threads, scales_room_floats]
+    float *lo, *hi;       // own: [tiles, across] if `all`; joined in the first [across]
+    double *sums;         // own: [tiles, across, candidates] if `all`
+    int pass;             // if `all`: 0 ranges, 1 candidates
 } scales_job;
 
-static int64_t tile_of(int64_t row_block, int64_t O)
+static int64_t scales_tile_rows(int64_t row_block, int64_t O)
 {
-    return row_block > 1 && row_block < O ? osh_div_up(row_block, OSH_PANEL_STEP) * OSH_PANEL_STEP : ROWS;
+    return row_block > 1 && row_block < O ? osh_div_up(row_block, OSH_PANEL_STEP) * OSH_PANEL_STEP
+                                          : ROWS;
 }
 
-/* Of one thread: a group turned, ranges and results of its rows, a row of the weight. */
-static int64_t room_floats(int64_t I, int64_t group, int64_t rows) { return (osh_min64(group, I) + 4) * rows + I; }
+/* Returns the floats of a thread: a transposed group, ranges and results of its rows, a row of the
+ * weight. */
+static int64_t scales_room_floats(int64_t I, int64_t group, int64_t rows)
+{
+    return (osh_min64(group, I) + 4) * rows + I;
+}
 
 typedef struct tile_group { // rows [row, row + n) of the weight's columns [col, col + n_cols)
     int64_t row, n, col, n_cols;
 } tile_group;
 
-/* Turned: x [n_cols, rows]; the rows of padding are 0. line: room for a row. */
-static void turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows, tile_group g)
+/* x [n_cols, rows] = the group, transposed; rows of padding are 0. line [n_cols]: scratch. */
+static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows,
+                              tile_group g)
 {
     for (int64_t r = 0; r < rows; r++) {
-        if (r < g.n) osh_to_f32(line, osh_elem(a->w, (g.row + r) * a->I + g.col), a->w->dtype, g.n_cols);
+        if (r < g.n)
+            osh_to_f32(line, osh_elem(a->w, (g.row + r) * a->I + g.col), a->w->dtype, g.n_cols);
         for (int64_t c = 0; c < g.n_cols; c++)
             x[c * rows + r] = r < g.n && !(a->dead && a->dead[g.col + c]) ? line[c] : 0;
     }
 }
 
-/* Ranges of n rows become those of all of them. */
-static void join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
+/* Sets all ranges to the joint range of the first n rows. */
+static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
 {
     for (int64_t r = 1; r < n; r++) {
         lo[0] = lo[r] < lo[0] ? lo[r] : lo[0];
@@ -49,8 +56,9 @@ static void join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* The best candidate of rows that share a scale. */
-static void choose(const osh_scale_rule *rule, const double *sums, float lo, float hi, float *scale, float *zero)
+/* Computes scale and zero point of the candidate with the least sum. */
+static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
+                          float *scale, float *zero)
 {
     static const float beside[OSH_SCALE_ZEROS] = {0, -1, 1};
     int best = 0, zeros = rule->symmetric ? 1 : OSH_SCALE_ZEROS;
@@ -62,13 +70,15 @@ static void choose(const osh_scale_rule *rule, const double *sums, float lo, flo
     *zero = rule->symmetric ? 0 : fminf(fmaxf(z, rule->grid.lo), rule->grid.hi);
 }
 
-static void put_scale(const osh_gptq_scales_args *a, int64_t at, float scale, float zero)
+static void scales_put(const osh_gptq_scales_args *a, int64_t at, float scale, float zero)
 {
     a->scale[at] = scale;
     if (a->zero) a->zero[at] = zero;
 }
 
-static void search_group(const scales_job *j, osh_search *s, float *room, int64_t row, int64_t n, int64_t g)
+/* Searches the scales of n rows of group g. */
+static void scales_search_group(const scales_job *j, osh_search *s, float *room, int64_t row,
+                                int64_t n, int64_t g)
 {
     const osh_gptq_scales_args *a = j->a;
     float *lo = room, *hi = lo + j->rows, *scale = hi + j->rows, *zero = scale + j->rows;
@@ -78,27 +88,29 @@ static void search_group(const scales_job *j, osh_search *s, float *room, int64_
     osh_panel_ranges(s, lo, hi);
     if (a->row_block == 1) {
         osh_panel_search(s, lo, hi, scale, zero);
-        for (int64_t r = 0; r < n; r++) put_scale(a, (row + r) * j->across + g, scale[r], zero[r]);
+        for (int64_t r = 0; r < n; r++) scales_put(a, (row + r) * j->across + g, scale[r], zero[r]);
         return;
     }
-    join_ranges(lo, hi, n, j->rows);
+    scales_join_ranges(lo, hi, n, j->rows);
     if (!a->rule.fixed) osh_panel_candidates(s, lo, hi, n, sums);
-    choose(&a->rule, sums, lo[0], hi[0], scale, zero);
-    put_scale(a, at, *scale, *zero);
+    scales_choose(&a->rule, sums, lo[0], hi[0], scale, zero);
+    scales_put(a, at, *scale, *zero);
 }
 
-/* A tile's part in the scale of all rows. */
-static void share_group(const scales_job *j, osh_search *s, float *room, int64_t tile, int64_t n, int64_t g)
+/* Computes a tile's part of group g's scale, which all rows share: its range, or its sums of
+ * losses. */
+static void scales_share_group(const scales_job *j, osh_search *s, float *room, int64_t tile,
+                               int64_t n, int64_t g)
 {
     float *lo = room, *hi = lo + j->rows;
     int64_t at = tile * j->across + g;
     if (j->pass == 0) {
         osh_panel_ranges(s, lo, hi);
-        join_ranges(lo, hi, n, j->rows);
+        scales_join_ranges(lo, hi, n, j->rows);
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // the first tile's: those of all
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // joint ranges
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }
 
@@ -108,22 +120,25 @@ static osh_status scales_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_gptq_scales_args *a = j->a;
     int64_t step = a->row_block > 1 && !j->all ? a->row_block : j->rows, row = chunk * step;
     int64_t n = osh_min64(step, a->O - row);
-    float *room = j->room + worker * room_floats(a->I, a->group, j->rows);
+    float *room = j->room + worker * scales_room_floats(a->I, a->group, j->rows);
     float *x = room + 4 * j->rows, *line = x + osh_min64(a->group, a->I) * j->rows;
 
     (void)cx;
     for (int64_t g = 0; g < j->across; g++) {
         int64_t col = g * a->group, n_cols = osh_min64(a->group, a->I - col);
-        osh_search s = {.rule = a->rule, .x = x, .weight = a->weight ? a->weight + col : NULL, .n = n_cols,
+        osh_search s = {.rule = a->rule,
+                        .x = x,
+                        .weight = a->weight ? a->weight + col : NULL,
+                        .n = n_cols,
                         .rows = j->rows};
-        turn_group(a, x, line, j->rows, (tile_group){row, n, col, n_cols});
-        if (j->all) share_group(j, &s, room, chunk, n, g);
-        else search_group(j, &s, room, row, n, g);
+        scales_turn_group(a, x, line, j->rows, (tile_group){row, n, col, n_cols});
+        if (j->all) scales_share_group(j, &s, room, chunk, n, g);
+        else scales_search_group(j, &s, room, row, n, g);
     }
     return OSH_OK;
 }
 
-static osh_status search_all(osh_ctx *cx, scales_job *j)
+static osh_status scales_search_all(osh_ctx *cx, scales_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_scales_args *a = j->a;
@@ -139,12 +154,13 @@ static osh_status search_all(osh_ctx *cx, scales_job *j)
     }
     j->pass = 1;
     if (!a->rule.fixed) OSH_TRY(osh_parallel_for(cx, tiles, scales_chunk, j));
-    for (int64_t at = j->across * OSH_SCALE_CANDIDATES; at < tiles * j->across * OSH_SCALE_CANDIDATES; at++)
+    for (int64_t at = j->across * OSH_SCALE_CANDIDATES;
+         at < tiles * j->across * OSH_SCALE_CANDIDATES; at++)
         j->sums[at % (j->across * OSH_SCALE_CANDIDATES)] += j->sums[at];
     for (int64_t g = 0; g < j->across; g++) {
         float s, z;
-        choose(&a->rule, j->sums + g * OSH_SCALE_CANDIDATES, j->lo[g], j->hi[g], &s, &z);
-        put_scale(a, g, s, z);
+        scales_choose(&a->rule, j->sums + g * OSH_SCALE_CANDIDATES, j->lo[g], j->hi[g], &s, &z);
+        scales_put(a, g, s, z);
     }
 done:
     osh_free(cx, j->lo);
@@ -156,13 +172,16 @@ done:
 osh_status osh_gptq_scales(osh_ctx *cx, const osh_gptq_scales_args *a)
 {
     osh_status rc = OSH_OK;
-    scales_job j = {.a = a, .rows = tile_of(a->row_block, a->O), .across = osh_div_up(a->I, a->group),
+    scales_job j = {.a = a,
+                    .rows = scales_tile_rows(a->row_block, a->O),
+                    .across = osh_div_up(a->I, a->group),
                     .all = a->row_block >= a->O && a->row_block > 1};
 
-    OSH_NEW(cx, j.room, osh_threads(cx) * room_floats(a->I, a->group, j.rows));
-    if (j.all) OSH_TRY(search_all(cx, &j));
+    OSH_NEW(cx, j.room, osh_threads(cx) * scales_room_floats(a->I, a->group, j.rows));
+    if (j.all) OSH_TRY(scales_search_all(cx, &j));
     else
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(a->O, a->row_block > 1 ? a->row_block : j.rows), scales_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(a->O, a->row_block > 1 ? a->row_block : j.rows),
+                                 scales_chunk, &j));
 done:
     osh_free(cx, j.room);
     return rc;
@@ -170,8 +189,10 @@ done:
 
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads)
 {
-    int64_t rows = tile_of(row_block, O), tiles = osh_div_up(O, rows) * osh_div_up(I, group);
-    size_t bytes = osh_mem_gross((size_t)(n_threads * room_floats(I, group, rows)) * sizeof(float));
+    int64_t rows = scales_tile_rows(row_block, O),
+            tiles = osh_div_up(O, rows) * osh_div_up(I, group);
+    size_t bytes =
+        osh_mem_gross((size_t)(n_threads * scales_room_floats(I, group, rows)) * sizeof(float));
     if (row_block > 1 && row_block >= O)
         bytes += 2 * osh_mem_gross((size_t)tiles * sizeof(float)) +
                  osh_mem_gross((size_t)tiles * OSH_SCALE_CANDIDATES * sizeof(double));

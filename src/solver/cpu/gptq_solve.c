@@ -1,14 +1,15 @@
-/* gptq_solve.c - the GPTQ column loop over tiles of rows, a tile being one or two panels (panel.h) of 64 rows that are
- * turned, so that a lane is a row:
+/* gptq_solve.c - the GPTQ column loop over tiles of rows. A tile is one or two panels (panel.h) of
+ * 64 rows, transposed, so that a vector lane is a row:
  *
- *   w [I, 64]         block by block of columns, in solving order
- *   |  done  |        errors ne [block, 64] of the block: each column gathers what those before it in the block leave
- *   | block  |        w of all later columns += U^T ne, six of them at once in registers (osh_panel_update)
- *   | later  |        codes wait in bytes [I, 64], to be turned back when the tile is done
+ *   w [I, 64]         columns in solving order, a block at a time
+ *   |  done  |        errors ne [block, 64]: a column gathers the errors before it in the block
+ *   | block  |        w of all later columns += U^T ne, six at once in registers (osh_panel_update)
+ *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
  *
- * A panel of 2,048 columns is 512 KiB and stays in a core's second cache. Panels have 32 rows where threads share the
- * rows more evenly then: 576 rows are 9 panels of 64, 5 for one of two threads and 4 for the other, and 18 of 32. What
- * a column gets depends on how columns are cut into blocks alone: not on the rows solved with it, nor on threads. */
+ * A panel of 2,048 columns is 512 KiB and stays in a core's second-level cache. Panels have 32 rows
+ * if threads share the rows more evenly then: 576 rows are 9 panels of 64, 5 for one of two threads
+ * and 4 for the other, or 18 of 32. The result depends only on how columns are cut into blocks, not
+ * on other rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -17,17 +18,18 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 }; // SLAB: columns of an update; LINES: rows turned
+/* SLAB: columns of an update; LINES: rows transposed at once. */
+enum { MOST_PANELS = 2, SLAB = 48, LINES = 8 };
 
-typedef struct tiling { // of rows
-    int panels;   // of a tile
-    int64_t rows; // of a panel
+typedef struct tiling { // cut of the rows into tiles
+    int panels;   // panels of a tile
+    int64_t rows; // rows of a panel
 } tiling;
 
 typedef struct solve_worker {
-    osh_panel p[MOST_PANELS]; // of a block, weights in the tile; scales of all. q, zeros and strip are shared
-    float *floats;            // own: what they point to
-    float *line;              // [LINES, I] rows of the weight; view of floats
+    osh_panel p[MOST_PANELS]; // views of the block's columns; q, zeros and strip are shared
+    float *floats;            // own: memory of the panels
+    float *line;              // view: [LINES, I] in floats, rows of the weight
     float *tile;              // own: [panels, I, rows] the weight, solving order
     int8_t *codes;            // own: [panels, I, rows]
     double *loss;             // own: [panels, rows]
@@ -36,51 +38,54 @@ typedef struct solve_worker {
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int32_t *at; // own: [I] column -> its place in solving order
+    int32_t *at; // own: [I] column -> position in solving order
     tiling by;
-    int64_t step; // of rows that are solved
+    int64_t step; // distance of the rows that are solved
 } solve_job;
 
-typedef struct rows { // of a panel: which, from which row of the weight on, how many there are, how far apart
+typedef struct rows { // rows of a panel: n rows of the weight from `row` on, `step` apart
     int panel;
     int64_t row, n, step;
 } rows;
 
-static float *panel_of(const solve_job *j, const solve_worker *me, int panel)
+static float *solve_panel_of(const solve_job *j, const solve_worker *me, int panel)
 {
     return me->tile + panel * j->a->I * j->by.rows;
 }
 
-static void load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
+static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
         for (int64_t r = 0; r < p->rows; r++) { // padding repeats the last row
-            int64_t at = (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
+            int64_t at =
+                (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
             p->zero[c * p->rows + r] = a->zero ? a->zero[at] : 0;
         }
 }
 
-/* The panel's rows in f32, columns in solving order. */
-static void load_panel(const solve_job *j, solve_worker *me, const rows *which)
+/* Loads the panel's rows as f32, columns in solving order, dead columns 0. */
+static void solve_load_panel(const solve_job *j, solve_worker *me, const rows *which)
 {
     const osh_gptq_solve_args *a = j->a;
     const osh_tensor *w = a->target ? a->target : a->w;
-    float *to = panel_of(j, me, which->panel);
+    float *to = solve_panel_of(j, me, which->panel);
     int64_t each = j->by.rows;
     if (which->n < each) memset(to, 0, (size_t)(a->I * each) * sizeof *to);
     for (int64_t r = 0; r < which->n; r += LINES) {
         int64_t n = osh_min64(LINES, which->n - r);
         for (int64_t k = 0; k < n; k++)
-            osh_to_f32(me->line + k * a->I, osh_elem(w, (which->row + (r + k) * which->step) * a->I), w->dtype, a->I);
+            osh_to_f32(me->line + k * a->I,
+                       osh_elem(w, (which->row + (r + k) * which->step) * a->I), w->dtype, a->I);
         osh_panel_lay(to + r, each, (osh_mat){me->line, a->I}, n, a->I, j->at);
     }
     for (int64_t c = 0; a->dead && c < a->I; c++)
         if (a->dead[c]) memset(to + j->at[c] * each, 0, (size_t)each * sizeof *to);
 }
 
-/* Which of the block's weights are 0 in the file. */
-static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w, int64_t i1, int64_t cols)
+/* Marks the weights of the block that are 0 in the file. */
+static void solve_load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const rows *w,
+                             int64_t i1, int64_t cols)
 {
     float *zeros = me->p->zeros;
     int64_t each = me->p->rows;
@@ -92,14 +97,16 @@ static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, const row
     }
 }
 
-/* The block's columns of a panel, and what is kept of them. */
-static void solve_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1, int64_t cols)
+/* Solves the block's columns of a panel; keeps codes, losses and, if wanted, dequantized
+ * weights. */
+static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *w, int64_t i1,
+                              int64_t cols)
 {
     const osh_gptq_solve_args *a = j->a;
     osh_panel *p = &me->p[w->panel];
     int64_t from = w->panel * a->I + i1;
     p->w = me->tile + from * p->rows;
-    if (p->zeros) load_zeros(a, me, w, i1, cols);
+    if (p->zeros) solve_load_zeros(a, me, w, i1, cols);
     osh_panel_solve(p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
     osh_panel_squares(p, me->loss + w->panel * p->rows, cols);
     if (a->nearest) return;
@@ -107,28 +114,31 @@ static void solve_block(const solve_job *j, solve_worker *me, const rows *w, int
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* What rounding to nearest costs (solver/gptq_solve.c) is what the loop makes of its rest. */
-static void begin_panel(const solve_job *j, solve_worker *me, const rows *w)
+/* Loads a panel. With `nearest` the loop works on the rest of rounding to nearest
+ * (solver/gptq_solve.c). */
+static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
     osh_panel *p = &me->p[w->panel];
-    load_panel(j, me, w);
-    load_scales(a, p, w);
-    p->w = panel_of(j, me, w->panel);
+    solve_load_panel(j, me, w);
+    solve_load_scales(a, p, w);
+    p->w = solve_panel_of(j, me, w->panel);
     if (a->nearest) osh_panel_rest(p, a->col_scale, a->I);
 }
 
-/* The columns from i2 on of all panels, behind the block from i1. */
-static void update_rest(const solve_job *j, solve_worker *me, int panels, int64_t i1, int64_t i2)
+/* Adds the errors of block [i1, i2) to the later columns of all panels. */
+static void solve_update_rest(const solve_job *j, solve_worker *me, int panels, int64_t i1,
+                              int64_t i2)
 {
     int64_t I = j->a->I;
     for (int64_t c = i2; c < I; c += SLAB)
         for (int k = 0; k < panels; k++)
-            osh_panel_update(panel_of(j, me, k) + c * j->by.rows, (osh_mat){j->a->u + c * I + i1, I},
-                             (osh_mat){me->p[k].ne, j->by.rows}, osh_min64(SLAB, I - c), i2 - i1);
+            osh_panel_update(solve_panel_of(j, me, k) + c * j->by.rows,
+                             (osh_mat){j->a->u + c * I + i1, I}, (osh_mat){me->p[k].ne, j->by.rows},
+                             osh_min64(SLAB, I - c), i2 - i1);
 }
 
-static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const solve_job *job = user;
@@ -140,28 +150,34 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     rows part[MOST_PANELS];
 
     for (int k = 0; k < panels; k++) {
-        part[k] = (rows){k, (first + k * each) * job->step, osh_min64(each, n - k * each), job->step};
-        begin_panel(job, me, &part[k]);
+        part[k] =
+            (rows){k, (first + k * each) * job->step, osh_min64(each, n - k * each), job->step};
+        solve_begin_panel(job, me, &part[k]);
     }
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns a chunk takes seconds
-        for (int k = 0; k < panels; k++) solve_block(job, me, &part[k], i1, i2 - i1);
-        update_rest(job, me, panels, i1, i2);
+        OSH_TRY(osh_check_interrupt(cx)); // a chunk of 28,672 columns takes seconds
+        for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
+        solve_update_rest(job, me, panels, i1, i2);
     }
     for (int k = 0; k < panels && !a->nearest; k++)
-        osh_panel_codes(a->codes + part[k].row * a->I, a->I, (osh_panel_turned){me->codes + k * a->I * each, each},
-                        job->at, part[k].n, a->I);
+        osh_panel_codes(a->codes + part[k].row * a->I, a->I,
+                        (osh_panel_turned){me->codes + k * a->I * each, each}, job->at, part[k].n,
+                        a->I);
     for (int64_t r = 0; r < n; r++) a->loss[(first + r) * job->step] = me->loss[r];
 done:
     return rc;
 }
 
-static const struct { tiling by; int64_t cost; } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}}; // of a row
+/* Ways to cut rows into tiles, with their relative cost of a row. */
+static const struct {
+    tiling by;
+    int64_t cost;
+} kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}};
 
-/* Which of the kinds from `from` on is done first with n rows on so many threads. */
-static int kind_of(int64_t n, int n_threads, int from)
+/* Returns the index, at least `from`, of the kind that takes least time for n rows. */
+static int solve_kind_of(int64_t n, int n_threads, int from)
 {
     int best = from;
     int64_t least = INT64_MAX;
@@ -173,28 +189,39 @@ static int kind_of(int64_t n, int n_threads, int from)
     return best;
 }
 
-static int kind_of_all(int64_t O, int n_threads) { return kind_of(O, n_threads, O < 1024); }
-
-/* Floats apart from the tile: of each panel errors and scales, and what is shared. */
-static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
+static int solve_kind_of_all(int64_t O, int n_threads)
 {
-    int64_t block = osh_min64(block_size, I);
-    return (by.panels * (block + 2 * n_scale_cols) + 2 * block) * by.rows + OSH_PANEL_STRIP * block + LINES * I;
+    return solve_kind_of(O, n_threads, O < 1024);
 }
 
-static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, tiling by)
+/* Returns the floats of a worker without its tile: errors and scales of each panel, and shared
+ * scratch. */
+static int64_t solve_block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, tiling by)
+{
+    int64_t block = osh_min64(block_size, I);
+    return (by.panels * (block + 2 * n_scale_cols) + 2 * block) * by.rows +
+           OSH_PANEL_STRIP * block + LINES * I;
+}
+
+static osh_status solve_worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a,
+                                    tiling by)
 {
     osh_status rc = OSH_OK;
     int64_t block = osh_min64(a->block_size, a->I), tile = by.panels * a->I * by.rows;
 
     OSH_NEW(cx, w->loss, by.panels * by.rows);
-    OSH_NEW(cx, w->floats, block_floats(a->I, a->n_scale_cols, a->block_size, by));
+    OSH_NEW(cx, w->floats, solve_block_floats(a->I, a->n_scale_cols, a->block_size, by));
     float *next = w->floats, *q = next, *zeros = q + block * by.rows;
     next += 2 * block * by.rows;
     for (int k = 0; k < by.panels; k++) {
         osh_panel *p = &w->p[k];
-        *p = (osh_panel){.rows = by.rows, .grid = osh_grid_of(a->bits, a->fp8), .dtype = a->dq_dtype, .ne = next,
-                         .q = q, .zeros = a->keep_zeros ? zeros : NULL, .nearest = a->nearest};
+        *p = (osh_panel){.rows = by.rows,
+                         .grid = osh_grid_of(a->bits, a->fp8),
+                         .dtype = a->dq_dtype,
+                         .ne = next,
+                         .q = q,
+                         .zeros = a->keep_zeros ? zeros : NULL,
+                         .nearest = a->nearest};
         p->scale = p->ne + block * by.rows;
         p->zero = p->scale + a->n_scale_cols * by.rows;
         next = p->zero + a->n_scale_cols * by.rows;
@@ -216,14 +243,16 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
-    int kind = kind_of_all(a->O, osh_threads(cx));
-    if (a->nearest) kind = kind_of(n_rows, osh_threads(cx), kind); // in no more room
+    int kind = solve_kind_of_all(a->O, osh_threads(cx));
+    if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind); // takes no more scratch
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);
     for (int64_t i = 0; i < a->I; i++) j.at[a->perm ? a->perm[i] : i] = (int32_t)i;
     OSH_NEW(cx, j.workers, osh_threads(cx));
-    for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.by));
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(n_rows, j.by.panels * j.by.rows), solve_chunk, &j));
+    for (int i = 0; i < osh_threads(cx); i++)
+        OSH_TRY(solve_worker_open(cx, &j.workers[i], a, j.by));
+    OSH_TRY(
+        osh_parallel_for(cx, osh_div_up(n_rows, j.by.panels * j.by.rows), solve_tile_chunk, &j));
 done:
     for (int i = 0; j.workers && i < osh_threads(cx); i++) {
         osh_free(cx, j.workers[i].floats);
@@ -236,12 +265,15 @@ done:
     return rc;
 }
 
-size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
+size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size,
+                            int n_threads)
 {
-    tiling by = kinds[kind_of_all(O, n_threads)].by;
-    int64_t tile = by.panels * I * by.rows, block = block_floats(I, n_scale_cols, block_size, by);
-    size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
-                    osh_mem_gross((size_t)tile) + osh_mem_gross((size_t)(by.panels * by.rows) * sizeof(double));
+    tiling by = kinds[solve_kind_of_all(O, n_threads)].by;
+    int64_t tile = by.panels * I * by.rows,
+            block = solve_block_floats(I, n_scale_cols, block_size, by);
+    size_t worker = osh_mem_gross((size_t)block * sizeof(float)) +
+                    osh_mem_gross((size_t)tile * sizeof(float)) + osh_mem_gross((size_t)tile) +
+                    osh_mem_gross((size_t)(by.panels * by.rows) * sizeof(double));
     return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker)) +
            osh_mem_gross((size_t)I * sizeof(int32_t));
 }

@@ -1,4 +1,5 @@
-/* panel.c - see panel.h. */
+/* panel.c - the column loop, transposes and the search for scales on panels, for every instruction
+ * set; panel512.c has the two hottest loops again. */
 #include "solver/cpu/panel.h"
 #include "base/isa.h"
 #include "math/gemm.h"
@@ -8,8 +9,8 @@
 
 #include <assert.h>
 
-/* x = the nearest value of the grid, |x| within it. In a floating type of d digits that is d significant bits, and
- * whole multiples of 2^least where these are coarser. */
+/* Rounds x, which is in the grid's range, to the nearest value of the grid. A floating type of d
+ * digits has d significant bits, but no values finer than 2^least. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -18,7 +19,8 @@ OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
     }
     int cut = 24 - g->digits;
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    osh_v8f r = (osh_v8f)((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1)), magic, s;
+    osh_v8f r = (osh_v8f)((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1)),
+            magic, s;
     osh_v8i tiny = (osh_v8i)(a < (uint32_t)(127 + g->least + g->digits - 1) << 23);
 
     v8_set(&magic, osh_f32_of_bits((uint32_t)(127 + 23 + g->least) << 23)); // 2^(23 + least)
@@ -37,8 +39,9 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
-/* The value of the grid nearest to w / s + zp. */
-OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s, const osh_v8f *zp)
+/* q = the value of the grid nearest to w / s + zp. */
+OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s,
+                          const osh_v8f *zp)
 {
     osh_v8f lo, hi;
 
@@ -75,9 +78,10 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_store(p->ne + at, &w);
 }
 
-/* Columns [j, j + n) of 8 rows gather what columns [first, end) leave to them. n is a constant where this is inlined:
- * so many sums stay in registers. */
-OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first, int64_t end)
+/* Columns [j, j + n) of 8 rows gather the errors of columns [first, end). n is a constant where
+ * this is inlined, so that n sums stay in registers. */
+OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_t first,
+                         int64_t end)
 {
     int64_t rows = p->rows;
     float *w = p->w + j * rows + r;
@@ -94,7 +98,7 @@ OSH_VEC_FN void gather_8(const osh_panel *p, int64_t r, int64_t j, int n, int64_
     for (int k = 0; k < n; k++) v8_store(w + k * rows, &a[k]);
 }
 
-/* The strip of columns from j on, `wide` of them. at_once: columns that are gathered together. */
+/* `wide` columns from j on gather the errors of the columns before j, at_once columns together. */
 OSH_VEC_FN void gather_strip(const osh_panel *p, int64_t j, int64_t wide, int at_once)
 {
     for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
@@ -117,14 +121,15 @@ OSH_VEC_FN void quantize_column(const osh_panel *p, int64_t j, int64_t scale_col
     }
 }
 
-OSH_VEC_FN void solve_body(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n,
-                           int at_once)
+OSH_VEC_FN void solve_body(const osh_panel *p, const float *u, int64_t ldu,
+                           const int32_t *scale_col, int64_t n, int at_once)
 {
     bool wider = osh_panel512_solves(p);
     for (int64_t j = 0; j < n; j += OSH_PANEL_STRIP) {
         int64_t wide = n - j < OSH_PANEL_STRIP ? n - j : OSH_PANEL_STRIP;
         for (int64_t i = 0; i < j + wide; i++) {
-            if (wide == OSH_PANEL_STRIP) memcpy(p->strip + i * OSH_PANEL_STRIP, u + i * ldu + j, sizeof(osh_v8f));
+            if (wide == OSH_PANEL_STRIP)
+                memcpy(p->strip + i * OSH_PANEL_STRIP, u + i * ldu + j, sizeof(osh_v8f));
             else memcpy(p->strip + i * OSH_PANEL_STRIP, u + i * ldu + j, (size_t)wide * sizeof *u);
         }
         if (wider && wide == OSH_PANEL_STRIP) {
@@ -138,12 +143,14 @@ OSH_VEC_FN void solve_body(const osh_panel *p, const float *u, int64_t ldu, cons
         }
     }
 }
-OSH_AVX2 static void solve_avx2(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n)
+OSH_AVX2 static void solve_avx2(const osh_panel *p, const float *u, int64_t ldu,
+                                const int32_t *scale_col, int64_t n)
 {
     solve_body(p, u, ldu, scale_col, n, OSH_PANEL_STRIP);
 }
 
-void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n)
+void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
+                     int64_t n)
 {
     if (osh_isa_used() >= OSH_ISA_AVX2) solve_avx2(p, u, ldu, scale_col, n);
     else solve_body(p, u, ldu, scale_col, n, 4);
@@ -155,7 +162,8 @@ OSH_VEC_FN void rest_body(const osh_panel *p, const int32_t *scale_col, int64_t 
         for (int64_t r = 0; r < p->rows; r += OSH_LANES) {
             int64_t scale_at = scale_col[j] * p->rows + r;
             osh_v8f x, scale, zp, q;
-            v8_load(&x, p->w + j * p->rows + r), v8_load(&scale, p->scale + scale_at), v8_load(&zp, p->zero + scale_at);
+            v8_load(&x, p->w + j * p->rows + r), v8_load(&scale, p->scale + scale_at),
+                v8_load(&zp, p->zero + scale_at);
             nearest_8(p, &q, &x, &scale, &zp);
             q = q - zp;
             v8_round(&q, p->dtype);
@@ -165,7 +173,10 @@ OSH_VEC_FN void rest_body(const osh_panel *p, const int32_t *scale_col, int64_t 
             v8_store(p->w + j * p->rows + r, &x);
         }
 }
-OSH_AVX2 static void rest_avx2(const osh_panel *p, const int32_t *scale_col, int64_t n) { rest_body(p, scale_col, n); }
+OSH_AVX2 static void rest_avx2(const osh_panel *p, const int32_t *scale_col, int64_t n)
+{
+    rest_body(p, scale_col, n);
+}
 
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)
 {
@@ -185,8 +196,9 @@ void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)
     else osh_gemm_nn(to, ut, ne, size);
 }
 
-/* ---- rows as columns ---- */
+/* ---- transposes ---- */
 
+/* t = the transpose of 8 x 8 elements. */
 OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
 {
     osh_v8f r[8];
@@ -197,8 +209,10 @@ OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
     }
     for (int i = 0; i < 8; i += 4) // fours
         for (int h = 0; h < 2; h++) {
-            r[i + 2 * h] = __builtin_shufflevector(t[i + h], t[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
-            r[i + 2 * h + 1] = __builtin_shufflevector(t[i + h], t[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
+            r[i + 2 * h] =
+                __builtin_shufflevector(t[i + h], t[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
+            r[i + 2 * h + 1] =
+                __builtin_shufflevector(t[i + h], t[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     for (int i = 0; i < 4; i++) {
         t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
@@ -206,7 +220,7 @@ OSH_VEC_FN void turned_8(osh_v8f *t, const float *from, int64_t ldf)
     }
 }
 
-/* Row j of `to` is column j of `from`, or row at[j] is. */
+/* Row at[j] of `to` (at NULL: row j) is column j of `from` [m, n]. */
 OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
     int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
@@ -214,10 +228,12 @@ OSH_VEC_FN void turn_body(osh_into to, osh_mat from, int64_t m, int64_t n, const
         for (int64_t j = 0; j < n8; j += 8) {
             osh_v8f t[8];
             turned_8(t, from.p + i * from.ld + j, from.ld);
-            for (int k = 0; k < 8; k++) v8_store(to.p + (at ? at[j + k] : j + k) * to.ld + i, &t[k]);
+            for (int k = 0; k < 8; k++)
+                v8_store(to.p + (at ? at[j + k] : j + k) * to.ld + i, &t[k]);
         }
     for (int64_t i = 0; i < m; i++)
-        for (int64_t j = i < m8 ? n8 : 0; j < n; j++) to.p[(at ? at[j] : j) * to.ld + i] = from.p[i * from.ld + j];
+        for (int64_t j = i < m8 ? n8 : 0; j < n; j++)
+            to.p[(at ? at[j] : j) * to.ld + i] = from.p[i * from.ld + j];
 }
 OSH_AVX2 static void turn_avx2(osh_into to, osh_mat from, int64_t m, int64_t n, const int32_t *at)
 {
@@ -263,31 +279,35 @@ void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n
     else bytes_body(to, q, n);
 }
 
-/* 16 columns of 16 rows: four times what lies 8 rows apart becomes neighbours. */
-static void turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
+/* Transposes 16 columns of 16 rows: four times, elements 8 rows apart become neighbours. */
+static void panel_turn_bytes_16(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at)
 {
     osh_v16b r[16], t[16];
     for (int i = 0; i < 16; i++) memcpy(&r[i], from.p + at[i] * from.rows, sizeof *r);
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < 8; i++) {
-            t[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            t[2 * i + 1] =
-                __builtin_shufflevector(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            t[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
+                                               21, 6, 22, 7, 23);
+            t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                                   28, 13, 29, 14, 30, 15, 31);
         }
         memcpy(r, t, sizeof r);
     }
     for (int i = 0; i < 16; i++) memcpy(to + i * ldt, &r[i], sizeof *r);
 }
 
-void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m, int64_t n)
+void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
+                     int64_t n)
 {
     enum { SIDE = 16 };
     int64_t m16 = m / SIDE * SIDE, n16 = n / SIDE * SIDE;
     for (int64_t j = 0; j < n16; j += SIDE)
         for (int64_t i = 0; i < m16; i += SIDE)
-            turn_bytes_16(to + i * ldt + j, ldt, (osh_panel_turned){from.p + i, from.rows}, at + j);
+            panel_turn_bytes_16(to + i * ldt + j, ldt, (osh_panel_turned){from.p + i, from.rows},
+                                at + j);
     for (int64_t i = 0; i < m; i++)
-        for (int64_t j = i < m16 ? n16 : 0; j < n; j++) to[i * ldt + j] = from.p[at[j] * from.rows + i];
+        for (int64_t j = i < m16 ? n16 : 0; j < n; j++)
+            to[i * ldt + j] = from.p[at[j] * from.rows + i];
 }
 
 OSH_VEC_FN void squares_body(const osh_panel *p, double *sums, int64_t n)
@@ -304,7 +324,10 @@ OSH_VEC_FN void squares_body(const osh_panel *p, double *sums, int64_t n)
         for (int k = 0; k < OSH_LANES_D; k++) sums[r + k] += sum[k];
     }
 }
-OSH_AVX2 static void squares_avx2(const osh_panel *p, double *sums, int64_t n) { squares_body(p, sums, n); }
+OSH_AVX2 static void squares_avx2(const osh_panel *p, double *sums, int64_t n)
+{
+    squares_body(p, sums, n);
+}
 
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n)
 {
@@ -329,7 +352,10 @@ OSH_VEC_FN void ranges_body(const osh_search *s, float *lo, float *hi)
         v8_store(hi + r, &most);
     }
 }
-OSH_AVX2 static void ranges_avx2(const osh_search *s, float *lo, float *hi) { ranges_body(s, lo, hi); }
+OSH_AVX2 static void ranges_avx2(const osh_search *s, float *lo, float *hi)
+{
+    ranges_body(s, lo, hi);
+}
 
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
 {
@@ -337,7 +363,7 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
-/* s >= 0 becomes what the rule stores for it, as in osh_scale_of. */
+/* Rounds s >= 0 to a scale that the rule can store, as osh_scale_of does. */
 OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
 {
     osh_grid e4m3 = osh_scale_e4m3();
@@ -366,9 +392,10 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* Scale and zero points of a candidate, as osh_scale_of. */
-OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo, const osh_v8f *hi, osh_v8f *s,
-                         osh_v8f *zero)
+/* s, zero [OSH_SCALE_ZEROS] = scale and zero points of a candidate, as osh_scale_of computes
+ * them. */
+OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
+                         const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {
     float steps = rule->grid.hi - rule->grid.lo;
     osh_v8f most = -*lo;
@@ -388,8 +415,9 @@ OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f 
     for (int i = 0; i < OSH_SCALE_ZEROS; i++) v8_clamp(&zero[i], &first, &last);
 }
 
-/* Losses of 8 rows with scale v and n zero points. */
-OSH_VEC_FN void v8_losses(const osh_search *s, int64_t row, const osh_v8f *v, const osh_v8f *zero, int n, osh_v8f *loss)
+/* loss [n] = the losses of 8 rows with scale v and each of n zero points. */
+OSH_VEC_FN void v8_losses(const osh_search *s, int64_t row, const osh_v8f *v, const osh_v8f *zero,
+                          int n, osh_v8f *loss)
 {
     const osh_grid *g = &s->rule.grid;
     osh_v8f first[OSH_SCALE_ZEROS], last[OSH_SCALE_ZEROS], sum[OSH_SCALE_ZEROS], inverse = 1 / *v;
@@ -415,10 +443,12 @@ OSH_VEC_FN void v8_losses(const osh_search *s, int64_t row, const osh_v8f *v, co
     for (int i = 0; i < n; i++) loss[i] = sum[i];
 }
 
-OSH_VEC_FN void search_body(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero, int n)
+OSH_VEC_FN void search_body(const osh_search *s, const float *lo, const float *hi, float *scale,
+                            float *zero, int n)
 {
     for (int64_t r = 0; r < s->rows; r += OSH_LANES) {
-        osh_v8f from, to, v, z[OSH_SCALE_ZEROS], loss[OSH_SCALE_ZEROS], least, best_s = {0}, best_z = {0};
+        osh_v8f from, to, v, z[OSH_SCALE_ZEROS], loss[OSH_SCALE_ZEROS], least, best_s = {0},
+                                                                               best_z = {0};
         v8_load(&from, lo + r);
         v8_load(&to, hi + r);
         v8_set(&least, INFINITY);
@@ -436,24 +466,28 @@ OSH_VEC_FN void search_body(const osh_search *s, const float *lo, const float *h
         v8_store(zero + r, &best_z);
     }
 }
-OSH_AVX2 static void search_avx2(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero)
+OSH_AVX2 static void search_avx2(const osh_search *s, const float *lo, const float *hi,
+                                 float *scale, float *zero)
 {
     if (s->rule.symmetric || s->rule.fixed) search_body(s, lo, hi, scale, zero, 1);
     else search_body(s, lo, hi, scale, zero, OSH_SCALE_ZEROS);
 }
-static void search_base(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero)
+static void panel_search_base(const osh_search *s, const float *lo, const float *hi, float *scale,
+                              float *zero)
 {
     if (s->rule.symmetric || s->rule.fixed) search_body(s, lo, hi, scale, zero, 1);
     else search_body(s, lo, hi, scale, zero, OSH_SCALE_ZEROS);
 }
 
-void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero)
+void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale,
+                      float *zero)
 {
     if (osh_isa_used() >= OSH_ISA_AVX2) search_avx2(s, lo, hi, scale, zero);
-    else search_base(s, lo, hi, scale, zero);
+    else panel_search_base(s, lo, hi, scale, zero);
 }
 
-OSH_VEC_FN void candidates_body(const osh_search *s, const float *lo, const float *hi, int64_t n_rows, double *sums)
+OSH_VEC_FN void candidates_body(const osh_search *s, const float *lo, const float *hi,
+                                int64_t n_rows, double *sums)
 {
     for (int64_t r = 0; r < n_rows; r += OSH_LANES) {
         osh_v8f from, to, v, z[OSH_SCALE_ZEROS], loss[OSH_SCALE_ZEROS];
@@ -468,13 +502,14 @@ OSH_VEC_FN void candidates_body(const osh_search *s, const float *lo, const floa
         }
     }
 }
-OSH_AVX2 static void candidates_avx2(const osh_search *s, const float *lo, const float *hi, int64_t n_rows,
-                                     double *sums)
+OSH_AVX2 static void candidates_avx2(const osh_search *s, const float *lo, const float *hi,
+                                     int64_t n_rows, double *sums)
 {
     candidates_body(s, lo, hi, n_rows, sums);
 }
 
-void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows, double *sums)
+void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows,
+                          double *sums)
 {
     if (osh_isa_used() >= OSH_ISA_AVX2) candidates_avx2(s, lo, hi, n_rows, sums);
     else candidates_body(s, lo, hi, n_rows, sums);

@@ -1,11 +1,13 @@
-/* panel.h - rows of a weight, turned: [columns, rows], so that a vector's lane is a row and no sum crosses lanes.
- * What the column loop and the search for scales do inside a block of columns; the same bytes under every set. */
+/* panel.h - the column loop and the search for scales inside a block of columns. A panel holds rows
+ * of a weight, transposed to [columns, rows], so that a vector lane is a row and no sum crosses
+ * lanes. All instruction sets give the same bytes. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "math/mat.h"
 #include "solver/gptq_scales.h"
 
-/* Rows come in STEPs, those of a weight that is solved in ROWS at most; columns that gather together. */
+/* Rows of a panel are a multiple of STEP; a solve takes at most ROWS. STRIP: columns that gather
+ * errors together. */
 enum { OSH_PANEL_STEP = 32, OSH_PANEL_ROWS = 64, OSH_PANEL_STRIP = 8 };
 
 typedef struct osh_panel {
@@ -13,51 +15,59 @@ typedef struct osh_panel {
     float *w;            // [n, rows] in: weights; out: dequantized
     float *ne;           // [n, rows] out: negated errors
     float *q;            // [n, rows] out: values on the grid
-    float *zeros;        // [n, rows] not 0: becomes 0, whatever w is; NULL: none
+    float *zeros;        // [n, rows] not 0: the weight becomes 0; NULL: none
     float *scale, *zero; // [scale columns, rows]
-    float *strip;        // [n, STRIP] room
-    bool nearest;        // w is what rounding to nearest leaves: all of it is the error, q and w stay as they are
+    float *strip;        // [n, STRIP] scratch
+    // w is the rest of rounding to nearest: all of it is error; q and w are not written
+    bool nearest;
     osh_grid grid;
-    osh_dtype dtype;     // that (q - zero) scale is rounded to
+    osh_dtype dtype;     // q - zero and its product with scale are rounded to it
 } osh_panel;
 
-/* Column j gathers what the columns before it leave to it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the
- * order in which the reference subtracts, and is quantized. u: corner of U with rows of ldu; scale_col [n]: scale
- * column of each column. No fused multiply-add: the reference rounds each product. */
-void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n);
+/* Column j gathers the errors of the columns before it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) +
+ * ..., in the order in which the reference subtracts, and is quantized. u [n, n]: block of U on the
+ * diagonal, rows ldu apart; scale_col [n]: scale column of each column. No fused multiply-add: the
+ * reference rounds each product. */
+void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
+                     int64_t n);
 
-/* w -= what the grid and rounding make of it: what rounding to nearest leaves. */
+/* w -= w rounded to nearest: leaves the rest. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
-/* w [n, rows] += ut [n, k] ne [k, rows]: what a block of k columns leaves to n later ones, ut being rows of U^T, and
- * rows = ne.ld 32 or 64. Wants osh_blas_open before. */
+/* w [n, rows] += ut [n, k] ne [k, rows]: adds the errors of a block of k columns to n later ones.
+ * ut: rows of U^T; rows = ne.ld is 32 or 64. osh_blas_open must have been called. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
-/* to [n, m] = from [m, n], turned; rows ldt and ldf apart. */
+/* to [n, m] = the transpose of from [m, n]; rows are ldt and ldf apart. */
 void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
-/* The same with column j of `from` in row at[j]. */
+/* Transposes `from` [m, n]; its column j becomes row at[j] of `to`. */
 void osh_panel_lay(float *to, int64_t ldt, osh_mat from, int64_t m, int64_t n, const int32_t *at);
-/* Codes of n values of the grid, a multiple of 8. */
+/* to [n] = the codes of values q [n] of the grid; n is a multiple of 8. */
 void osh_panel_bytes(int8_t *to, const osh_grid *grid, const float *q, int64_t n);
-typedef struct osh_panel_turned { // of a panel
-    const int8_t *p; // [, rows]
+typedef struct osh_panel_turned { // codes of a panel, transposed
+    const int8_t *p; // [columns, rows]
     int64_t rows;
 } osh_panel_turned;
-/* to [m, n], rows ldt apart: column j is row at[j] of `from`. m <= from.rows */
-void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m, int64_t n);
-/* sums [p->rows] += the squares of the n columns of p->ne, halved, each row's in their order. */
+/* to [m, n], rows ldt apart: column j is row at[j] of `from`; m <= from.rows. */
+void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
+                     int64_t n);
+/* sums [p->rows] += ne^2 / 2 over the n columns of each row, in order. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
-typedef struct osh_search { // for scales of columns [n, rows] x
+typedef struct osh_search { // search for the scales of a group
     osh_scale_rule rule;
-    const float *x, *weight; // [n, rows]; [n] or NULL: 1
+    const float *x, *weight; // [n, rows] weights; [n] costs, NULL: 1
     int64_t n, rows;
 } osh_search;
 
-/* lo, hi [rows]: smallest and largest of each row, and 0. */
+/* lo, hi [rows] = smallest and largest of each row and 0. */
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
-/* Of each row the best scale and zero point (0 where symmetric), both [rows], in the range lo, hi. */
-void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero);
-/* sums [OSH_SCALE_CANDIDATES] += the loss of each candidate, of n_rows rows with the same lo and hi. */
-void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows, double *sums);
+/* scale, zero [rows] = the best scale and zero point (symmetric: 0) of each row with range lo, hi
+ * [rows]. */
+void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale,
+                      float *zero);
+/* sums [OSH_SCALE_CANDIDATES] += the loss of each candidate over n_rows rows with the same lo and
+ * hi. */
+void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows,
+                          double *sums);
 #endif

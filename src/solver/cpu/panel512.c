@@ -1,5 +1,6 @@
-/* panel512.c - see panel512.h. Of 32 registers the update takes 24 for the sums of 6 columns x 64 rows, four for errors
- * and two for what is fed to all their lanes; the gathering 16 for 8 columns x 32 rows. */
+/* panel512.c - the column loop and the update of later columns with AVX-512. Of 32 registers the
+ * update uses 24 for the sums of 6 columns x 64 rows, four for errors and two for broadcast
+ * elements of U; the column loop uses 16 for 8 columns x 32 rows. */
 #include "solver/cpu/panel512.h"
 #include "base/isa.h"
 
@@ -8,15 +9,21 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define WIDE_FN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define WIDE_FN                                                                                    \
+    static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-enum { LANES = 16, COLS = 6, VECS = OSH_PANEL_ROWS / LANES, LINE = 16 }; // LINE: floats of a cache line
+/* LINE: floats of a cache line. */
+enum { LANES = 16, COLS = 6, VECS = OSH_PANEL_ROWS / LANES, LINE = 16 };
 
-bool osh_panel512_takes(int64_t rows) { return osh_isa_used() >= OSH_ISA_AVX512 && rows % (2 * LANES) == 0; }
+bool osh_panel512_takes(int64_t rows)
+{
+    return osh_isa_used() >= OSH_ISA_AVX512 && rows % (2 * LANES) == 0;
+}
 
 bool osh_panel512_solves(const osh_panel *p)
 {
-    return osh_panel512_takes(p->rows) && !p->grid.digits && (p->dtype == OSH_F32 || p->dtype == OSH_BF16);
+    return osh_panel512_takes(p->rows) && !p->grid.digits &&
+           (p->dtype == OSH_F32 || p->dtype == OSH_BF16);
 }
 
 WIDE_FN void gather_before(const osh_panel *p, int64_t j)
@@ -29,7 +36,8 @@ WIDE_FN void gather_before(const osh_panel *p, int64_t j)
         const float *e = p->ne + r, *u = p->strip;
 #pragma GCC unroll 8
         for (int k = 0; k < N; k++)
-            a[k][0] = _mm512_loadu_ps(w + k * rows), a[k][1] = _mm512_loadu_ps(w + k * rows + LANES);
+            a[k][0] = _mm512_loadu_ps(w + k * rows),
+            a[k][1] = _mm512_loadu_ps(w + k * rows + LANES);
         for (int64_t i = 0; i < j; i++, e += rows, u += N) {
             __m512 e0 = _mm512_loadu_ps(e), e1 = _mm512_loadu_ps(e + LANES);
 #pragma GCC unroll 8
@@ -41,16 +49,18 @@ WIDE_FN void gather_before(const osh_panel *p, int64_t j)
         }
 #pragma GCC unroll 8
         for (int k = 0; k < N; k++)
-            _mm512_storeu_ps(w + k * rows, a[k][0]), _mm512_storeu_ps(w + k * rows + LANES, a[k][1]);
+            _mm512_storeu_ps(w + k * rows, a[k][0]),
+                _mm512_storeu_ps(w + k * rows + LANES, a[k][1]);
     }
 }
 
-WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
+WIDE_FN __m512 broadcast_512(float f) { return _mm512_set1_ps(f); }
 
-WIDE_FN __m512 rounded(__m512 x, bool bf16)
+WIDE_FN __m512 round_512(__m512 x, bool bf16)
 {
     if (!bf16) return x;
-    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i u = _mm512_castps_si512(x),
+            odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
     u = _mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000u));
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), _mm512_castsi512_ps(u));
@@ -58,54 +68,59 @@ WIDE_FN __m512 rounded(__m512 x, bool bf16)
 
 WIDE_FN __m512 nearest(const osh_panel *p, __m512 w, __m512 s, __m512 zp)
 {
-    __m512 lo = constant(p->grid.lo), hi = constant(p->grid.hi), magic = constant(12582912.0f);
+    __m512 lo = broadcast_512(p->grid.lo), hi = broadcast_512(p->grid.hi),
+           magic = broadcast_512(12582912.0f);
     __m512 q = _mm512_add_ps(_mm512_div_ps(w, s), zp);
     q = _mm512_mask_mov_ps(q, _mm512_cmp_ps_mask(q, lo, _CMP_LT_OQ), lo);
     q = _mm512_mask_mov_ps(q, _mm512_cmp_ps_mask(q, hi, _CMP_GT_OQ), hi);
     return _mm512_sub_ps(_mm512_add_ps(q, magic), magic);
 }
 
-WIDE_FN __m512 value_of(__m512 q, __m512 s, __m512 zp, bool bf16)
+WIDE_FN __m512 value_512(__m512 q, __m512 s, __m512 zp, bool bf16)
 {
-    return rounded(_mm512_mul_ps(rounded(_mm512_sub_ps(q, zp), bf16), s), bf16);
+    return round_512(_mm512_mul_ps(round_512(_mm512_sub_ps(q, zp), bf16), s), bf16);
 }
 
-typedef struct column { // of the strip
-    int64_t at, scale_at; // its first row in w; in scale
-    const float *u;       // of the strip: row k is what column k of the strip leaves to it
+typedef struct column { // a column of the strip
+    int64_t at, scale_at; // element of its first row in w; in scale
+    const float *u;       // view: its column in the strip; row k is for the strip's column k
     int before;           // columns of the strip that are done
     bool bf16;
 } column;
 
-/* 16 rows of it, from r on: w - e_0 u_0 - e_1 u_1 ..., then as quantize_8. */
+/* Gathers and quantizes 16 rows of a column from r on: w - e_0 u_0 - e_1 u_1 ..., then as
+ * quantize_8 of panel.c. */
 WIDE_FN void column_16(const osh_panel *p, const column *c, int64_t r)
 {
     int64_t at = c->at + r;
-    __m512 w = _mm512_loadu_ps(p->w + at), sign = constant(-0.0f);
+    __m512 w = _mm512_loadu_ps(p->w + at), sign = broadcast_512(-0.0f);
     const float *e = p->ne + at - c->before * p->rows;
     for (int k = 0; k < c->before; k++)
-        w = _mm512_add_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e + k * p->rows), constant(c->u[k * OSH_PANEL_STRIP])));
-    __m512 diag = constant(c->u[c->before * OSH_PANEL_STRIP]);
+        w = _mm512_add_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e + k * p->rows),
+                                           broadcast_512(c->u[k * OSH_PANEL_STRIP])));
+    __m512 diag = broadcast_512(c->u[c->before * OSH_PANEL_STRIP]);
     if (p->nearest) {
         _mm512_storeu_ps(p->ne + at, _mm512_xor_ps(_mm512_div_ps(w, diag), sign));
         return;
     }
-    __m512 s = _mm512_loadu_ps(p->scale + c->scale_at + r), zp = _mm512_loadu_ps(p->zero + c->scale_at + r);
+    __m512 s = _mm512_loadu_ps(p->scale + c->scale_at + r),
+           zp = _mm512_loadu_ps(p->zero + c->scale_at + r);
     __m512 q = nearest(p, w, s, zp);
     if (p->zeros) {
         __m512 z = _mm512_loadu_ps(p->zeros + at);
         q = _mm512_mask_mov_ps(q, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_NEQ_UQ), zp);
     }
     _mm512_storeu_ps(p->q + at, q);
-    __m512 d = value_of(q, s, zp, c->bf16);
+    __m512 d = value_512(q, s, zp, c->bf16);
     _mm512_storeu_ps(p->w + at, d);
     _mm512_storeu_ps(p->ne + at, _mm512_xor_ps(_mm512_div_ps(_mm512_sub_ps(w, d), diag), sign));
 }
 
-WIDE_FN void columns(const osh_panel *p, int64_t j, const int32_t *scale_col, bool bf16)
+WIDE_FN void panel512_columns(const osh_panel *p, int64_t j, const int32_t *scale_col, bool bf16)
 {
     for (int k = 0; k < OSH_PANEL_STRIP; k++) {
-        column c = {(j + k) * p->rows, scale_col[k] * p->rows, p->strip + j * OSH_PANEL_STRIP + k, k, bf16};
+        column c = {(j + k) * p->rows, scale_col[k] * p->rows, p->strip + j * OSH_PANEL_STRIP + k,
+                    k, bf16};
         for (int64_t r = 0; r < p->rows; r += LANES) column_16(p, &c, r);
     }
 }
@@ -113,8 +128,8 @@ WIDE_FN void columns(const osh_panel *p, int64_t j, const int32_t *scale_col, bo
 WIDE void osh_panel512_solve(const osh_panel *p, int64_t j, const int32_t *scale_col)
 {
     gather_before(p, j);
-    if (p->dtype == OSH_BF16) columns(p, j, scale_col, true);
-    else columns(p, j, scale_col, false);
+    if (p->dtype == OSH_BF16) panel512_columns(p, j, scale_col, true);
+    else panel512_columns(p, j, scale_col, false);
 }
 
 WIDE void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_t n)
@@ -126,7 +141,7 @@ WIDE void osh_panel512_rest(const osh_panel *p, const int32_t *scale_col, int64_
             float *at = p->w + j * p->rows + r;
             __m512 w = _mm512_loadu_ps(at), s = _mm512_loadu_ps(p->scale + scale_at);
             __m512 zp = _mm512_loadu_ps(p->zero + scale_at);
-            _mm512_storeu_ps(at, _mm512_sub_ps(w, value_of(nearest(p, w, s, zp), s, zp, bf16)));
+            _mm512_storeu_ps(at, _mm512_sub_ps(w, value_512(nearest(p, w, s, zp), s, zp, bf16)));
         }
 }
 
@@ -138,9 +153,8 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* n columns of `vecs` vectors: constants where this is inlined. ut: the part of U^T that comes next is brought near
- * meanwhile. */
-WIDE_FN void update(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
+/* Updates n columns of `vecs` vectors; both are constants where this is inlined. */
+WIDE_FN void update_columns(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];
     const float *low = ut.p, *high = ut.p + 3 * ut.ld;
@@ -177,10 +191,11 @@ WIDE_FN void update_all(float *w, osh_mat ut, const float *ne, int64_t n, int64_
     for (; c + COLS <= n; c += COLS, w += COLS * rows, ut.p += COLS * ut.ld) {
         for (int64_t next = COLS; next < 2 * COLS && c + next < n; next++)
             for (int64_t l = 0; l < k; l += LINE) __builtin_prefetch(ut.p + next * ut.ld + l);
-        update(w, ut, ne, COLS, k, vecs);
+        update_columns(w, ut, ne, COLS, k, vecs);
     }
-    for (; c + 2 <= n; c += 2, w += 2 * rows, ut.p += 2 * ut.ld) update(w, ut, ne, 2, k, vecs);
-    if (c < n) update(w, ut, ne, 1, k, vecs);
+    for (; c + 2 <= n; c += 2, w += 2 * rows, ut.p += 2 * ut.ld)
+        update_columns(w, ut, ne, 2, k, vecs);
+    if (c < n) update_columns(w, ut, ne, 1, k, vecs);
 }
 
 WIDE void osh_panel512_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k)

@@ -1,5 +1,6 @@
-/* prune_solve.c - SparseGPT's loop over tiles of rows: inside a block a lane is a row, behind it one sgemm per tile.
- * Which weights of a block become 0 is chosen over all rows, so that all tiles are through a block before the next. */
+/* prune_solve.c - SparseGPT's loop over tiles of rows. Inside a block of columns a vector lane is a
+ * row; after it one product per tile updates the later columns. The weights of a block that become
+ * 0 are chosen over all rows, so all tiles finish a block before the next one begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -14,22 +15,28 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
-    float *cost;   // own: [O, cols] of the block
-    bool *zero;    // own: [O, I] was 0; NULL: not kept
+    float *cost;   // own: [O, cols] costs of the block
+    bool *zero;    // own: [O, I] weights that were 0; NULL: zeros are not kept
     float *panels; // own: [threads, 2, cols, TILE_ROWS] weights, negated errors
-    int64_t *zeros; // own: [tiles] of the block, kept
-    int64_t i1, cols, room; // room: floats of a panel
-    float most;    // up to here they become 0
-    bool more;     // than those that are kept
+    int64_t *zeros; // own: [tiles] kept zeros of the block
+    int64_t i1, cols, room; // first column, columns of the block; floats of a panel
+    float most;    // costs up to this become 0
+    bool more;     // more weights become 0 than those that were
 } prune_job;
 
-static int64_t tile_end(const prune_job *j, int64_t tile) { return osh_min64(j->a->O, (tile + 1) * TILE_ROWS); }
-static float diag_at(const osh_prune_solve_args *a, int64_t i) { return a->u ? a->u[i * a->I + i] : 1; }
+static int64_t prune_tile_end(const prune_job *j, int64_t tile)
+{
+    return osh_min64(j->a->O, (tile + 1) * TILE_ROWS);
+}
+static float prune_diag_at(const osh_prune_solve_args *a, int64_t i)
+{
+    return a->u ? a->u[i * a->I + i] : 1;
+}
 
-static osh_status mark_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
+static osh_status prune_mark_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
 {
     const prune_job *j = user;
-    int64_t I = j->a->I, n = (tile_end(j, tile) - tile * TILE_ROWS) * I;
+    int64_t I = j->a->I, n = (prune_tile_end(j, tile) - tile * TILE_ROWS) * I;
     const float *w = j->a->w + tile * TILE_ROWS * I;
     bool *zero = j->zero + tile * TILE_ROWS * I;
     (void)cx, (void)worker;
@@ -37,16 +44,16 @@ static osh_status mark_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
     return OSH_OK;
 }
 
-static osh_status cost_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
+static osh_status prune_cost_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
 {
     const prune_job *j = user;
     const osh_prune_solve_args *a = j->a;
     int64_t zeros = 0;
     (void)cx, (void)worker;
-    for (int64_t r = tile * TILE_ROWS; r < tile_end(j, tile); r++)
+    for (int64_t r = tile * TILE_ROWS; r < prune_tile_end(j, tile); r++)
         for (int64_t i = 0; i < j->cols; i++) {
             int64_t at = r * a->I + j->i1 + i;
-            float w = a->w[at], d = diag_at(a, j->i1 + i);
+            float w = a->w[at], d = prune_diag_at(a, j->i1 + i);
             bool kept = j->zero && j->zero[at];
             j->cost[r * j->cols + i] = kept ? 0 : w * w / (d * d);
             zeros += kept;
@@ -55,14 +62,15 @@ static osh_status cost_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
     return OSH_OK;
 }
 
-static bool is_kept(const prune_job *j, int64_t row, int64_t column)
+static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
 {
     return j->zero && j->zero[row * j->a->I + column];
 }
 
-/* Of each row of the panel n of columns [i, i + m) are cheapest: cost is 0 there, and infinite elsewhere. A lane is a
- * row; those behind the last row are not used. */
-OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n, int64_t i)
+/* Sets the costs of columns [i, i + m) of the panel: 0 for the n cheapest of each row, infinite for
+ * the others. A lane is a row; lanes after the last row are not used. */
+OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
+                            int64_t i)
 {
     const osh_prune_solve_args *a = j->a;
     osh_v8f of[64], inf, none = {0};
@@ -72,20 +80,20 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     for (int64_t r = 0; r < n; r += OSH_LANES) {
         int64_t lanes = j->zero ? osh_min64(n - r, OSH_LANES) : 0;
         for (int64_t k = 0; k < a->m; k++) {
-            float d = diag_at(a, j->i1 + i + k);
+            float d = prune_diag_at(a, j->i1 + i + k);
             osh_v8f x;
             v8_load(&x, w + (i + k) * TILE_ROWS + r);
             of[k] = x * x / (d * d);
             for (int64_t l = 0; l < lanes; l++)
-                if (is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
+                if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // those that are cheaper, or as cheap and further to the left
+            osh_v8i before = {0}; // columns that are cheaper, or as cheap and further left
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;
             for (int64_t l = 0; l < lanes; l++)
-                if (is_kept(j, row + r + l, j->i1 + i + k)) chosen[l] = -1;
+                if (prune_is_kept(j, row + r + l, j->i1 + i + k)) chosen[l] = -1;
             osh_v8f x;
             v8_select(&x, &chosen, &none, &inf);
             v8_store(cost + (i + k) * TILE_ROWS + r, &x);
@@ -93,28 +101,32 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
     }
 }
 
-/* Costs of a block to a panel: where the pattern does not say them. */
-static void load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
+/* Loads the block's costs of n rows into a panel; for pruning without a pattern n of m. */
+static void prune_load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
 {
     for (int64_t i = 0; i < j->cols; i++)
         for (int64_t r = 0; r < TILE_ROWS; r++)
-            cost[i * TILE_ROWS + r] = r >= n     ? INFINITY
+            cost[i * TILE_ROWS + r] = r >= n    ? INFINITY
                                       : j->more ? j->cost[(row + r) * j->cols + i]
-                                                : is_kept(j, row + r, j->i1 + i) ? 0 : INFINITY;
+                                      : prune_is_kept(j, row + r, j->i1 + i) ? 0
+                                                                             : INFINITY;
 }
 
-static void load_panel(const prune_job *j, float *w, int64_t row, int64_t n)
+static void prune_load_panel(const prune_job *j, float *w, int64_t row, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = j->a->w[(row + r) * j->a->I + j->i1 + i];
+        for (int64_t i = 0; i < j->cols; i++)
+            w[i * TILE_ROWS + r] = j->a->w[(row + r) * j->a->I + j->i1 + i];
     for (int64_t r = n; r < TILE_ROWS; r++)
         for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = 0;
 }
 
-/* Column i becomes 0 in the rows whose costs are low enough. Errors, negated, take the place of costs; 0 of others. */
-OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n, int64_t i)
+/* Sets column i to 0 in the rows whose costs are low enough. Replaces costs by negated errors;
+ * other rows get 0. */
+OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n,
+                          int64_t i)
 {
-    float d = diag_at(j->a, j->i1 + i), *at = w + i * TILE_ROWS, *e = ne + i * TILE_ROWS;
+    float d = prune_diag_at(j->a, j->i1 + i), *at = w + i * TILE_ROWS, *e = ne + i * TILE_ROWS;
     double *loss = j->a->loss + row;
     osh_v8f most, x, err, none = {0};
     v8_set(&most, j->most);
@@ -131,7 +143,7 @@ OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, 
     for (int64_t r = 0; r < n; r++) loss[r] += (double)e[r] * e[r] / 2;
 }
 
-OSH_VEC_FN void solve_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+OSH_VEC_FN void prune_solve_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
 {
     const osh_prune_solve_args *a = j->a;
     for (int64_t i = 0; i < j->cols; i++) {
@@ -139,9 +151,11 @@ OSH_VEC_FN void solve_body(const prune_job *j, float *w, float *ne, int64_t row,
         drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) { // whose errors stay in registers
+        // errors stay in registers
+        for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) {
             osh_v8f e[HALF_VECTORS], x;
-            for (int v = 0; v < HALF_VECTORS; v++) v8_load(&e[v], ne + i * TILE_ROWS + half + v * OSH_LANES);
+            for (int v = 0; v < HALF_VECTORS; v++)
+                v8_load(&e[v], ne + i * TILE_ROWS + half + v * OSH_LANES);
             for (int64_t k = i + 1; k < j->cols; k++)
                 for (int v = 0; v < HALF_VECTORS; v++) {
                     float *to = w + k * TILE_ROWS + half + v * OSH_LANES;
@@ -153,30 +167,32 @@ OSH_VEC_FN void solve_body(const prune_job *j, float *w, float *ne, int64_t row,
     }
 }
 
-OSH_AVX2 static void solve_avx2(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+OSH_AVX2 static void prune_solve_avx2(const prune_job *j, float *w, float *ne, int64_t row,
+                                      int64_t n)
 {
-    solve_body(j, w, ne, row, n);
+    prune_solve_body(j, w, ne, row, n);
 }
 
-static void solve_panel(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+static void prune_solve_panel(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
 {
-    if (osh_isa_used() >= OSH_ISA_AVX2) solve_avx2(j, w, ne, row, n);
-    else solve_body(j, w, ne, row, n);
+    if (osh_isa_used() >= OSH_ISA_AVX2) prune_solve_avx2(j, w, ne, row, n);
+    else prune_solve_body(j, w, ne, row, n);
 }
 
-static osh_status solve_tile(osh_ctx *cx, void *user, int64_t tile, int worker)
+static osh_status prune_solve_tile(osh_ctx *cx, void *user, int64_t tile, int worker)
 {
     osh_status rc = OSH_OK;
     const prune_job *j = user;
     const osh_prune_solve_args *a = j->a;
-    int64_t row = tile * TILE_ROWS, n = tile_end(j, tile) - row, i2 = j->i1 + j->cols;
+    int64_t row = tile * TILE_ROWS, n = prune_tile_end(j, tile) - row, i2 = j->i1 + j->cols;
     float *w = j->panels + 2 * worker * j->room, *ne = w + j->room;
     OSH_TRY(osh_check_interrupt(cx));
-    load_panel(j, w, row, n);
-    if (!a->n) load_costs(j, ne, row, n);
-    solve_panel(j, w, ne, row, n);
+    prune_load_panel(j, w, row, n);
+    if (!a->n) prune_load_costs(j, ne, row, n);
+    prune_solve_panel(j, w, ne, row, n);
     for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < j->cols; i++) a->w[(row + r) * a->I + j->i1 + i] = w[i * TILE_ROWS + r];
+        for (int64_t i = 0; i < j->cols; i++)
+            a->w[(row + r) * a->I + j->i1 + i] = w[i * TILE_ROWS + r];
     if (!a->u || i2 >= a->I) goto done;
     osh_gemm_tn((osh_into){a->w + row * a->I + i2, a->I, true}, (osh_mat){ne, TILE_ROWS},
                 (osh_mat){a->u + j->i1 * a->I + i2, a->I}, (osh_mnk){n, a->I - i2, j->cols});
@@ -198,7 +214,7 @@ osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a)
     OSH_NEW(cx, j.panels, osh_threads(cx) * 2 * j.room);
     if (a->keep) {
         OSH_NEW(cx, j.zero, a->O * a->I);
-        OSH_TRY(osh_parallel_for(cx, tiles, mark_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, tiles, prune_mark_chunk, &j));
     }
     memset(a->loss, 0, (size_t)a->O * sizeof *a->loss);
     for (j.i1 = 0; j.i1 < a->I; j.i1 += a->block_size) {
@@ -206,12 +222,12 @@ osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a)
         j.cols = osh_min64(a->block_size, a->I - j.i1);
         int64_t n = a->O * j.cols, k = (int64_t)((double)n * a->sparsity);
         if (!a->n) {
-            OSH_TRY(osh_parallel_for(cx, tiles, cost_chunk, &j));
+            OSH_TRY(osh_parallel_for(cx, tiles, prune_cost_chunk, &j));
             for (int64_t t = 0; t < tiles; t++) zeros += j.zeros[t];
             j.more = !a->keep || k > zeros;
             j.most = j.more ? osh_kth(j.cost, n, k < n ? k : n - 1, &less) : 0;
         }
-        OSH_TRY(osh_parallel_for(cx, tiles, solve_tile, &j));
+        OSH_TRY(osh_parallel_for(cx, tiles, prune_solve_tile, &j));
     }
 done:
     osh_free(cx, j.cost);

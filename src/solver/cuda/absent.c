@@ -1,4 +1,5 @@
-/* absent.c - solver.h in a binary that was built without CUDA: each function fails and says so. */
+/* absent.c - the functions of solver.h in a binary without CUDA: each fails with
+ * OSH_E_UNSUPPORTED. */
 #include "solver/cuda/solver.h"
 #ifndef OSH_CUDA_BUILT
 

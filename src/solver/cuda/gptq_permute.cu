@@ -1,38 +1,42 @@
-/* gptq_permute.cu - a Hessian made symmetric and brought into solving order in its own place, and its diagonal.
+/* gptq_permute.cu - makes a Hessian symmetric, brings it into solving order, in place, and reads
+ * its diagonal.
  *
- *   lower triangle given      upper one in the new order      mirrored
- *   | a . . |                 | a b c |                       | a b c |      upper H'[i][j] = H[perm i][perm j], read
- *   | b d . |        ->       | . d e |               ->      | b d e |      below the diagonal: no element that is
- *   | c e f |                 | . . f |                       | c e f |      read is written by the same kernel
+ *   lower triangle given     upper one in the new order     mirrored
+ *   | a . . |                | a b c |                      | a b c |
+ *   | b d . |       ->       | . d e |              ->      | b d e |
+ *   | c e f |                | . . f |                      | c e f |
  *
- * The diagonal, which is both, goes through a row of room. */
+ * The upper triangle is H'[i][j] = H[perm i][perm j], read below the diagonal: so a kernel never
+ * reads an element that it writes. The diagonal goes through a scratch row. */
 #include "ops/cuda/op.cuh"
 #include "solver/cuda/solver.h"
 
 enum { TILE = 32, STEP = 8, THREADS = TILE * STEP };
 
 /* diag[i] = H[perm i][perm i]. */
-static __global__ void gather_diag(float *diag, const float *h, const int32_t *perm, int64_t n)
+static __global__ void permute_gather_diag(float *diag, const float *h, const int32_t *perm,
+                                           int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n) diag[i] = h[(perm ? perm[i] : i) * (n + 1)];
 }
 
-/* diag [matrices, n] of some. */
-static __global__ void gather_diags(float *diag, float *const *h, int64_t n)
+/* diag [matrices, n] = the diagonals of several matrices h. */
+static __global__ void permute_gather_diags(float *diag, float *const *h, int64_t n)
 {
     int64_t b = blockIdx.y, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n) diag[b * n + i] = h[b][i * (n + 1)];
 }
 
-static __global__ void scatter_diag(float *h, const float *diag, int64_t n)
+static __global__ void permute_scatter_diag(float *h, const float *diag, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n) h[i * (n + 1)] = diag[i];
 }
 
-/* Strictly upper triangle from the strictly lower one: a block has a part of row i. */
-static __global__ void order_upper(float *h, const int32_t *perm, int64_t n)
+/* Writes the strictly upper triangle in the order of perm from the strictly lower one. A block has
+ * a part of row i. */
+static __global__ void permute_order_upper(float *h, const int32_t *perm, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * THREADS + threadIdx.x;
     if (j <= i || j >= n) return;
@@ -40,16 +44,18 @@ static __global__ void order_upper(float *h, const int32_t *perm, int64_t n)
     h[i * n + j] = p > q ? h[p * n + q] : h[q * n + p];
 }
 
-/* One strict triangle from the other, tile by tile; down: lower = upper. */
-static __global__ void mirror(float *h, int64_t n, bool down)
+/* Copies one strict triangle to the other, tile by tile. down: lower = upper; else upper =
+ * lower. */
+static __global__ void permute_mirror(float *h, int64_t n, bool down)
 {
     __shared__ float tile[TILE][TILE + 1];
-    int64_t low = (int64_t)blockIdx.y * TILE, high = (int64_t)blockIdx.x * TILE, tx = threadIdx.x; // low: rows below
+    int64_t low = (int64_t)blockIdx.y * TILE, high = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
     int64_t from_row = down ? high : low, from_col = down ? low : high;
 
-    if (high > low) return; // all threads of the block
+    if (high > low) return; // for all threads of the block
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
-        if (from_row + y < n && from_col + tx < n) tile[y][tx] = h[(from_row + y) * n + from_col + tx];
+        if (from_row + y < n && from_col + tx < n)
+            tile[y][tx] = h[(from_row + y) * n + from_col + tx];
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         int64_t r = from_col + y, c = from_row + tx;
@@ -57,23 +63,24 @@ static __global__ void mirror(float *h, int64_t n, bool down)
     }
 }
 
-static unsigned lines(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
+static unsigned permute_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
 
-static osh_status run_mirror(osh_ctx *cx, osh_tensor *h, bool down)
+static osh_status permute_run_mirror(osh_ctx *cx, osh_tensor *h, bool down)
 {
     osh_status rc = OSH_OK;
     int64_t n = h->shape[0];
     unsigned side = (unsigned)osh_div_up(n, TILE);
 
-    OSH_LAUNCH(mirror, dim3(side, side), dim3(TILE, STEP), 0, osh_cuda_stream(h->device), static_cast<float *>(h->data),
-               n, down);
+    OSH_LAUNCH(permute_mirror, dim3(side, side), dim3(TILE, STEP), 0, osh_cuda_stream(h->device),
+               static_cast<float *>(h->data), n, down);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* n floats or ints of the device; from: their host values, or NULL. */
-static osh_status row_new(osh_ctx *cx, osh_device *d, void **out, const void *from, int64_t n)
+/* Allocates n floats or ints on the device. from: their values on the host; NULL: not set. */
+static osh_status permute_row_new(osh_ctx *cx, osh_device *d, void **out, const void *from,
+                                  int64_t n)
 {
     osh_status rc = OSH_OK;
     *out = osh_device_alloc(cx, d, (size_t)n * sizeof(float), OSH_LIFE_SHORT);
@@ -92,14 +99,17 @@ osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm
     float *p = static_cast<float *>(h->data);
     void *order = NULL, *diag = NULL; // own: [n] i32, [n] f32
 
-    if (!perm) return run_mirror(cx, h, false);
-    OSH_TRY(row_new(cx, d, &order, perm, n));
-    OSH_TRY(row_new(cx, d, &diag, NULL, n));
-    OSH_LAUNCH(gather_diag, lines(n), THREADS, 0, s, static_cast<float *>(diag), p, static_cast<int32_t *>(order), n);
-    OSH_LAUNCH(order_upper, dim3((unsigned)n, lines(n)), THREADS, 0, s, p, static_cast<int32_t *>(order), n);
-    OSH_LAUNCH(scatter_diag, lines(n), THREADS, 0, s, p, static_cast<float *>(diag), n);
+    if (!perm) return permute_run_mirror(cx, h, false);
+    OSH_TRY(permute_row_new(cx, d, &order, perm, n));
+    OSH_TRY(permute_row_new(cx, d, &diag, NULL, n));
+    OSH_LAUNCH(permute_gather_diag, permute_blocks(n), THREADS, 0, s, static_cast<float *>(diag), p,
+               static_cast<int32_t *>(order), n);
+    OSH_LAUNCH(permute_order_upper, dim3((unsigned)n, permute_blocks(n)), THREADS, 0, s, p,
+               static_cast<int32_t *>(order), n);
+    OSH_LAUNCH(permute_scatter_diag, permute_blocks(n), THREADS, 0, s, p,
+               static_cast<float *>(diag), n);
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(run_mirror(cx, h, true));
+    OSH_TRY(permute_run_mirror(cx, h, true));
 done:
     osh_device_free(d, diag);
     osh_device_free(d, order);
@@ -114,9 +124,9 @@ osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
     const int32_t *none = NULL;
     void *row = NULL; // own: [n] f32
 
-    OSH_TRY(row_new(cx, d, &row, NULL, n));
-    OSH_LAUNCH(gather_diag, lines(n), THREADS, 0, osh_cuda_stream(d), static_cast<float *>(row),
-               static_cast<const float *>(h->data), none, n);
+    OSH_TRY(permute_row_new(cx, d, &row, NULL, n));
+    OSH_LAUNCH(permute_gather_diag, permute_blocks(n), THREADS, 0, osh_cuda_stream(d),
+               static_cast<float *>(row), static_cast<const float *>(h->data), none, n);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(d->type->get(cx, d, diag, row, (size_t)n * sizeof *diag));
 done:
@@ -127,12 +137,14 @@ done:
 osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x)
 {
     osh_status rc = OSH_OK;
-    size_t n = (size_t)x->n, lists = osh_arena_gross(n * sizeof *x->h), rows = n * (size_t)x->I * sizeof *diag;
+    size_t n = (size_t)x->n, lists = osh_arena_gross(n * sizeof *x->h),
+           rows = n * (size_t)x->I * sizeof *diag;
     char *base = static_cast<char *>(osh_device_alloc(cx, d, lists + rows, OSH_LIFE_SHORT)); // own
     if (!base) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(d->type->put(cx, d, base, x->h, n * sizeof *x->h));
-    OSH_LAUNCH(gather_diags, dim3(lines(x->I), (unsigned)x->n), THREADS, 0, osh_cuda_stream(d),
-               reinterpret_cast<float *>(base + lists), reinterpret_cast<float **>(base), x->I);
+    OSH_LAUNCH(permute_gather_diags, dim3(permute_blocks(x->I), (unsigned)x->n), THREADS, 0,
+               osh_cuda_stream(d), reinterpret_cast<float *>(base + lists),
+               reinterpret_cast<float **>(base), x->I);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(d->type->get(cx, d, diag, base + lists, rows));
 done:
@@ -147,9 +159,9 @@ osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
     int64_t n = h->shape[0];
     void *row = NULL; // own: [n] f32
 
-    OSH_TRY(row_new(cx, d, &row, diag, n));
-    OSH_LAUNCH(scatter_diag, lines(n), THREADS, 0, osh_cuda_stream(d), static_cast<float *>(h->data),
-               static_cast<const float *>(row), n);
+    OSH_TRY(permute_row_new(cx, d, &row, diag, n));
+    OSH_LAUNCH(permute_scatter_diag, permute_blocks(n), THREADS, 0, osh_cuda_stream(d),
+               static_cast<float *>(h->data), static_cast<const float *>(row), n);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     osh_device_free(d, row);
@@ -159,7 +171,7 @@ done:
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(run_mirror(cx, h, true));
+    OSH_TRY(permute_run_mirror(cx, h, true));
     OSH_TRY(osh_gptq_set_diag_cuda(cx, h, diag));
 done:
     return rc;

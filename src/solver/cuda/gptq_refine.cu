@@ -1,7 +1,9 @@
 /* gptq_refine.cu - the steps after the column loop on the device, over tiles of rows as in
- * solver/cpu/gptq_refine.c: a step
- * works on `next`, a copy of G; what it proposes is judged by a G made anew, and kept row by row, or band by band.
- * The tile follows from the weight's shape alone, so that the products do. */
+ * solver/cpu/gptq_refine.c.
+ *
+ * A step works on `next`, a copy of G. A G computed anew gives the losses of the step's proposal,
+ * which is kept row by row, or band by band (a band: rows that share scales). The tile follows from
+ * the weight's shape alone, so the products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -10,37 +12,40 @@
 
 enum { THREADS = 64 };
 
-__device__ static int64_t column_here() { return (int64_t)blockIdx.x * THREADS + threadIdx.x; }
-static unsigned blocks_of(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
+__device__ static int64_t refine_column() { return (int64_t)blockIdx.x * THREADS + threadIdx.x; }
+static unsigned refine_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
 
-/* ---- kernels; a block row is a row ---- */
+/* ---- kernels; blockIdx.y is the row ---- */
 
-static __global__ void open_codes(osh_cu_tile t)
+/* Sets q, scale and zero to what is kept. */
+static __global__ void refine_open_codes(osh_cu_tile t)
 {
-    int64_t c = column_here(), r = blockIdx.y;
+    int64_t c = refine_column(), r = blockIdx.y;
     if (c < t.I) t.q[r * t.I + c] = t.values[t.codes[r * t.I + c] & 0xff];
     if (c >= t.groups) return;
     t.scale[r * t.groups + c] = t.kept_scale[r * t.groups + c];
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w; nothing: w^ = 0. */
-template <class S, class T> static __global__ void errors(osh_cu_tile t, bool nothing)
+/* d = w^ - w; with `nothing` w^ is 0. */
+template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
-    int64_t c = column_here(), r = blockIdx.y, at = r * t.groups + c / t.group;
+    int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
     if (c >= t.I) return;
-    float w = t.dead && t.dead[c] ? 0 : osh_cu_load(static_cast<const S *>(t.w)[(t.row + r) * t.I + c]);
+    float w =
+        t.dead && t.dead[c] ? 0 : osh_cu_load(static_cast<const S *>(t.w)[(t.row + r) * t.I + c]);
     float is = nothing ? 0 : osh_cu_value<T>(t.q[r * t.I + c], t.scale[at], t.zero[at]);
     t.d[r * t.I + c] = __fsub_rn(is, w);
 }
 
-/* now = sum of d g, row by row. */
-static __global__ void losses(osh_cu_tile t, const float *g)
+/* now = sum of d g of each row; a block has a row. */
+static __global__ void refine_losses(osh_cu_tile t, const float *g)
 {
     __shared__ double part[THREADS];
     int64_t r = blockIdx.x;
     double sum = 0;
-    for (int64_t c = threadIdx.x; c < t.I; c += THREADS) sum += (double)t.d[r * t.I + c] * g[r * t.I + c];
+    for (int64_t c = threadIdx.x; c < t.I; c += THREADS)
+        sum += (double)t.d[r * t.I + c] * g[r * t.I + c];
     part[threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.x) return;
@@ -48,7 +53,7 @@ static __global__ void losses(osh_cu_tile t, const float *g)
     t.now[r] = sum;
 }
 
-/* Of the row's band: whether what is proposed loses no more. */
+/* True if the proposal for the band of row r loses no more than what is kept. */
 __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
 {
     int64_t first = r / band * band, end = first + band < t.n ? first + band : t.n;
@@ -57,21 +62,23 @@ __device__ static bool is_better(const osh_cu_tile &t, int64_t r, int64_t band)
     return now <= was;
 }
 
-static __global__ void settle(osh_cu_tile t, int64_t band)
+/* Keeps the proposal of a band if it is better; else restores q, scale and zero. */
+static __global__ void refine_settle(osh_cu_tile t, int64_t band)
 {
-    int64_t c = column_here(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
+    int64_t c = refine_column(), r = blockIdx.y, i = r * t.I + c, at = r * t.groups + c;
     bool better = is_better(t, r, band);
-    if (c < t.I && better) t.codes[i] = (int8_t)osh_cu_code(t.rule.grid, t.q[i]), t.g[i] = t.next[i];
+    if (c < t.I && better)
+        t.codes[i] = (int8_t)osh_cu_code(t.rule.grid, t.q[i]), t.g[i] = t.next[i];
     else if (c < t.I) t.q[i] = t.values[t.codes[i] & 0xff];
     if (c >= t.groups) return;
     if (better) t.kept_scale[at] = t.scale[at], t.kept_zero[at] = t.zero[at];
     else t.scale[at] = t.kept_scale[at], t.zero[at] = t.kept_zero[at];
 }
 
-/* loss = now where that was kept: behind settle, which reads both. */
-static __global__ void keep_losses(osh_cu_tile t, int64_t band)
+/* loss = now in bands whose proposal was kept. Runs after refine_settle, which reads both. */
+static __global__ void refine_keep_losses(osh_cu_tile t, int64_t band)
 {
-    int64_t first = column_here() * band, end = first + band < t.n ? first + band : t.n;
+    int64_t first = refine_column() * band, end = first + band < t.n ? first + band : t.n;
     if (first >= t.n || !is_better(t, first, band)) return;
     for (int64_t r = first; r < end; r++) t.loss[r] = t.now[r];
 }
@@ -84,16 +91,18 @@ typedef struct refiner {
     osh_cu_tile t;
     char *base;          // own: of the arena
     int64_t rows;
-    float *scales;       // own: [2, rows, groups] of a tile
+    float *scales;       // own: [2, rows, groups] scales, zero points of a tile
     double *figures;     // own: [rows]
-    bool wants_all;      // the loss of w^ = 0, once
+    bool wants_all;      // the loss of w^ = 0 is still to be computed
 } refiner;
 
-static osh_status put(osh_ctx *cx, const refiner *s, void *to, const void *from, size_t n_bytes)
+static osh_status refiner_put(osh_ctx *cx, const refiner *s, void *to, const void *from,
+                              size_t n_bytes)
 {
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
-static osh_status get(osh_ctx *cx, const refiner *s, void *to, const void *from, size_t n_bytes)
+static osh_status refiner_get(osh_ctx *cx, const refiner *s, void *to, const void *from,
+                              size_t n_bytes)
 {
     return s->d->type->get(cx, s->d, to, from, n_bytes);
 }
@@ -101,32 +110,33 @@ static osh_status get(osh_ctx *cx, const refiner *s, void *to, const void *from,
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g)
 {
     osh_status rc = OSH_OK;
-    dim3 grid(blocks_of(t->I), (unsigned)t->n);
+    dim3 grid(refine_blocks(t->I), (unsigned)t->n);
     OSH_CU_BY_STORED(t->stored, S, OSH_CU_BY_DTYPE(t->rule.dtype, T,
-        OSH_LAUNCH((errors<S, T>), grid, THREADS, 0, osh_cuda_stream(d), *t, false)));
+        OSH_LAUNCH((refine_errors<S, T>), grid, THREADS, 0, osh_cuda_stream(d), *t, false)));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_rows(cx, d, {g, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false}));
 done:
     return rc;
 }
 
-/* d g of each row, to the host too; their sum. */
-static osh_status sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g, double *sum)
+/* now [n] = the sum of d g of each row. *sum, if not NULL, grows by all of them. */
+static osh_status refiner_sum_losses(osh_ctx *cx, refiner *s, double *now, const float *g,
+                                     double *sum)
 {
     osh_status rc = OSH_OK;
     osh_cu_tile t = s->t;
     t.now = now;
-    OSH_LAUNCH(losses, (unsigned)t.n, THREADS, 0, osh_cuda_stream(s->d), t, g);
+    OSH_LAUNCH(refine_losses, (unsigned)t.n, THREADS, 0, osh_cuda_stream(s->d), t, g);
     OSH_CUDA(cx, cudaGetLastError());
     if (!sum) goto done;
-    OSH_TRY(get(cx, s, s->figures, now, (size_t)t.n * sizeof *s->figures));
+    OSH_TRY(refiner_get(cx, s, s->figures, now, (size_t)t.n * sizeof *s->figures));
     for (int64_t r = 0; r < t.n; r++) *sum += s->figures[r];
 done:
     return rc;
 }
 
-/* Codes and scales of rows [row, row + n) there, or back. */
-static osh_status open_tile(osh_ctx *cx, refiner *s, int64_t row)
+/* Loads codes and scales of the tile from row `row` on; computes its G and losses. */
+static osh_status refiner_open_tile(osh_ctx *cx, refiner *s, int64_t row)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
@@ -140,27 +150,29 @@ static osh_status open_tile(osh_ctx *cx, refiner *s, int64_t row)
             scale[r * t->groups + g] = a->scale[at];
             zero[r * t->groups + g] = a->zero ? a->zero[at] : 0;
         }
-    OSH_TRY(put(cx, s, t->kept_scale, scale, bytes));
-    OSH_TRY(put(cx, s, t->kept_zero, zero, bytes));
-    OSH_TRY(put(cx, s, t->codes, a->codes + row * a->I, (size_t)(t->n * a->I)));
-    OSH_LAUNCH(open_codes, dim3(blocks_of(a->I), (unsigned)t->n), THREADS, 0, osh_cuda_stream(s->d), *t);
+    OSH_TRY(refiner_put(cx, s, t->kept_scale, scale, bytes));
+    OSH_TRY(refiner_put(cx, s, t->kept_zero, zero, bytes));
+    OSH_TRY(refiner_put(cx, s, t->codes, a->codes + row * a->I, (size_t)(t->n * a->I)));
+    OSH_LAUNCH(refine_open_codes, dim3(refine_blocks(a->I), (unsigned)t->n), THREADS, 0,
+               osh_cuda_stream(s->d), *t);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_pull(cx, s->d, t, t->g));
-    OSH_TRY(sum_losses(cx, s, t->loss, t->g, NULL));
+    OSH_TRY(refiner_sum_losses(cx, s, t->loss, t->g, NULL));
 done:
     return rc;
 }
 
-static osh_status close_tile(osh_ctx *cx, refiner *s)
+/* Stores codes and scales of the tile in the arguments. */
+static osh_status refiner_close_tile(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
     const osh_cu_tile *t = &s->t;
     size_t n = (size_t)(t->n * t->groups), bytes = n * sizeof(float);
     float *scale = s->scales, *zero = scale + n;
-    OSH_TRY(get(cx, s, scale, t->kept_scale, bytes));
-    OSH_TRY(get(cx, s, zero, t->kept_zero, bytes));
-    OSH_TRY(get(cx, s, a->codes + t->row * a->I, t->codes, (size_t)(t->n * a->I)));
+    OSH_TRY(refiner_get(cx, s, scale, t->kept_scale, bytes));
+    OSH_TRY(refiner_get(cx, s, zero, t->kept_zero, bytes));
+    OSH_TRY(refiner_get(cx, s, a->codes + t->row * a->I, t->codes, (size_t)(t->n * a->I)));
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t g = 0; g < t->groups; g++) {
             int64_t at = (t->row + r) / a->row_block * t->groups + g;
@@ -171,7 +183,7 @@ done:
     return rc;
 }
 
-static osh_status run_step(osh_ctx *cx, refiner *s, osh_refine step)
+static osh_status refiner_run_step(osh_ctx *cx, refiner *s, osh_refine step)
 {
     osh_status rc = OSH_OK;
     osh_cu_tile *t = &s->t;
@@ -183,72 +195,78 @@ static osh_status run_step(osh_ctx *cx, refiner *s, osh_refine step)
     if (step == OSH_REFINE_DESCEND) OSH_TRY(osh_cuda_descend(cx, s->d, t));
     if (step == OSH_REFINE_FIT_SCALES) OSH_TRY(osh_cuda_fit_scales(cx, s->d, t));
     OSH_TRY(osh_cuda_pull(cx, s->d, t, t->next));
-    OSH_TRY(sum_losses(cx, s, t->now, t->next, NULL));
-    OSH_LAUNCH(settle, dim3(blocks_of(t->I), (unsigned)t->n), THREADS, 0, stream, *t, band);
-    OSH_LAUNCH(keep_losses, blocks_of(osh_div_up(t->n, band)), THREADS, 0, stream, *t, band);
+    OSH_TRY(refiner_sum_losses(cx, s, t->now, t->next, NULL));
+    OSH_LAUNCH(refine_settle, dim3(refine_blocks(t->I), (unsigned)t->n), THREADS, 0, stream, *t,
+               band);
+    OSH_LAUNCH(refine_keep_losses, refine_blocks(osh_div_up(t->n, band)), THREADS, 0, stream, *t,
+               band);
     OSH_CUDA(cx, cudaGetLastError());
-    if (t->groups > OSH_FIT_GROUPS && step == OSH_REFINE_FIT_SCALES) OSH_TRY(osh_cuda_pull(cx, s->d, t, t->g));
+    if (t->groups > OSH_FIT_GROUPS && step == OSH_REFINE_FIT_SCALES)
+        OSH_TRY(osh_cuda_pull(cx, s->d, t, t->g));
 done:
     return rc;
 }
 
-/* The tile's losses after step k, added up. */
-static osh_status add_losses(osh_ctx *cx, const refiner *s, double *sum)
+/* *sum grows by the tile's losses of what is kept. */
+static osh_status refiner_add_losses(osh_ctx *cx, const refiner *s, double *sum)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(get(cx, s, s->figures, s->t.loss, (size_t)s->t.n * sizeof *s->figures));
+    OSH_TRY(refiner_get(cx, s, s->figures, s->t.loss, (size_t)s->t.n * sizeof *s->figures));
     for (int64_t r = 0; r < s->t.n; r++) *sum += s->figures[r];
 done:
     return rc;
 }
 
-static osh_status add_all(osh_ctx *cx, refiner *s)
+/* *a->all grows by the tile's loss of w^ = 0; destroys d, next and now. */
+static osh_status refiner_add_all(osh_ctx *cx, refiner *s)
 {
     osh_status rc = OSH_OK;
     osh_cu_tile *t = &s->t;
-    dim3 grid(blocks_of(t->I), (unsigned)t->n);
+    dim3 grid(refine_blocks(t->I), (unsigned)t->n);
     OSH_CU_BY_STORED(t->stored, S, OSH_CU_BY_DTYPE(t->rule.dtype, T,
-        OSH_LAUNCH((errors<S, T>), grid, THREADS, 0, osh_cuda_stream(s->d), *t, true)));
+        OSH_LAUNCH((refine_errors<S, T>), grid, THREADS, 0, osh_cuda_stream(s->d), *t, true)));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, s->d, {t->next, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false}));
-    OSH_TRY(sum_losses(cx, s, t->now, t->next, s->a->all));
+    OSH_TRY(
+        osh_cuda_rows(cx, s->d, {t->next, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false}));
+    OSH_TRY(refiner_sum_losses(cx, s, t->now, t->next, s->a->all));
 done:
     return rc;
 }
 
-/* Steps [from, to) over all tiles. */
-static osh_status run(osh_ctx *cx, refiner *s, int from, int to)
+/* Takes steps [from, to) on all tiles and sets a->loss [from, to]. */
+static osh_status refiner_run(osh_ctx *cx, refiner *s, int from, int to)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
     for (int k = from; k <= to; k++) a->loss[k] = 0;
     for (int64_t row = 0; row < a->O; row += s->rows) {
-        OSH_TRY(open_tile(cx, s, row));
-        OSH_TRY(add_losses(cx, s, &a->loss[from]));
-        if (s->wants_all) OSH_TRY(add_all(cx, s));
+        OSH_TRY(refiner_open_tile(cx, s, row));
+        OSH_TRY(refiner_add_losses(cx, s, &a->loss[from]));
+        if (s->wants_all) OSH_TRY(refiner_add_all(cx, s));
         for (int k = from; k < to; k++) {
-            OSH_TRY(run_step(cx, s, a->steps[k]));
-            OSH_TRY(add_losses(cx, s, &a->loss[k + 1]));
+            OSH_TRY(refiner_run_step(cx, s, a->steps[k]));
+            OSH_TRY(refiner_add_losses(cx, s, &a->loss[k + 1]));
         }
-        if (to > from) OSH_TRY(close_tile(cx, s));
+        if (to > from) OSH_TRY(refiner_close_tile(cx, s));
     }
     s->wants_all = false;
 done:
     return rc;
 }
 
-/* One scale for rows of several tiles: sums over all of them, then the scale, then what it loses. */
-static osh_status fit_all(osh_ctx *cx, refiner *s, int k)
+/* Fits the scale that all rows share over several tiles: sums A and b of all, solves, and restores
+ * it if the loss rises. */
+static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
     double sums[2] = {0}, part[2], was = a->loss[k];
     float old = a->scale[0];
     for (int64_t row = 0; row < a->O; row += s->rows) {
-        OSH_TRY(open_tile(cx, s, row));
+        OSH_TRY(refiner_open_tile(cx, s, row));
         OSH_TRY(osh_cuda_fit_sums(cx, s->d, &s->t, 0, 1, s->t.n));
         for (int i = 0; i < 2; i++) {
-            OSH_TRY(get(cx, s, &part[i], s->t.fit + i * s->t.n, sizeof *part));
+            OSH_TRY(refiner_get(cx, s, &part[i], s->t.fit + i * s->t.n, sizeof *part));
             sums[i] += part[i];
         }
     }
@@ -256,21 +274,22 @@ static osh_status fit_all(osh_ctx *cx, refiner *s, int k)
         float next = osh_scale_round(&a->rule, (float)(old + sums[1]));
         if (next > 0 && isfinite(next)) a->scale[0] = next;
     }
-    OSH_TRY(run(cx, s, k + 1, k + 1));
+    OSH_TRY(refiner_run(cx, s, k + 1, k + 1));
     if (!(a->loss[k + 1] <= was)) a->scale[0] = old, a->loss[k + 1] = was;
     a->loss[k] = was;
 done:
     return rc;
 }
 
-/* Of each group its part of H, to the host: [I, group]. */
-static osh_status get_blocks(osh_ctx *cx, const refiner *s, float *to)
+/* Copies the diagonal block of H of each group to the host: [I, group]. */
+static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
     for (int64_t i = 0; i < a->I; i++) {
         int64_t first = i / a->group * a->group, n = osh_min64(a->group, a->I - first);
-        OSH_TRY(get(cx, s, to + first * a->group + (i - first) * n, a->h + i * a->I + first, (size_t)n * sizeof *to));
+        OSH_TRY(refiner_get(cx, s, to + first * a->group + (i - first) * n, a->h + i * a->I + first,
+                            (size_t)n * sizeof *to));
     }
 done:
     return rc;
@@ -281,22 +300,26 @@ static osh_status refiner_init(osh_ctx *cx, refiner *s)
     osh_status rc = OSH_OK;
     const osh_gptq_refine_args *a = s->a;
     osh_cu_tile *t = &s->t;
-    size_t at[OSH_REFINE_N_ARRAYS], bytes = osh_refine_offsets(at, a->O, a->I, a->group, a->row_block);
+    size_t at[OSH_REFINE_N_ARRAYS],
+        bytes = osh_refine_offsets(at, a->O, a->I, a->group, a->row_block);
     float values[256], *blocks = NULL; // own: blocks
-    float **const floats[] = {&t->q, &t->d, &t->g, &t->next, &t->scale, &t->zero, &t->kept_scale, &t->kept_zero};
+    float **const floats[] = {&t->q,     &t->d,    &t->g,          &t->next,
+                              &t->scale, &t->zero, &t->kept_scale, &t->kept_zero};
     s->rows = osh_refine_rows(a->O, a->row_block);
-    t->I = a->I, t->group = a->group, t->groups = osh_div_up(a->I, a->group), t->row_block = a->row_block;
+    t->I = a->I, t->group = a->group, t->groups = osh_div_up(a->I, a->group),
+    t->row_block = a->row_block;
     t->rule = a->rule, t->w = a->w->data, t->stored = a->w->dtype, t->h = a->h;
     OSH_NEW(cx, s->scales, 2 * s->rows * t->groups);
     OSH_NEW(cx, s->figures, s->rows);
     if (osh_rescales(a)) {
         OSH_NEW(cx, blocks, a->I * a->group);
-        OSH_TRY(get_blocks(cx, s, blocks));
+        OSH_TRY(refiner_get_blocks(cx, s, blocks));
         OSH_TRY(osh_group_factors_init(cx, &s->f, a, blocks));
     }
     s->base = static_cast<char *>(osh_device_alloc(cx, s->d, bytes, OSH_LIFE_SHORT));
     if (!s->base) OSH_TRY(OSH_E_NOMEM);
-    for (int i = OSH_REFINE_Q; i <= OSH_REFINE_KEPT_ZERO; i++) *floats[i] = reinterpret_cast<float *>(s->base + at[i]);
+    for (int i = OSH_REFINE_Q; i <= OSH_REFINE_KEPT_ZERO; i++)
+        *floats[i] = reinterpret_cast<float *>(s->base + at[i]);
     t->codes = reinterpret_cast<int8_t *>(s->base + at[OSH_REFINE_CODES]);
     t->loss = reinterpret_cast<double *>(s->base + at[OSH_REFINE_LOSS]);
     t->now = reinterpret_cast<double *>(s->base + at[OSH_REFINE_NOW]);
@@ -305,10 +328,10 @@ static osh_status refiner_init(osh_ctx *cx, refiner *s)
     t->turned = reinterpret_cast<float *>(s->base + at[OSH_REFINE_TURNED]);
     t->err = reinterpret_cast<float *>(s->base + at[OSH_REFINE_ERR]);
     for (int i = 0; i < 256; i++) values[i] = osh_grid_value(&a->rule.grid, (int8_t)(uint8_t)i);
-    OSH_TRY(put(cx, s, s->base + at[OSH_REFINE_VALUES], values, sizeof values));
+    OSH_TRY(refiner_put(cx, s, s->base + at[OSH_REFINE_VALUES], values, sizeof values));
     t->values = reinterpret_cast<float *>(s->base + at[OSH_REFINE_VALUES]);
     if (!a->dead) goto done;
-    OSH_TRY(put(cx, s, s->base + at[OSH_REFINE_DEAD], a->dead, (size_t)a->I));
+    OSH_TRY(refiner_put(cx, s, s->base + at[OSH_REFINE_DEAD], a->dead, (size_t)a->I));
     t->dead = reinterpret_cast<bool *>(s->base + at[OSH_REFINE_DEAD]);
 done:
     osh_free(cx, blocks);
@@ -326,10 +349,10 @@ osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refin
     all = a->row_block >= a->O && a->O > s.rows;
     s.wants_all = a->all != NULL;
     if (a->all) *a->all = 0;
-    OSH_TRY(run(cx, &s, 0, all ? 0 : a->n_steps));
+    OSH_TRY(refiner_run(cx, &s, 0, all ? 0 : a->n_steps));
     for (int k = 0; k < a->n_steps && all; k++) {
-        if (a->steps[k] == OSH_REFINE_FIT_SCALES) OSH_TRY(fit_all(cx, &s, k));
-        else OSH_TRY(run(cx, &s, k, k + 1));
+        if (a->steps[k] == OSH_REFINE_FIT_SCALES) OSH_TRY(refiner_fit_all(cx, &s, k));
+        else OSH_TRY(refiner_run(cx, &s, k, k + 1));
     }
 done:
     osh_group_factors_deinit(cx, &s.f);

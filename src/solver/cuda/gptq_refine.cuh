@@ -1,4 +1,4 @@
-/* gptq_refine.cuh - a tile of rows on its way through the steps of solver/gptq_refine.h on the device. */
+/* gptq_refine.cuh - a tile of rows and the steps of solver/gptq_refine.h on it, on the device. */
 #ifndef OSH_GPTQ_REFINE_CUH
 #define OSH_GPTQ_REFINE_CUH
 #include "ops/cuda/grid.cuh"
@@ -6,7 +6,7 @@ extern "C" {
 #include "solver/gptq_refine.h"
 }
 
-/* As osh_scale_round. */
+/* Returns what osh_scale_round returns, on the device. */
 template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r, float s)
 {
     if (!(s > 0)) return 0;
@@ -16,45 +16,52 @@ template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r
         return fminf(fmaxf(power, osh_power_least(r.dtype)), osh_power_most(r.dtype));
     }
     const osh_grid e4m3 = osh_scale_e4m3();
-    return __fdiv_rn(osh_cu_on_grid(e4m3, fminf(fmaxf(__fmul_rn(s, r.global), e4m3.lo), e4m3.hi)), r.global);
+    return __fdiv_rn(osh_cu_on_grid(e4m3, fminf(fmaxf(__fmul_rn(s, r.global), e4m3.lo), e4m3.hi)),
+                     r.global);
 }
 
-typedef struct osh_cu_search { // gptq_scales.cu; all of the device
+typedef struct osh_cu_search { // arguments of gptq_scales.cu; all arrays on the device
     const void *w;         // element (row, col) at row row_step + col col_step
     const float *weight;   // [I]; NULL: 1
     const bool *dead;      // [I]; NULL: none
-    int64_t O, I, group, row_block, across; // across: scales of a row
+    int64_t O, I, group, row_block, across; // across: groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
     float *scale, *zero;   // [rows of scales, across]; zero NULL: symmetric
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
-typedef struct osh_cu_tile { // all of the device; rows behind each other
-    int64_t row, n, I, group, groups, row_block; // rows [row, row + n); columns of a scale; scales of a row
+typedef struct osh_cu_tile { // rows [row, row + n) of a weight; all arrays on the device
+    // group: columns of a scale; groups: scales of a row
+    int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
-    osh_dtype stored;       // of w
+    osh_dtype stored;       // dtype of w
     const bool *dead;       // [I]; NULL: none
     const float *h;         // [I, I]
-    const float *values;    // [256] of the codes
-    float *q, *d, *g, *next; // [n, I] values of the grid; w^ - w; (w^ - w) H; the same of what a step proposes
-    float *scale, *zero;    // [n, groups] of what a step proposes
-    float *kept_scale, *kept_zero; // the same of what is kept, as are codes, g and loss
-    int8_t *codes;          // [n, I]
-    double *loss, *now;     // [n]; now: of what is proposed
-    double *fit;            // [window (window + 1), n] A and b of each row; also room of rescale
-    float *room;            // of rescale
-    float *turned, *err;    // [group or block, n] room; [n, group or block] what w^ changes by
-    int64_t n_cols;         // of the group at work
+    const float *values;    // [256] value of each code
+    // [n, I] proposed values of the grid; w^ - w; (w^ - w) H kept; the same proposed
+    float *q, *d, *g, *next;
+    float *scale, *zero;    // [n, groups] proposed
+    float *kept_scale, *kept_zero; // [n, groups] kept
+    int8_t *codes;          // [n, I] kept
+    double *loss, *now;     // [n] losses: kept; proposed
+    double *fit;            // [window (window + 1), n] A and b of each row; also scratch of rescale
+    float *room;            // scratch of rescale
+    float *turned, *err;    // [group or block, n] scratch; [n, group or block] changes of w^
+    int64_t n_cols;         // columns of the current group
 } osh_cu_tile;
 
-osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, const osh_group_factors *f);
+osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
+                            const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* A and b of groups [g0, g0 + n) into fit, `band` rows added up in the first one's place; d and next are lost. */
-osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0, int64_t n, int64_t band);
+/* Writes A and b of groups [g0, g0 + n) to fit; sums of `band` rows are in the first one. Destroys
+ * d and next. */
+osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
+                             int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g); // d, and g of it
+/* Computes d, then g = d H. */
+osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g);
 typedef struct osh_cuda_rows_args { // y [n, n_cols] = or += x [n, n_rows] m [n_rows, n_cols]
     float *y;
     int64_t ldy;

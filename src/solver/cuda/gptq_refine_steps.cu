@@ -1,36 +1,38 @@
-/* gptq_refine_steps.cu - the steps on a tile of rows: what a group or a block of columns changes is found by a thread a
- * row, and goes to the rest of G by a product. */
+/* gptq_refine_steps.cu - the steps on a tile of rows. A thread per row finds the changes of a group
+ * or block of columns; a product adds them to G. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
 enum { THREADS = 64 };
 
-__device__ static int64_t row_here() { return (int64_t)blockIdx.x * THREADS + threadIdx.x; }
-static unsigned blocks_of(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
+__device__ static int64_t steps_row() { return (int64_t)blockIdx.x * THREADS + threadIdx.x; }
+static unsigned steps_blocks(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
 
 osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r)
 {
-    osh_cuda_mat c = {r.y, r.ldy, 0, OSH_F32, false}, a = {const_cast<float *>(r.x), r.ldx, 0, OSH_F32, false};
+    osh_cuda_mat c = {r.y, r.ldy, 0, OSH_F32, false},
+                 a = {const_cast<float *>(r.x), r.ldx, 0, OSH_F32, false};
     osh_cuda_mat b = {const_cast<float *>(r.m), r.ldm, 0, OSH_F32, false};
     return osh_cuda_gemm(cx, d, {&c, &a, &b, r.n, r.n_cols, r.n_rows, 1, 1, r.add ? 1.f : 0.f});
 }
 
 /* ---- rescale ---- */
 
-typedef struct group { // at work
+typedef struct group { // the current group
     int64_t g, first;
     const int32_t *order; // [n_cols] solving order -> column
     const float *u;       // [n_cols, n_cols]
-    float *scale, *zero;  // [n] found by the search
-    double *was;          // [n]
+    float *scale, *zero;  // [n] result of the search
+    double *was;          // [n] losses above the target's
 } group;
 
-/* turned = what the columns want to be, in solving order; err has the steps there. */
-template <class T> static __global__ void want(osh_cu_tile t, group k)
+/* turned = the target of the columns, in solving order; err holds the steps to it. */
+template <class T> static __global__ void rescale_want(osh_cu_tile t, group k)
 {
-    int64_t r = row_here(), n = t.n_cols;
+    int64_t r = steps_row(), n = t.n_cols;
     if (r >= t.n) return;
-    const float *step = t.err + r * n, *pull = t.next + r * t.I + k.first, *q = t.q + r * t.I + k.first;
+    const float *step = t.err + r * n, *pull = t.next + r * t.I + k.first,
+                *q = t.q + r * t.I + k.first;
     float s = t.scale[r * t.groups + k.g], z = t.zero[r * t.groups + k.g];
     double was = 0;
     for (int64_t j = 0; j < n; j++) {
@@ -41,18 +43,19 @@ template <class T> static __global__ void want(osh_cu_tile t, group k)
     k.was[r] = was;
 }
 
-/* The column loop in the group: turned becomes the negated errors; rows that lose less take the codes. err [n, n_cols]:
- * what w^ changes by. codes: [n_cols, n] room. */
-template <class T> static __global__ void solve(osh_cu_tile t, group k, float *codes)
+/* Runs the column loop in the group: turned becomes the negated errors. Rows that lose less take
+ * codes, scale and zero point. err [n, n_cols] = the changes of w^. codes [n_cols, n]: scratch. */
+template <class T> static __global__ void rescale_solve(osh_cu_tile t, group k, float *codes)
 {
-    int64_t r = row_here(), n = t.n_cols, at = r * t.groups + k.g;
+    int64_t r = steps_row(), n = t.n_cols, at = r * t.groups + k.g;
     if (r >= t.n) return;
     const osh_grid grid = t.rule.grid;
     float s = k.scale[r], z = k.zero[r], *q = t.q + r * t.I + k.first, *by = t.err + r * n;
     double now = 0;
     for (int64_t j = 0; j < n; j++) {
         float w = t.turned[j * t.n + r];
-        for (int64_t i = 0; i < j; i++) w = __fadd_rn(w, __fmul_rn(t.turned[i * t.n + r], k.u[i * n + j]));
+        for (int64_t i = 0; i < j; i++)
+            w = __fadd_rn(w, __fmul_rn(t.turned[i * t.n + r], k.u[i * n + j]));
         float x = __fdiv_rn(w, s);
         if (!grid.digits) x = __fadd_rn(x, z);
         x = osh_cu_on_grid(grid, fminf(fmaxf(x, grid.lo), grid.hi));
@@ -71,42 +74,51 @@ template <class T> static __global__ void solve(osh_cu_tile t, group k, float *c
     if (better) t.scale[at] = s, t.zero[at] = z;
 }
 
-/* cost [n_cols] in solving order. */
-static __global__ void costs(float *cost, const float *inverse, const int32_t *order, int64_t n)
+/* cost [n] = 1 / the diagonal of `inverse`, in solving order. */
+static __global__ void rescale_costs(float *cost, const float *inverse, const int32_t *order,
+                                     int64_t n)
 {
-    int64_t j = row_here();
+    int64_t j = steps_row();
     if (j < n) cost[j] = __fdiv_rn(1.0f, inverse[order[j] * (n + 1)]);
 }
 
-static osh_status rescale_group(osh_ctx *cx, osh_device *d, osh_cu_tile t, const osh_group_factors *f, int64_t g)
+static osh_status rescale_group(osh_ctx *cx, osh_device *d, osh_cu_tile t,
+                                const osh_group_factors *f, int64_t g)
 {
     osh_status rc = OSH_OK;
     cudaStream_t stream = osh_cuda_stream(d);
     int64_t first = g * t.group, n = osh_min64(t.group, t.I - first);
-    float *inverse = t.room, *u = inverse + n * n, *cost = u + n * n, *scale = cost + n, *zero = scale + t.n;
+    float *inverse = t.room, *u = inverse + n * n, *cost = u + n * n, *scale = cost + n,
+          *zero = scale + t.n;
     float *codes = zero + t.n;
     int32_t *order = reinterpret_cast<int32_t *>(codes + n * t.n);
     group k = {g, first, order, u, scale, zero, t.fit};
     osh_cu_search s = {t.turned, cost, NULL, t.n, n, n, 1, 1, 1, t.n, t.rule, scale, zero};
 
     t.n_cols = n;
-    OSH_TRY(d->type->put(cx, d, inverse, f->inverse + first * t.group, (size_t)(n * n) * sizeof(float)));
+    OSH_TRY(d->type->put(cx, d, inverse, f->inverse + first * t.group,
+                         (size_t)(n * n) * sizeof(float)));
     OSH_TRY(d->type->put(cx, d, u, f->u + first * t.group, (size_t)(n * n) * sizeof(float)));
     OSH_TRY(d->type->put(cx, d, order, f->order + first, (size_t)n * sizeof *order));
-    OSH_LAUNCH(costs, blocks_of(n), THREADS, 0, stream, cost, inverse, order, n);
+    OSH_LAUNCH(rescale_costs, steps_blocks(n), THREADS, 0, stream, cost, inverse, order, n);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_rows(cx, d, {t.err, n, t.next + first, t.I, inverse, n, t.n, n, n, false}));
-    OSH_CU_BY_DTYPE(t.rule.dtype, T, OSH_LAUNCH(want<T>, blocks_of(t.n), THREADS, 0, stream, t, k));
+    OSH_CU_BY_DTYPE(t.rule.dtype, T,
+                    OSH_LAUNCH(rescale_want<T>, steps_blocks(t.n), THREADS, 0, stream, t, k));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_search(cx, d, &s, OSH_F32));
-    OSH_CU_BY_DTYPE(t.rule.dtype, T, OSH_LAUNCH(solve<T>, blocks_of(t.n), THREADS, 0, stream, t, k, codes));
+    OSH_CU_BY_DTYPE(
+        t.rule.dtype, T,
+        OSH_LAUNCH(rescale_solve<T>, steps_blocks(t.n), THREADS, 0, stream, t, k, codes));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, d, {t.next, t.I, t.err, n, t.h + first * t.I, t.I, t.n, t.I, n, true}));
+    OSH_TRY(
+        osh_cuda_rows(cx, d, {t.next, t.I, t.err, n, t.h + first * t.I, t.I, t.n, t.I, n, true}));
 done:
     return rc;
 }
 
-osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, const osh_group_factors *f)
+osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
+                            const osh_group_factors *f)
 {
     osh_status rc = OSH_OK;
     for (int64_t g = 0; g < t->groups && f->ok; g++)
@@ -117,11 +129,13 @@ done:
 
 /* ---- descend ---- */
 
-/* Columns [first, first + wide) of a row in turn; err [n, wide]: what w^ changes by. */
-template <class T> static __global__ void __launch_bounds__(THREADS) descend(osh_cu_tile t, int64_t first, int wide)
+/* Visits columns [first, first + wide) of a row in turn. err [n, wide] = the changes of w^. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    descend_columns(osh_cu_tile t, int64_t first, int wide)
 {
     __shared__ float corner[OSH_CU_DESCEND][OSH_CU_DESCEND];
-    int64_t r = row_here();
+    int64_t r = steps_row();
     float g[OSH_CU_DESCEND];
     const osh_grid grid = t.rule.grid;
 
@@ -136,7 +150,8 @@ template <class T> static __global__ void __launch_bounds__(THREADS) descend(osh
         float x = __fsub_rn(*q, __fdiv_rn(g[j], __fmul_rn(h, s)));
         x = osh_cu_on_grid(grid, fminf(fmaxf(x, grid.lo), grid.hi));
         float by = __fsub_rn(osh_cu_value<T>(x, s, z), osh_cu_value<T>(*q, s, z));
-        bool better = __fadd_rn(__fmul_rn(__fmul_rn(2.0f, by), g[j]), __fmul_rn(__fmul_rn(by, by), h)) < 0;
+        bool better =
+            __fadd_rn(__fmul_rn(__fmul_rn(2.0f, by), g[j]), __fmul_rn(__fmul_rn(by, by), h)) < 0;
         t.err[r * wide + j] = better ? by : 0;
         if (!better) continue;
         *q = x;
@@ -151,10 +166,12 @@ osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
         for (int64_t first = 0; first < t->I; first += OSH_CU_DESCEND) {
             int wide = (int)osh_min64(OSH_CU_DESCEND, t->I - first);
             OSH_CU_BY_DTYPE(t->rule.dtype, T,
-                OSH_LAUNCH(descend<T>, blocks_of(t->n), THREADS, 0, osh_cuda_stream(d), *t, first, wide));
+                            OSH_LAUNCH(descend_columns<T>, steps_blocks(t->n), THREADS, 0,
+                                       osh_cuda_stream(d), *t, first, wide));
             OSH_CUDA(cx, cudaGetLastError());
             const float *h = t->h + first * t->I;
-            OSH_TRY(osh_cuda_rows(cx, d, {t->next, t->I, t->err, wide, h, t->I, t->n, t->I, wide, true}));
+            OSH_TRY(osh_cuda_rows(cx, d,
+                                  {t->next, t->I, t->err, wide, h, t->I, t->n, t->I, wide, true}));
         }
 done:
     return rc;
@@ -163,18 +180,21 @@ done:
 /* ---- fit_scales ---- */
 
 /* d = q - z. */
-static __global__ void centre(osh_cu_tile t)
+static __global__ void fit_centre(osh_cu_tile t)
 {
-    int64_t c = row_here(), r = blockIdx.y;
+    int64_t c = steps_row(), r = blockIdx.y;
     if (c < t.I) t.d[r * t.I + c] = __fsub_rn(t.q[r * t.I + c], t.zero[r * t.groups + c / t.group]);
 }
 
-/* Row g of A, a thread a row and a column k <= g of A, and b_g. part [n, width]: c of group g times H. */
-static __global__ void sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
+/* Computes row g of A and b_g; a thread has a row of the tile and a column k <= g of A. next [n,
+ * width] holds the c of group g times H. */
+static __global__ void fit_sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int64_t width)
 {
-    int64_t r = row_here(), k = blockIdx.y, first = g0 * t.group, at = k * t.group, end = at + t.group;
+    int64_t r = steps_row(), k = blockIdx.y, first = g0 * t.group, at = k * t.group,
+            end = at + t.group;
     if (r >= t.n) return;
-    const float *c = t.d + r * t.I + first, *part = t.next + r * width, *pull = t.g + r * t.I + first;
+    const float *c = t.d + r * t.I + first, *part = t.next + r * width,
+                *pull = t.g + r * t.I + first;
     double sum = 0, b = 0;
     if (end > t.I - first) end = t.I - first;
     for (int64_t i = at; i < end; i++) sum += (double)part[i] * c[i];
@@ -183,47 +203,53 @@ static __global__ void sums(osh_cu_tile t, int64_t g0, int64_t n, int64_t g, int
     if (k == g) t.fit[(n * n + g) * t.n + r] = b;
 }
 
-/* Element blockIdx.y of A and b: rows of a band in the first one's place. */
-static __global__ void join(osh_cu_tile t, int64_t band)
+/* Sums element blockIdx.y of A and b over a band, into the band's first row. */
+static __global__ void fit_join(osh_cu_tile t, int64_t band)
 {
-    int64_t first = row_here() * band, end = first + band < t.n ? first + band : t.n;
+    int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
     double *x = t.fit + blockIdx.y * t.n, sum = 0;
     if (first >= t.n) return;
     for (int64_t r = first; r < end; r++) sum += x[r];
     x[first] = sum;
 }
 
-/* The scales of a band. */
-template <class T> static __global__ void fit(osh_cu_tile t, int64_t g0, int64_t n, int64_t band)
+/* Solves for the scales of a band. */
+template <class T>
+static __global__ void fit_solve_band(osh_cu_tile t, int64_t g0, int64_t n, int64_t band)
 {
-    int64_t first = row_here() * band, end = first + band < t.n ? first + band : t.n;
+    int64_t first = steps_row() * band, end = first + band < t.n ? first + band : t.n;
     if (first >= t.n) return;
     double *a = t.fit + first, *b = a + n * n * t.n;
     if (!osh_fit_solve(a, b, n, t.n)) return;
     for (int64_t g = 0; g < n; g++) {
-        float s = osh_cu_stored<T>(t.rule, (float)(t.scale[first * t.groups + g0 + g] + b[g * t.n]));
-        for (int64_t r = first; s > 0 && s < INFINITY && r < end; r++) t.scale[r * t.groups + g0 + g] = s;
+        float s =
+            osh_cu_stored<T>(t.rule, (float)(t.scale[first * t.groups + g0 + g] + b[g * t.n]));
+        for (int64_t r = first; s > 0 && s < INFINITY && r < end; r++)
+            t.scale[r * t.groups + g0 + g] = s;
     }
 }
 
-osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0, int64_t n, int64_t band)
+osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
+                             int64_t n, int64_t band)
 {
     osh_status rc = OSH_OK;
     cudaStream_t stream = osh_cuda_stream(d);
     int64_t first = g0 * t->group, end = osh_min64(t->I, (g0 + n) * t->group), width = end - first;
 
-    OSH_LAUNCH(centre, dim3(blocks_of(t->I), (unsigned)t->n), THREADS, 0, stream, *t);
+    OSH_LAUNCH(fit_centre, dim3(steps_blocks(t->I), (unsigned)t->n), THREADS, 0, stream, *t);
     OSH_CUDA(cx, cudaGetLastError());
     for (int64_t g = 0; g < n; g++) {
         int64_t col = first + g * t->group, n_cols = osh_min64(t->group, end - col);
         OSH_TRY(osh_cuda_rows(cx, d,
-                              {t->next, width, t->d + col, t->I, t->h + col * t->I + first, t->I, t->n,
-                                       col + n_cols - first, n_cols, false}));
-        OSH_LAUNCH(sums, dim3(blocks_of(t->n), (unsigned)(g + 1)), THREADS, 0, stream, *t, g0, n, g, width);
+                              {t->next, width, t->d + col, t->I, t->h + col * t->I + first, t->I,
+                               t->n, col + n_cols - first, n_cols, false}));
+        OSH_LAUNCH(fit_sums, dim3(steps_blocks(t->n), (unsigned)(g + 1)), THREADS, 0, stream, *t,
+                   g0, n, g, width);
         OSH_CUDA(cx, cudaGetLastError());
     }
     if (band == 1) goto done;
-    OSH_LAUNCH(join, dim3(blocks_of(osh_div_up(t->n, band)), (unsigned)(n * (n + 1))), THREADS, 0, stream, *t, band);
+    OSH_LAUNCH(fit_join, dim3(steps_blocks(osh_div_up(t->n, band)), (unsigned)(n * (n + 1))),
+               THREADS, 0, stream, *t, band);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -235,10 +261,11 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
     int64_t band = osh_min64(t->row_block, t->n);
     for (int64_t g0 = 0; g0 < t->groups; g0 += OSH_FIT_GROUPS) {
         int64_t n = osh_min64(OSH_FIT_GROUPS, t->groups - g0);
-        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // the scales before it have changed
+        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // earlier scales have changed
         OSH_TRY(osh_cuda_fit_sums(cx, d, t, g0, n, band));
         OSH_CU_BY_DTYPE(t->rule.dtype, T,
-            OSH_LAUNCH(fit<T>, blocks_of(osh_div_up(t->n, band)), THREADS, 0, osh_cuda_stream(d), *t, g0, n, band));
+                        OSH_LAUNCH(fit_solve_band<T>, steps_blocks(osh_div_up(t->n, band)), THREADS,
+                                   0, osh_cuda_stream(d), *t, g0, n, band));
         OSH_CUDA(cx, cudaGetLastError());
     }
 done:

@@ -1,18 +1,22 @@
-/* gptq_scales.cu - the search for scales on the device: a block has the weights of one scale, a thread one candidate,
- * so that no sum crosses threads. The weights pass through shared memory. */
+/* gptq_scales.cu - the search for scales on the device. A block has the weights of one scale, a
+ * thread one candidate, so no sum crosses threads. The weights pass through shared memory. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
 enum { THREADS = 96, CHUNK = 512 }; // THREADS >= OSH_SCALE_CANDIDATES
 
-/* Scale and zero points as osh_scale_of. */
+/* Computes scale and zero point of candidate k as osh_scale_of does, with the zero point
+ * clamped. */
 template <class T>
-__device__ static void candidate(const osh_scale_rule &r, int k, float lo, float hi, float *s, float *z)
+__device__ static void candidate_scale(const osh_scale_rule &r, int k, float lo, float hi, float *s,
+                                       float *z)
 {
     float share = osh_scale_share(r.kind, k / OSH_SCALE_ZEROS), steps = r.grid.hi - r.grid.lo;
-    float range = r.symmetric ? __fmul_rn(share, fmaxf(-lo, hi)) : __fmul_rn(share, __fsub_rn(hi, lo));
+    float range =
+        r.symmetric ? __fmul_rn(share, fmaxf(-lo, hi)) : __fmul_rn(share, __fsub_rn(hi, lo));
     *s = osh_cu_stored<T>(r, __fdiv_rn(range, r.symmetric ? steps / 2 : steps));
-    if (*s == 0) *s = r.kind == OSH_SCALE_PLAIN ? osh_scale_least(r.dtype) : osh_cu_stored<T>(r, 0x1p-126f);
+    if (*s == 0)
+        *s = r.kind == OSH_SCALE_PLAIN ? osh_scale_least(r.dtype) : osh_cu_stored<T>(r, 0x1p-126f);
     *z = 0;
     if (r.symmetric) return;
     int beside = k % OSH_SCALE_ZEROS == 0 ? 0 : k % OSH_SCALE_ZEROS == 1 ? -1 : 1;
@@ -20,21 +24,25 @@ __device__ static void candidate(const osh_scale_rule &r, int k, float lo, float
     *z = fminf(fmaxf(middle + (float)beside, r.grid.lo), r.grid.hi);
 }
 
-template <class S> __device__ static float weight_at(const osh_cu_search &a, int64_t unit, int64_t e, int64_t n_cols)
+template <class S>
+__device__ static float group_weight(const osh_cu_search &a, int64_t unit, int64_t e,
+                                     int64_t n_cols)
 {
-    int64_t row = unit / a.across * a.row_block + e / n_cols, col = unit % a.across * a.group + e % n_cols;
+    int64_t row = unit / a.across * a.row_block + e / n_cols,
+            col = unit % a.across * a.group + e % n_cols;
     if (a.dead && a.dead[col]) return 0;
     return osh_cu_load(static_cast<const S *>(a.w)[row * a.row_step + col * a.col_step]);
 }
 
-/* lo and hi of the block's n weights, and 0, in all threads. */
+/* *lo, *hi = smallest and largest of the block's n weights and 0, in all threads. */
 template <class S>
-__device__ static void find_range(const osh_cu_search &a, int64_t unit, int64_t n, int64_t n_cols, float *lo, float *hi)
+__device__ static void find_group_range(const osh_cu_search &a, int64_t unit, int64_t n,
+                                        int64_t n_cols, float *lo, float *hi)
 {
     __shared__ float low[THREADS], high[THREADS];
     float least = 0, most = 0;
     for (int64_t e = threadIdx.x; e < n; e += THREADS) {
-        float w = weight_at<S>(a, unit, e, n_cols);
+        float w = group_weight<S>(a, unit, e, n_cols);
         least = fminf(least, w), most = fmaxf(most, w);
     }
     low[threadIdx.x] = least, high[threadIdx.x] = most;
@@ -43,7 +51,7 @@ __device__ static void find_range(const osh_cu_search &a, int64_t unit, int64_t 
     *lo = least, *hi = most;
 }
 
-template <class S, class T> static __global__ void search(osh_cu_search a)
+template <class S, class T> static __global__ void scales_search_kernel(osh_cu_search a)
 {
     __shared__ float x[CHUNK], cost[CHUNK];
     __shared__ double losses[THREADS];
@@ -55,20 +63,21 @@ template <class S, class T> static __global__ void search(osh_cu_search a)
     float lo, hi, s, z;
     double loss = 0;
 
-    find_range<S>(a, unit, n, n_cols, &lo, &hi);
-    candidate<T>(a.rule, k < n_candidates ? k : 0, lo, hi, &s, &z);
+    find_group_range<S>(a, unit, n, n_cols, &lo, &hi);
+    candidate_scale<T>(a.rule, k < n_candidates ? k : 0, lo, hi, &s, &z);
     float inverse = __fdiv_rn(1.0f, s), first = a.rule.grid.lo - z, last = a.rule.grid.hi - z;
     for (int64_t e0 = 0; e0 < n; e0 += CHUNK) {
         int m = n - e0 < CHUNK ? (int)(n - e0) : CHUNK;
-        __syncthreads(); // the chunk before was read
+        __syncthreads(); // all have read the chunk before
         for (int e = threadIdx.x; e < m; e += THREADS) {
-            x[e] = weight_at<S>(a, unit, e0 + e, n_cols);
+            x[e] = group_weight<S>(a, unit, e0 + e, n_cols);
             cost[e] = a.weight ? a.weight[col + (e0 + e) % n_cols] : 1;
         }
         __syncthreads();
         float sum = 0;
         for (int e = 0; e < m && mine; e++) {
-            float t = osh_cu_on_grid(a.rule.grid, fminf(fmaxf(__fmul_rn(x[e], inverse), first), last));
+            float t =
+                osh_cu_on_grid(a.rule.grid, fminf(fmaxf(__fmul_rn(x[e], inverse), first), last));
             float d = __fsub_rn(__fmul_rn(t, s), x[e]);
             sum = __fadd_rn(sum, __fmul_rn(__fmul_rn(d, d), cost[e]));
         }
@@ -88,8 +97,10 @@ osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, o
 {
     osh_status rc = OSH_OK;
     int64_t units = osh_div_up(a->O, a->row_block) * a->across;
-    OSH_CU_BY_STORED(stored, S, OSH_CU_BY_DTYPE(a->rule.dtype, T,
-        OSH_LAUNCH((search<S, T>), (unsigned)units, THREADS, 0, osh_cuda_stream(d), *a)));
+    OSH_CU_BY_STORED(stored, S,
+                     OSH_CU_BY_DTYPE(a->rule.dtype, T,
+                                     OSH_LAUNCH((scales_search_kernel<S, T>), (unsigned)units,
+                                                THREADS, 0, osh_cuda_stream(d), *a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -109,7 +120,8 @@ osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scale
     s.scale = reinterpret_cast<float *>(base + at[OSH_SCALES_SCALE]);
     if (a->zero) s.zero = reinterpret_cast<float *>(base + at[OSH_SCALES_ZERO]);
     if (a->weight) {
-        OSH_TRY(d->type->put(cx, d, base + at[OSH_SCALES_WEIGHT], a->weight, (size_t)a->I * sizeof *a->weight));
+        OSH_TRY(d->type->put(cx, d, base + at[OSH_SCALES_WEIGHT], a->weight,
+                             (size_t)a->I * sizeof *a->weight));
         s.weight = reinterpret_cast<float *>(base + at[OSH_SCALES_WEIGHT]);
     }
     if (a->dead) {

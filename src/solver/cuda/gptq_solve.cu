@@ -1,61 +1,71 @@
-/* gptq_solve.cu - the GPTQ column loop on the device: one kernel and one product for each block of columns.
+/* gptq_solve.cu - the GPTQ column loop on the device: one kernel and one product for each block of
+ * columns.
  *
- *   w [panels, I, P] f32: a tile of rows of the weights, turned, in solving order; a thread is a row
+ *   w [panels, I, P] f32: a tile of rows, transposed, in solving order; a thread has a row
  *
  *           P rows ─►
- *   block | codes of the columns that are done      the kernel: WIDE columns at a time in registers. What the columns
- *         | codes | WIDE | ..................       before them in the block leave to them is gathered first, in the
- *   rest  | w: minus U[block, rest]^T err           reference's order and with its roundings (no fused multiply-add),
- *         |                                         then column after column is quantized.
+ *   block | codes of the columns that are done
+ *         | codes | WIDE | ..................       kernel: WIDE columns at a time in registers
+ *   rest  | w                                       product: minus U[block, rest]^T err
  *
- * The product is one of F32, or on tensor cores one of TF32 with three times the sums. TF32 has 11 significant bits, so
- * x = hi + lo + at most 2^-22 |x|, and but for lo x lo, as small as that, the product of two f32 is
+ * The kernel first gathers the errors of the columns before in the block, in the reference's order
+ * and with its roundings (no fused multiply-add). Then it quantizes column after column.
+ *
+ * The product is F32, or TF32 on tensor cores with three times the sums. TF32 has 11 significant
+ * bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is as small as that, the product
+ * of two f32 is
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
  *
- * For each element of w behind a block of 128: F32 2 x 128 operations, at 50 TFLOP/s 5.1 ps; TF32 6 x 128, at 350
- * TFLOP/s 2.2 ps; its 8 bytes at 4 TB/s 2.0 ps. The kernel writes 12 bytes more for each error, 128 of a row, 0.4 ns at
- * that rate: paid where `rest` is above some 130. U is split for each block, 16 bytes an element once for all rows.
+ * After a block of 128, each element of w takes: F32 2 x 128 operations, 5.1 ps at 50 TFLOP/s; TF32
+ * 6 x 128, 2.2 ps at 350 TFLOP/s; its 8 bytes 2.0 ps at 4 TB/s. For TF32 the kernel writes 12 bytes
+ * more for each of the 128 errors of a row, 0.4 ns at that rate: it pays if `rest` is above about
+ * 130. U is split for each block, 16 bytes per element, once for all rows.
  *
- * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
- * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
+ * Only the product rounds differently from the reference's loop. A thread per row keeps all lanes
+ * at work in the long chain of a quantization (two divisions, three roundings); lanes that share a
+ * row would wait for one of them.
  *
- * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own, and
- * so are those of several inputs of one width and as many rows each: the downs of experts. A panel is P rows of one
- * weight, the last one of a weight has fewer; a table says whose they are, and which U is theirs. P follows from I
- * alone, and the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the
- * other rows nor on the number of panels in a tile, which is what the arena has room for. */
+ * One call solves all weights of one input, so that small weights need no kernel of their own. It
+ * also solves weights of several inputs of one width that have equally many rows: the down
+ * projections of experts. A panel is P rows of one weight; the last panel of a weight has fewer. A
+ * table gives the weight and U of each panel. P follows from I alone, and the product is a batch of
+ * panels with the algorithm for one panel. So the codes of a row depend neither on other rows nor
+ * on the number of panels in a tile, which follows from the room in the arena. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>
 
 enum { WIDE = 32, DEEP = 128 }; // columns in registers; rows of U in shared memory
 
-__device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
+__device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
 /* The nearest f32 with 11 significant bits; ties away from zero. */
-__device__ static float nearest_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
+__device__ static float nearest_tf32(float x)
+{
+    return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
+}
 
 /* to [n, WIDE] = U from the element u on; zero beyond `wide` columns. All threads of the block. */
-__device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
+__device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
     for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // one row of the weight, from a column on; views, with a step of P
+typedef struct row_columns { // views: a row of the weight from a column on; columns are P apart
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
 
-typedef struct row_values { // of WIDE columns of a row, in registers
+typedef struct row_values { // WIDE columns of a row, in registers
     float v[WIDE], scale[WIDE], zero[WIDE];
 } row_values;
 
-/* Before the chain of quantizations begins, so that none of its columns waits for memory: behind each column's stores
- * the compiler could not move the next one's loads. */
-__device__ static void load_values(row_values *x, const row_columns &r, const float *scale, const float *zero,
-                                   const int32_t *col, int wide)
+/* Loads all columns before the chain of quantizations, so that none waits for memory: the compiler
+ * cannot move loads across the stores of the column before. */
+__device__ static void solve_load_values(row_values *x, const row_columns &r, const float *scale,
+                                         const float *zero, const int32_t *col, int wide)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
@@ -66,10 +76,10 @@ __device__ static void load_values(row_values *x, const row_columns &r, const fl
     }
 }
 
-/* WIDE columns of the block: quantized in turn; the loss grows. u: their corner. */
+/* Quantizes WIDE columns of the block in turn; *loss grows. u: block of U on the diagonal. */
 template <class T>
-__device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE], const osh_grid &grid,
-                                     int wide, double *loss)
+__device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
+                                     const osh_grid &grid, int wide, double *loss)
 {
     int64_t P = r.P;
     float *v = x->v;
@@ -92,30 +102,32 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
     }
 }
 
-/* One block of columns: w becomes codes, err the errors, loss grows. */
-template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(tile t)
+/* Solves one block of columns: w becomes codes, err the errors, loss grows. */
+template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
-    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of it
-    bool mine = row < p.n_rows; // the others help to load
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // for all threads of the block
+    bool mine = row < p.n_rows; // the other threads help to load
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
-    const float *scale = t.scale + b * t.n_cols * P + row, *zero = p.zero ? t.zero + b * t.n_cols * P + row : NULL;
+    const float *scale = t.scale + b * t.n_cols * P + row,
+                *zero = p.zero ? t.zero + b * t.n_cols * P + row : NULL;
     double sum = mine ? t.loss[b * P + row] : 0;
 
     for (int64_t j0 = 0; j0 < t.n; j0 += WIDE) {
-        int wide = at_most(t.n - j0, WIDE);
+        int wide = solve_at_most(t.n - j0, WIDE);
         row_values x;
         float *v = x.v;
-        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n, P};
-        load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
-        load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
+        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n,
+                         P};
+        solve_load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
+        solve_load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
-            int deep = at_most(j0 - k0, DEEP);
-            if (k0) __syncthreads(); // the strip was read
-            load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
+            int deep = solve_at_most(j0 - k0, DEEP);
+            if (k0) __syncthreads(); // all have read the strip
+            solve_load_u(strip, p.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
             for (int k = 0; k < deep && mine; k++) {
@@ -124,21 +136,25 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // the corner is there
+        __syncthreads(); // the corner is loaded
         if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
-        __syncthreads(); // corner and strip were read
+        __syncthreads(); // all have read corner and strip
     }
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Where in the tile the panels of its k-th input begin. */
-__host__ __device__ static int64_t panels_before(const tile &t, int64_t k) { return k ? k * t.run - t.skip : 0; }
+/* Returns the index in the tile of the first panel of its k-th input. */
+__host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
+{
+    return k ? k * t.run - t.skip : 0;
+}
 
-/* to [inputs of the tile, 3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last column. */
-static __global__ void split_u(float *to, int64_t ld, tile t)
+/* to [inputs of the tile, 3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last
+ * column. */
+static __global__ void solve_split_u(float *to, int64_t ld, tile t)
 {
     int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
-    const float *from = t.panels[panels_before(t, blockIdx.z)].u + (t.first + j) * t.I + rest;
+    const float *from = t.panels[tile_panels_before(t, blockIdx.z)].u + (t.first + j) * t.I + rest;
     if (c >= ld) return;
     float u = rest + c < t.I ? from[c] : 0, hi = nearest_tf32(u);
     to += (int64_t)blockIdx.z * 3 * t.n * ld;
@@ -155,20 +171,25 @@ typedef struct solver {
     char *base;       // own: of the arena
     size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
-    int *job_of;      // own: [g.n_panels] whose each is
-    int n_inputs;     // of put_job: so far
+    int *job_of;      // own: [g.n_panels] job of each panel
+    int n_inputs;     // inputs listed so far
     double *figures;  // own: [3, rows of a tile] loss and squares
 } solver;
 
-template <class X> static X *array(const solver *s, int which) { return reinterpret_cast<X *>(s->base + s->at[which]); }
+template <class X> static X *solver_array(const solver *s, int which)
+{
+    return reinterpret_cast<X *>(s->base + s->at[which]);
+}
 
-static osh_status put(osh_ctx *cx, const solver *s, void *to, const void *from, size_t n_bytes)
+static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void *from,
+                             size_t n_bytes)
 {
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Where the columns of job k's input go; of one that has the input of the job before it, that one's list. */
-static osh_status put_place(osh_ctx *cx, solver *s, int k)
+/* Lists the position of each column of job k's input; a job with the input of the job before it has
+ * no own list. */
+static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_solve_args *a = &s->jobs[k];
@@ -180,36 +201,50 @@ static osh_status put_place(osh_ctx *cx, solver *s, int k)
         int64_t c = a->perm ? a->perm[i] : i;
         place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
     }
-    OSH_TRY(put(cx, s, array<int32_t>(s, OSH_GPTQ_PLACE) + s->n_inputs++ * a->I, place, (size_t)a->I * sizeof *place));
+    OSH_TRY(solver_put(cx, s, solver_array<int32_t>(s, OSH_GPTQ_PLACE) + s->n_inputs++ * a->I,
+                       place, (size_t)a->I * sizeof *place));
 done:
     osh_free(cx, place);
     return rc;
 }
 
-/* Scales, zero points and column lists of job k; scales: of those before it. Its panels follow those before it. */
-static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
+/* Copies scales, zero points and column lists of job k to the device, and appends its panels.
+ * *scales and *n_panels count those of the jobs before it. */
+static osh_status solver_put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
     const osh_gptq_solve_args *a = &s->jobs[k];
     int64_t P = osh_gptq_panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
-    float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales;
-    float *zero = a->zero ? array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
-    int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I, *place = array<int32_t>(s, OSH_GPTQ_PLACE);
+    float *scale = solver_array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales;
+    float *zero = a->zero ? solver_array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
+    int32_t *col = solver_array<int32_t>(s, OSH_GPTQ_COL) + k * a->I,
+            *place = solver_array<int32_t>(s, OSH_GPTQ_PLACE);
     int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
     osh_grid grid = osh_grid_of(a->bits, a->fp8);
 
-    OSH_TRY(put_place(cx, s, k));
+    OSH_TRY(solver_put_place(cx, s, k));
     place += (s->n_inputs - 1) * a->I;
-    OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
-    OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
-    if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
+    OSH_TRY(solver_put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
+    OSH_TRY(solver_put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
+    if (zero) OSH_TRY(solver_put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
     for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
         const panel *before = *n_panels ? &s->panels[*n_panels - 1] : NULL;
         const void *target = a->target ? osh_elem(a->target, row * a->I) : NULL;
-        s->panels[*n_panels] = {osh_elem(a->w, row * a->I), static_cast<const float *>(target),
-                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, place, a->u, row,
-                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words,
-                                before ? before->words + before->n_rows * before->n_words : 0, grid};
+        s->panels[*n_panels] = {osh_elem(a->w, row * a->I),
+                                static_cast<const float *>(target),
+                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL,
+                                scale,
+                                zero,
+                                col,
+                                place,
+                                a->u,
+                                row,
+                                osh_min64(P, a->O - row),
+                                a->row_block,
+                                a->n_scale_cols,
+                                n_words,
+                                before ? before->words + before->n_rows * before->n_words : 0,
+                                grid};
         s->job_of[*n_panels] = k;
     }
     *scales += a->O * a->n_scale_cols;
@@ -217,18 +252,21 @@ done:
     return rc;
 }
 
-static osh_status put_given(osh_ctx *cx, solver *s)
+/* Copies the data of all jobs and the table of panels to the device. */
+static osh_status solver_put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
     int64_t scales = 0, n_panels = 0;
 
-    for (int k = 0; k < s->n; k++) OSH_TRY(put_job(cx, s, k, &scales, &n_panels));
-    OSH_TRY(put(cx, s, array<panel>(s, OSH_GPTQ_PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
+    for (int k = 0; k < s->n; k++) OSH_TRY(solver_put_job(cx, s, k, &scales, &n_panels));
+    OSH_TRY(solver_put(cx, s, solver_array<panel>(s, OSH_GPTQ_PANELS), s->panels,
+                       (size_t)n_panels * sizeof(panel)));
 done:
     return rc;
 }
 
-static osh_status open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+/* Loads weights and scales of the n panels of a tile; sets losses to 0. */
+static osh_status solver_open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
@@ -236,74 +274,86 @@ static osh_status open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t
 
     OSH_CU_BY_STORED(s->jobs->w->dtype, S,
         OSH_LAUNCH(load_tile<S>, squares, dim3(TURN, STEP), 0, osh_cuda_stream(s->d), t));
-    OSH_LAUNCH(spread, scales, ROWS, 0, osh_cuda_stream(s->d), t);
+    OSH_LAUNCH(spread_scales, scales, ROWS, 0, osh_cuda_stream(s->d), t);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-typedef struct panels { // of a tile, `step` apart, and the U of the first one's input; of the others, its stride apart
+/* n panels of a tile, `step` apart; U of the first one, strides apart for the others. */
+typedef struct panels {
     int64_t first, n, step;
     const float *u;
     int64_t u_ld, u_stride;
 } panels;
 
-/* What a block of columns leaves to those behind it, in some panels. */
-static osh_status multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
+/* Adds the errors of a block of columns to the later columns of some panels. */
+static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, const panels &x)
 {
     int64_t rest = t.first + t.n, width = t.I - rest, deep = t.split ? 3 * t.n : t.n;
     int64_t err = t.block * t.P * (t.split ? 3 : 1);
     osh_cuda_mat c = {t.w + (x.first * t.I + rest) * t.P, t.P, x.step * t.I * t.P, OSH_F32, false};
     osh_cuda_mat ut = {const_cast<float *>(x.u), x.u_ld, x.u_stride, OSH_F32, true};
-    osh_cuda_mat e = {(t.split ? t.split : t.err) + x.first * err, t.P, x.step * err, OSH_F32, false};
+    osh_cuda_mat e = {(t.split ? t.split : t.err) + x.first * err, t.P, x.step * err, OSH_F32,
+                      false};
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* The same in all n panels of the tile. A batch has panels of one input, or where a tile has more inputs than each has
- * panels, a panel of each. */
-static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+/* Adds the errors of a block to the later columns of all n panels of the tile. A batch has the
+ * panels of one input; if the tile has more inputs than panels per input, it has one panel of each
+ * input. */
+static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int64_t rest = t.first + t.n, n_inputs = (t.skip + n - 1) / t.run + 1, ld = osh_gptq_split_ld(t.I - rest);
-    float *split = array<float>(s, OSH_GPTQ_SPLIT_U);
+    int64_t rest = t.first + t.n, n_inputs = (t.skip + n - 1) / t.run + 1,
+            ld = osh_gptq_split_ld(t.I - rest);
+    float *split = solver_array<float>(s, OSH_GPTQ_SPLIT_U);
     bool across = t.split && !t.skip && n == n_inputs * t.run && n_inputs > t.run;
 
     if (t.split) {
         dim3 grid((unsigned)osh_div_up(ld, ROWS), (unsigned)t.n, (unsigned)n_inputs);
-        OSH_LAUNCH(split_u, grid, ROWS, 0, osh_cuda_stream(s->d), split, ld, t);
+        OSH_LAUNCH(solve_split_u, grid, ROWS, 0, osh_cuda_stream(s->d), split, ld, t);
         OSH_CUDA(cx, cudaGetLastError());
     }
     for (int64_t k = 0; across && k < t.run; k++)
-        OSH_TRY(multiply(cx, s, t, {k, n_inputs, t.run, split, ld, 3 * t.n * ld}));
+        OSH_TRY(solver_multiply(cx, s, t, {k, n_inputs, t.run, split, ld, 3 * t.n * ld}));
     for (int64_t k = 0; !across && k < n_inputs; k++) {
-        int64_t first = panels_before(t, k), end = osh_min64(panels_before(t, k + 1), n);
-        const float *u = s->panels[t.panels - array<panel>(s, OSH_GPTQ_PANELS) + first].u + t.first * t.I + rest;
-        if (t.split) OSH_TRY(multiply(cx, s, t, {first, end - first, 1, split + k * 3 * t.n * ld, ld, 0}));
-        else OSH_TRY(multiply(cx, s, t, {first, end - first, 1, u, t.I, 0}));
+        int64_t first = tile_panels_before(t, k), end = osh_min64(tile_panels_before(t, k + 1), n);
+        const float *u = s->panels[t.panels - solver_array<panel>(s, OSH_GPTQ_PANELS) + first].u +
+                         t.first * t.I + rest;
+        if (t.split)
+            OSH_TRY(solver_multiply(cx, s, t,
+                                    {first, end - first, 1, split + k * 3 * t.n * ld, ld, 0}));
+        else OSH_TRY(solver_multiply(cx, s, t, {first, end - first, 1, u, t.I, 0}));
     }
 done:
     return rc;
 }
 
-static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
+/* Solves one block of columns and updates the later ones. */
+static osh_status solver_run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
 {
     osh_status rc = OSH_OK;
     bool tf32 = osh_cuda_tf32_pays(s->d) && osh_gptq_splits(t.first, t.n, t.I);
-    t.split = tf32 ? array<float>(s, OSH_GPTQ_SPLIT) : NULL;
+    t.split = tf32 ? solver_array<float>(s, OSH_GPTQ_SPLIT) : NULL;
     OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
-        OSH_LAUNCH(solve_block<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n), ROWS, 0, osh_cuda_stream(s->d), t));
+                    OSH_LAUNCH(solve_block_kernel<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n),
+                               ROWS, 0, osh_cuda_stream(s->d), t));
     OSH_CUDA(cx, cudaGetLastError());
-    if (t.first + t.n < t.I) OSH_TRY(run_product(cx, s, t, n));
+    if (t.first + t.n < t.I) OSH_TRY(solver_run_product(cx, s, t, n));
 done:
     return rc;
 }
 
-/* Codes, losses and squares of a tile's panels, the first of which is `first` of all. */
-static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first, int64_t n)
+/* Copies codes, losses and squares of a tile to the host. first: index of its first panel among
+ * all. */
+static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first,
+                                  int64_t n)
 {
     osh_status rc = OSH_OK;
     double *loss = s->figures, *squares = loss + n * t.P;
-    const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w); // of all packed rows, one behind the other
+    // all packed rows, one after another
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
     for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
@@ -322,47 +372,54 @@ static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t 
         size_t row_bytes = a->packed ? (size_t)p->n_words * sizeof(uint32_t) : (size_t)t.I;
         const void *from = t.codes + b * t.P * t.I;
         if (a->packed) from = words + p->words - s->panels[first].words;
-        OSH_TRY(s->d->type->get(cx, s->d, a->codes + (size_t)p->row * row_bytes, from, (size_t)rows * row_bytes));
+        OSH_TRY(s->d->type->get(cx, s->d, a->codes + (size_t)p->row * row_bytes, from,
+                                (size_t)rows * row_bytes));
     }
 done:
     return rc;
 }
 
-static bool any_packed(const solver *s)
+static bool solver_any_packed(const solver *s)
 {
     for (int k = 0; k < s->n; k++)
         if (s->jobs[k].packed) return true;
     return false;
 }
 
-static osh_status close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+/* Makes codes, dequantized weights, squares and packed rows of a tile on the device. */
+static osh_status solver_close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
-    dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n); // 8 bits at most
+    // 8 bits at most
+    dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n);
     cudaStream_t stream = osh_cuda_stream(s->d);
 
     OSH_LAUNCH(store_codes, squares, dim3(TURN, STEP), 0, stream, t);
-    OSH_CU_BY_STORED(s->jobs->w->dtype, S, OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
-        OSH_LAUNCH((decode_rows<S, T>), dim3((unsigned)t.P, (unsigned)n), ROWS, 0, stream, t)));
+    OSH_CU_BY_STORED(
+        s->jobs->w->dtype, S,
+        OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
+                        OSH_LAUNCH((tile_decode_rows<S, T>), dim3((unsigned)t.P, (unsigned)n), ROWS,
+                                   0, stream, t)));
     OSH_CUDA(cx, cudaGetLastError());
-    if (any_packed(s)) {
-        OSH_LAUNCH(pack_rows, words, ROWS, 0, stream, t);
+    if (solver_any_packed(s)) {
+        OSH_LAUNCH(tile_pack_rows, words, ROWS, 0, stream, t);
         OSH_CUDA(cx, cudaGetLastError());
     }
 done:
     return rc;
 }
 
-/* The codes' values, with the roundings of the kernel. */
-static void decode(const osh_gptq_solve_args *a)
+/* Computes a->dq from the codes on the host, with the roundings of the kernel. */
+static void solver_decode(const osh_gptq_solve_args *a)
 {
     osh_grid grid = osh_grid_of(a->bits, a->fp8);
     for (int64_t row = 0; row < a->O; row++)
         for (int64_t i = 0; i < a->I; i++) {
             int8_t code = a->codes[row * a->I + (a->perm ? a->perm[i] : i)];
             int64_t at = row / a->row_block * a->n_scale_cols + a->col_scale[i];
-            float q = osh_round_to(osh_grid_value(&grid, code) - (a->zero ? a->zero[at] : 0), a->dq_dtype);
+            float q = osh_round_to(osh_grid_value(&grid, code) - (a->zero ? a->zero[at] : 0),
+                                   a->dq_dtype);
             a->dq[row * a->I + i] = osh_round_to(q * a->scale[at], a->dq_dtype);
         }
 }
@@ -386,18 +443,31 @@ static osh_status solver_init(osh_ctx *cx, solver *s, int64_t *n_panels)
     OSH_NEW(cx, s->figures, 3 * *n_panels * osh_gptq_panel_rows(a->I));
     for (int k = 0; k < s->n; k++)
         if (a[k].squares) a[k].squares[0] = a[k].squares[1] = 0;
-    OSH_TRY(put_given(cx, s));
+    OSH_TRY(solver_put_given(cx, s));
 done:
     return rc;
 }
 
-static tile tile_of(const solver *s)
+static tile solver_tile(const solver *s)
 {
     const osh_gptq_solve_args *a = s->jobs;
-    return {array<float>(s, OSH_GPTQ_W), array<float>(s, OSH_GPTQ_ERR), NULL, array<float>(s, OSH_GPTQ_SCALE),
-            array<float>(s, OSH_GPTQ_ZERO), array<double>(s, OSH_GPTQ_LOSS), array<double>(s, OSH_GPTQ_SQUARES),
-            array<int8_t>(s, OSH_GPTQ_CODES), array<panel>(s, OSH_GPTQ_PANELS), a->I, osh_gptq_panel_rows(a->I),
-            osh_min64(a->block_size, a->I), s->g.n_scale_cols, s->g.n_panels / s->g.n_inputs, 0, 0, 0};
+    return {solver_array<float>(s, OSH_GPTQ_W),
+            solver_array<float>(s, OSH_GPTQ_ERR),
+            NULL,
+            solver_array<float>(s, OSH_GPTQ_SCALE),
+            solver_array<float>(s, OSH_GPTQ_ZERO),
+            solver_array<double>(s, OSH_GPTQ_LOSS),
+            solver_array<double>(s, OSH_GPTQ_SQUARES),
+            solver_array<int8_t>(s, OSH_GPTQ_CODES),
+            solver_array<panel>(s, OSH_GPTQ_PANELS),
+            a->I,
+            osh_gptq_panel_rows(a->I),
+            osh_min64(a->block_size, a->I),
+            s->g.n_scale_cols,
+            s->g.n_panels / s->g.n_inputs,
+            0,
+            0,
+            0};
 }
 
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
@@ -408,20 +478,20 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
     tile t;
 
     OSH_TRY(solver_init(cx, &s, &n_panels));
-    t = tile_of(&s);
+    t = solver_tile(&s);
     for (int64_t first = 0; first < s.g.n_panels; first += n_panels, t.panels += n_panels) {
         int64_t here = osh_min64(n_panels, s.g.n_panels - first);
         t.skip = first % t.run;
-        OSH_TRY(open_tile(cx, &s, t, here));
+        OSH_TRY(solver_open_tile(cx, &s, t, here));
         for (t.first = 0; t.first < t.I; t.first += t.n) {
             t.n = osh_min64(t.block, t.I - t.first);
-            OSH_TRY(run_block(cx, &s, t, here));
+            OSH_TRY(solver_run_block(cx, &s, t, here));
         }
-        OSH_TRY(close_tile(cx, &s, t, here));
-        OSH_TRY(get_tile(cx, &s, t, first, here));
+        OSH_TRY(solver_close_tile(cx, &s, t, here));
+        OSH_TRY(solver_get_tile(cx, &s, t, first, here));
     }
     for (int k = 0; k < n; k++)
-        if (jobs[k].dq) decode(&jobs[k]);
+        if (jobs[k].dq) solver_decode(&jobs[k]);
 done:
     osh_free(cx, s.figures);
     osh_free(cx, s.job_of);

@@ -1,5 +1,5 @@
-/* gptq_tile.cuh - what gptq_solve.cu works on: panels of rows in a tile, how a weight becomes a code, and the kernels
- * that bring rows into a tile and codes out of it. */
+/* gptq_tile.cuh - the tile of gptq_solve.cu: panels of rows, quantization of a weight, and the
+ * kernels that load rows into a tile and make codes of it. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
@@ -8,28 +8,29 @@
 #include <math.h>
 
 enum { ROWS = 64 };           // threads of a block, each with a row
-enum { TURN = 32, STEP = 8 }; // a square that is turned, by TURN x STEP threads
+enum { TURN = 32, STEP = 8 }; // side of a square that TURN x STEP threads transpose
 
 typedef osh_gptq_panel panel;
 
-typedef struct tile { // all arrays panel behind panel
+typedef struct tile { // all arrays: one panel after another
     float *w;            // [I, P]
     float *err;          // [block, P]
-    float *split;        // [3 n, P] of err: hi, hi, lo; NULL: the product is one of F32
-    float *scale, *zero; // [n_cols, P] each row with its own; n_cols: the most of any weight
+    float *split;        // [3 n, P] err as hi, hi, lo; NULL: the product is F32
+    float *scale, *zero; // [n_cols, P] scales of each row; n_cols: the most of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
     int8_t *codes;       // [P, I] file order
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // panels of an input; of the first one in the tile those that were in the tile before
-    int64_t first, n;  // the block's columns
+    int64_t run, skip; // panels per input; panels of the first input that were in the tile before
+    int64_t first, n;  // columns [first, first + n) of the block
 } tile;
 
 /* ---- codes ---- */
 
-/* The value on the grid before scaling; *dq: with it. */
-template <class T> __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
+/* Returns the nearest value of the grid to w; *dq: the dequantized weight. */
+template <class T>
+__device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
     float q = __fdiv_rn(w, s);
     if (!g.digits) q = __fadd_rn(q, zero);
@@ -38,9 +39,9 @@ template <class T> __device__ static float quantize(float *dq, const osh_grid &g
     return q;
 }
 
-/* ---- into a tile and out of it ---- */
+/* ---- kernels of a tile ---- */
 
-/* w = rows of the weights in f32, turned. */
+/* w = rows of the weights as f32, transposed, columns in solving order. */
 template <class S> static __global__ void load_tile(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -63,7 +64,7 @@ template <class S> static __global__ void load_tile(tile t)
     }
 }
 
-/* codes = w, turned back. */
+/* codes = w, transposed back. */
 static __global__ void store_codes(tile t)
 {
     __shared__ float square[TURN][TURN + 1];
@@ -79,11 +80,13 @@ static __global__ void store_codes(tile t)
     }
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TURN; y += STEP)
-        if (row + y < p.n_rows && c0 + tx < t.I) codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
+        if (row + y < p.n_rows && c0 + tx < t.I)
+            codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* scale and zero: a block has a column of a panel's scales. loss = 0. */
-static __global__ void spread(tile t)
+/* Copies scale and zero point of each row and sets loss to 0. blockIdx.y is a column of the panel's
+ * scales. */
+static __global__ void spread_scales(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
     int64_t r = (int64_t)blockIdx.x * ROWS + threadIdx.x, c = blockIdx.y, b = blockIdx.z;
@@ -94,13 +97,13 @@ static __global__ void spread(tile t)
     if (!c) t.loss[b * t.P + r] = 0;
 }
 
-/* out = the weight that the codes stand for; squares. A block has a row; out may be w. */
-template <class S, class T> static __global__ void decode_rows(tile t)
+/* out = the dequantized weight, and computes squares. A block has a row; out may be w. */
+template <class S, class T> static __global__ void tile_decode_rows(tile t)
 {
     __shared__ double part[2][ROWS];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
-    if (row >= p.n_rows) return; // all threads of the block
+    if (row >= p.n_rows) return; // for all threads of the block
     const S *w = static_cast<const S *>(p.w) + row * t.I;
     S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
@@ -125,20 +128,20 @@ template <class S, class T> static __global__ void decode_rows(tile t)
     }
 }
 
-/* Packed rows of all panels, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of
- * its words. */
-static __global__ void pack_rows(tile t)
+/* Writes the packed rows of all panels, one after another, over w. Element i of a row takes bits [i
+ * b, (i + 1) b) of its words. */
+static __global__ void tile_pack_rows(tile t)
 {
     const panel &p = t.panels[blockIdx.z];
     int64_t b = blockIdx.z, row = blockIdx.y, k = (int64_t)blockIdx.x * ROWS + threadIdx.x;
     if (row >= p.n_rows || k >= p.n_words) return;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
-    int bits = p.grid.bits; // a signed code is stored above its least
+    int bits = p.grid.bits;
     uint32_t word = 0, mask = (1u << bits) - 1, zero = p.grid.digits ? 0 : 1u << (bits - 1);
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // < 0: its low bits are the word's before
+        int at = (int)(i * bits - 32 * k); // < 0: the low bits are in the word before
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

@@ -1,10 +1,12 @@
-/* refine_sizes.c - what the search for scales and the steps behind the column loop take of a device and its host. */
+/* refine_sizes.c - scratch of the search for scales and of the steps after the column loop, on
+ * device and host. */
 #include "solver/cuda/sizes.h"
 #include "ops/kernel.h"
 
 enum { TILE_ROWS = 1024 };
 
-static size_t lay_out(size_t *at, const size_t *bytes, int n)
+/* Sets at[i] to the offset of each of n arrays, one after another; returns the end. */
+static size_t arrays_lay_out(size_t *at, const size_t *bytes, int n)
 {
     size_t sum = 0;
     for (int i = 0; i < n; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
@@ -15,13 +17,14 @@ size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_s
 {
     size_t n = (size_t)n_scales * sizeof(float);
     size_t bytes[OSH_SCALES_N_ARRAYS] = {(size_t)I * sizeof(float), (size_t)I, n, n};
-    return lay_out(at, bytes, OSH_SCALES_N_ARRAYS);
+    return arrays_lay_out(at, bytes, OSH_SCALES_N_ARRAYS);
 }
 
 size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
 {
     size_t at[OSH_SCALES_N_ARRAYS];
-    return osh_arena_gross(osh_scales_offsets(at, I, osh_div_up(O, row_block) * osh_div_up(I, group)));
+    return osh_arena_gross(
+        osh_scales_offsets(at, I, osh_div_up(O, row_block) * osh_div_up(I, group)));
 }
 
 int64_t osh_refine_rows(int64_t O, int64_t row_block)
@@ -30,28 +33,41 @@ int64_t osh_refine_rows(int64_t O, int64_t row_block)
     return osh_min64(rows, O);
 }
 
-/* Floats of rescale: inverse and U of a group, costs, scales, zero points and codes of its rows, its order. */
-static int64_t rescale_room(int64_t n, int64_t rows) { return 2 * n * n + n + 2 * rows + n * rows + n; }
+/* Returns the floats of rescale: inverse and U of a group, costs, scales, zero points, codes,
+ * order. */
+static int64_t rescale_room(int64_t n, int64_t rows)
+{
+    return 2 * n * n + n + 2 * rows + n * rows + n;
+}
 
-size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group, int64_t row_block)
+size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group,
+                          int64_t row_block)
 {
     int64_t rows = osh_refine_rows(O, row_block), groups = osh_div_up(I, group);
-    int64_t window = osh_min64(groups, OSH_FIT_GROUPS), narrow = osh_min64(group, OSH_RESCALE_WIDEST);
+    int64_t window = osh_min64(groups, OSH_FIT_GROUPS),
+            narrow = osh_min64(group, OSH_RESCALE_WIDEST);
     int64_t wide = narrow > OSH_CU_DESCEND ? narrow : OSH_CU_DESCEND;
     size_t n = (size_t)(rows * I) * sizeof(float), scales = (size_t)(rows * groups) * sizeof(float);
     size_t bytes[OSH_REFINE_N_ARRAYS] = {
-        [OSH_REFINE_Q] = n, [OSH_REFINE_D] = n, [OSH_REFINE_G] = n, [OSH_REFINE_NEXT] = n,
-        [OSH_REFINE_SCALE] = scales, [OSH_REFINE_ZERO] = scales,
-        [OSH_REFINE_KEPT_SCALE] = scales, [OSH_REFINE_KEPT_ZERO] = scales,
+        [OSH_REFINE_Q] = n,
+        [OSH_REFINE_D] = n,
+        [OSH_REFINE_G] = n,
+        [OSH_REFINE_NEXT] = n,
+        [OSH_REFINE_SCALE] = scales,
+        [OSH_REFINE_ZERO] = scales,
+        [OSH_REFINE_KEPT_SCALE] = scales,
+        [OSH_REFINE_KEPT_ZERO] = scales,
         [OSH_REFINE_CODES] = (size_t)(rows * I),
-        [OSH_REFINE_LOSS] = (size_t)rows * sizeof(double), [OSH_REFINE_NOW] = (size_t)rows * sizeof(double),
+        [OSH_REFINE_LOSS] = (size_t)rows * sizeof(double),
+        [OSH_REFINE_NOW] = (size_t)rows * sizeof(double),
         [OSH_REFINE_FIT] = (size_t)(rows * window * (window + 1)) * sizeof(double),
         [OSH_REFINE_ROOM] = (size_t)rescale_room(narrow, rows) * sizeof(float),
         [OSH_REFINE_TURNED] = (size_t)(rows * wide) * sizeof(float),
         [OSH_REFINE_ERR] = (size_t)(rows * wide) * sizeof(float),
-        [OSH_REFINE_DEAD] = (size_t)I, [OSH_REFINE_VALUES] = 256 * sizeof(float),
+        [OSH_REFINE_DEAD] = (size_t)I,
+        [OSH_REFINE_VALUES] = 256 * sizeof(float),
     };
-    return lay_out(at, bytes, OSH_REFINE_N_ARRAYS);
+    return arrays_lay_out(at, bytes, OSH_REFINE_N_ARRAYS);
 }
 
 size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
@@ -60,12 +76,14 @@ size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t r
     return osh_arena_gross(osh_refine_offsets(at, O, I, group, row_block));
 }
 
-size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads)
+size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,
+                                       int n_threads)
 {
     int64_t rows = osh_refine_rows(O, row_block), groups = osh_div_up(I, group);
     size_t bytes = osh_mem_gross((size_t)(2 * rows * groups) * sizeof(float)) +
                    osh_mem_gross((size_t)rows * sizeof(double));
     if (row_block == 1 && group < I && group <= OSH_RESCALE_WIDEST)
-        bytes += osh_group_factors_bytes(I, group, n_threads) + osh_mem_gross((size_t)(I * group) * sizeof(float));
+        bytes += osh_group_factors_bytes(I, group, n_threads) +
+                 osh_mem_gross((size_t)(I * group) * sizeof(float));
     return bytes;
 }

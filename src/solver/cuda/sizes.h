@@ -1,5 +1,5 @@
-/* sizes.h - tile constants that determine the scratch of the solver's kernels; shared by the kernels and
- * by sizes.c and refine_sizes.c, which are in every binary. */
+/* sizes.h - layout of the scratch of the solver's kernels, shared by the kernels and by sizes.c and
+ * refine_sizes.c, which are in every binary. */
 #ifndef OSH_SOLVER_CUDA_SIZES_H
 #define OSH_SOLVER_CUDA_SIZES_H
 #ifdef __cplusplus
@@ -8,44 +8,75 @@ extern "C" {
 #include "solver/cuda/solver.h"
 
 /* ---- gptq_solve.cu ---- */
-typedef struct osh_gptq_panel { // rows of one weight
+typedef struct osh_gptq_panel { // rows of one weight; all pointers are views
     const void *w; // [n_rows, I] stored dtype
-    const float *target; // [n_rows, I] what the codes come close to; NULL: w
-    void *out;     // like w: gets what the codes stand for; NULL: not wanted
-    const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
+    const float *target; // [n_rows, I] weight to approximate; NULL: w
+    void *out;     // [n_rows, I] out: dequantized, dtype of w; NULL: not wanted
+    const float *scale, *zero; // [.., n_cols] of the whole weight; zero NULL: symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
-    const int32_t *place;      // [I] where column c goes, ~place: and is zero there
+    // [I] position of column c in solving order; ~position: the column is dead
+    const int32_t *place;
     const float *u;            // [I, I]
     int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
-    int64_t n_words; // of a packed row; 0: codes are wanted a byte each
-    int64_t words;   // of the packed rows of all panels before it
+    int64_t n_words; // words of a packed row; 0: codes are bytes
+    int64_t words;   // words of the packed rows of all panels before it
     osh_grid grid;
 } osh_gptq_panel;
 
 enum { // arrays of a solve, in one block of the arena
-    OSH_GPTQ_W, OSH_GPTQ_ERR, OSH_GPTQ_SPLIT, OSH_GPTQ_SPLIT_U, OSH_GPTQ_SCALE, OSH_GPTQ_ZERO, OSH_GPTQ_LOSS,
-    OSH_GPTQ_SQUARES, OSH_GPTQ_CODES, OSH_GPTQ_SCALE_GIVEN, OSH_GPTQ_ZERO_GIVEN, OSH_GPTQ_PLACE, OSH_GPTQ_COL,
-    OSH_GPTQ_PANELS, OSH_GPTQ_N_ARRAYS
+    OSH_GPTQ_W,
+    OSH_GPTQ_ERR,
+    OSH_GPTQ_SPLIT,
+    OSH_GPTQ_SPLIT_U,
+    OSH_GPTQ_SCALE,
+    OSH_GPTQ_ZERO,
+    OSH_GPTQ_LOSS,
+    OSH_GPTQ_SQUARES,
+    OSH_GPTQ_CODES,
+    OSH_GPTQ_SCALE_GIVEN,
+    OSH_GPTQ_ZERO_GIVEN,
+    OSH_GPTQ_PLACE,
+    OSH_GPTQ_COL,
+    OSH_GPTQ_PANELS,
+    OSH_GPTQ_N_ARRAYS
 };
 int64_t osh_gptq_panel_rows(int64_t I);
-bool osh_gptq_splits(int64_t first, int64_t n, int64_t I); // the product behind the block may be one of TF32
-int64_t osh_gptq_split_ld(int64_t rest); // distance of the rows of what is split of U
-/* Where each array begins, and the end, with so many panels in a tile. */
+/* True if the product after the block may be TF32. */
+bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
+int64_t osh_gptq_split_ld(int64_t rest); // elements from row to row of the split U
+/* Sets at[i] to the offset of each array, for n_panels in a tile; returns the end. */
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
-int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room); // that fit into `room` bytes, one at least
+/* Returns the panels of a tile that fit into `room` bytes, at least 1. */
+int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
 /* ---- gptq_scales.cu, gptq_refine.cu: refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
 
 enum { OSH_CU_DESCEND = 64 }; // columns of a block
-enum { // arrays of a tile
-    OSH_REFINE_Q, OSH_REFINE_D, OSH_REFINE_G, OSH_REFINE_NEXT, OSH_REFINE_SCALE, OSH_REFINE_ZERO,
-    OSH_REFINE_KEPT_SCALE, OSH_REFINE_KEPT_ZERO, OSH_REFINE_CODES, OSH_REFINE_LOSS, OSH_REFINE_NOW, OSH_REFINE_FIT,
-    OSH_REFINE_ROOM, OSH_REFINE_TURNED, OSH_REFINE_ERR, OSH_REFINE_DEAD, OSH_REFINE_VALUES, OSH_REFINE_N_ARRAYS
+enum {                        // arrays of a tile
+    OSH_REFINE_Q,
+    OSH_REFINE_D,
+    OSH_REFINE_G,
+    OSH_REFINE_NEXT,
+    OSH_REFINE_SCALE,
+    OSH_REFINE_ZERO,
+    OSH_REFINE_KEPT_SCALE,
+    OSH_REFINE_KEPT_ZERO,
+    OSH_REFINE_CODES,
+    OSH_REFINE_LOSS,
+    OSH_REFINE_NOW,
+    OSH_REFINE_FIT,
+    OSH_REFINE_ROOM,
+    OSH_REFINE_TURNED,
+    OSH_REFINE_ERR,
+    OSH_REFINE_DEAD,
+    OSH_REFINE_VALUES,
+    OSH_REFINE_N_ARRAYS
 };
-int64_t osh_refine_rows(int64_t O, int64_t row_block); // of a tile
-size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group, int64_t row_block);
+int64_t osh_refine_rows(int64_t O, int64_t row_block); // rows of a tile
+size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group,
+                          int64_t row_block);
 
 #ifdef __cplusplus
 }

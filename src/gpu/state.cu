@@ -1,0 +1,76 @@
+/* state.cu - properties and counters of an open GPU, and the messages of its errors. */
+#include "gpu/state.h"
+
+/* True if the process can do nothing more on the GPU after this error. */
+static bool error_is_fatal(cudaError_t e)
+{
+    switch (e) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+        return true;
+    default: return false;
+    }
+}
+
+osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess) return OSH_OK;
+    const char *advice = "";
+    if (e == cudaErrorNoKernelImageForDevice)
+        advice =
+            ": this program has no code for a card of this generation; build with its number in"
+            " CMAKE_CUDA_ARCHITECTURES";
+    if (error_is_fatal(e))
+        advice =
+            ": the card is lost to this process; the same command goes on where the journal ends";
+    return osh_fail(cx, OSH_E_IO, "%.*s: %s (%s)%s", (int)strcspn(what, "("), what,
+                    cudaGetErrorString(e), cudaGetErrorName(e), advice);
+}
+
+cudaStream_t osh_cuda_stream(const osh_device *d)
+{
+    const osh_gpu *c = osh_gpu_of(d);
+    cudaSetDevice(c->ordinal); // for this thread; a failure shows in the work that follows
+    return c->compute;
+}
+
+int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_multiprocessors; }
+int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
+
+/* Dense TFLOP/s of F32 and TF32: A100 20 and 156, H100 67 and 495; workstation GPUs 36 and 36, 91
+ * and 183. */
+bool osh_cuda_tf32_pays(const osh_device *d)
+{
+    const osh_gpu *c = osh_gpu_of(d);
+    return (c->major == 8 && c->minor == 0) || c->major == 9 || c->major == 10;
+}
+
+bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n)
+{
+    pthread_mutex_lock(&c->lock);
+    int64_t before = c->count.detours[which];
+    c->count.detours[which] += n;
+    pthread_mutex_unlock(&c->lock);
+    return n && !before;
+}
+
+bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n)
+{
+    return osh_gpu_detour(osh_gpu_of(d), which, n);
+}
+
+void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes)
+{
+    osh_gpu *c = osh_gpu_of(d);
+    pthread_mutex_lock(&c->lock);
+    c->count.value_in_bytes += (int64_t)in_bytes, c->count.value_out_bytes += (int64_t)out_bytes;
+    pthread_mutex_unlock(&c->lock);
+}
