@@ -296,7 +296,7 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
     int outer = b->n_bound, module = -1;
     osh_binding whole = {0};
     if (!at || !cls)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a repeated module needs a name with %s, a class and nodes",
                  b->scope.tpl->name, hole);
     relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i,
                            at + strlen(hole));
@@ -368,7 +368,7 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         size_t n = strlen(full);
         if (n && full[n - 1] == '.') n--; // "of": "" is the layer itself
         if (!osh_map_get(b->modules, full, n, &found))
-            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name stands before");
+            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name is defined before");
         module = (int)found;
     }
     if (op) {

@@ -305,7 +305,7 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
                           .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
                           .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
-    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "what experts read is not live");
+    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
     OSH_TRY(osh_cuda_mixture_run(cx, &m));
     osh_op_args made = {.out = {m.out}};
     if (j->check) OSH_TRY(check_finite(cx, w, end - 1, 0, &made));

@@ -45,7 +45,7 @@ osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tenso
     struct changed *c = &ck->changes->tensors[tensor];
     osh_rewrite *grown = osh_realloc(cx, c->steps, (size_t)(c->n_steps + 1) * sizeof *grown);
     if (!grown)
-        return osh_fail(cx, OSH_E_NOMEM, "no memory for what changes %s",
+        return osh_fail(cx, OSH_E_NOMEM, "no memory for the changes of %s",
                         ck->tensors[tensor].e->name);
     c->steps = grown;
     c->steps[c->n_steps++] = *w;

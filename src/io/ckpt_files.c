@@ -42,7 +42,7 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
     *single = !n_there || (ck->n_shards == 1 && !other);
     if (!n_there)
         osh_log(cx, OSH_LOG_INFO,
-                "%s: %s names no file that is there: %s is read, as by transformers; vLLM would "
+                "%s: no file that %s names exists; %s is read, as transformers does; vLLM would "
                 "find no weights", ck->dir, index_name, single_name);
     if (!*single)
         OSH_FAIL(cx, OSH_E_FORMAT,

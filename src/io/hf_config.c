@@ -307,7 +307,7 @@ osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_al
     int n_set = 0;
     if (c->model != c->json)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: has its number of experts in text_config, which is not made another",
+                 "%s: has its number of experts in text_config, want it at the top level",
                  c->path);
     for (int k = 0; k < N_EXPERT_KEYS; k++) {
         cJSON *v = cJSON_GetObjectItemCaseSensitive(c->json, expert_keys[k]);
