@@ -1,5 +1,5 @@
-/* attributes.c - a node's attributes: what its entry says, what its weight's shape says, and of rope what config.json
- * says. */
+/* attributes.c - fills the attributes of a node from its template entry, from the shape of its
+ * weight, and, for rope, from config.json. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
@@ -16,12 +16,14 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc; // the file's fault, not the command line's
+    /* the error is in the file, not in the command line */
+    return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* The template's "attr" by the op's field table: a string field takes its text from the config key
- * named. */
-static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr, const cJSON *given)
+/* Sets the attributes that "attr" of the entry gives. A string field takes its text from the config
+ * key that the entry names. */
+static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
+                            const cJSON *given)
 {
     osh_status rc = OSH_OK;
     const cJSON *a;
@@ -35,7 +37,8 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED; // the file's fault, not the command line's
+            /* the error is in the file, not in the command line */
+            if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
             OSH_TRY(osh_scope_num(cx, &x, s, a));
@@ -47,7 +50,8 @@ done:
     return rc;
 }
 
-/* What the template need not repeat: sizes that the weight's shape says. */
+/* Sets the sizes that follow from the shape of the weight, so that the template need not repeat
+ * them. */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -63,8 +67,9 @@ done:
     return rc;
 }
 
-/* A switch of a rope's entry. */
-static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const cJSON *given, const char *key)
+/* Reads a switch of a rope entry; a missing key is off. */
+static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const cJSON *given,
+                              const char *key)
 {
     const cJSON *expr = cJSON_GetObjectItemCaseSensitive(given, key);
     double x = 0;
@@ -73,17 +78,20 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* {"head_dim", "partial", "interleaved", "f32", "position_scale"}: partial tells that the model's class reads
- * partial_rotary_factor. */
-static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s, const cJSON *given)
+/* Fills the attributes of rope. given: {"head_dim", "partial", "interleaved", "f32",
+ * "position_scale"}. "partial" is on if the class of the model reads partial_rotary_factor. */
+static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
+                            const cJSON *given)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *c = s->config;
     const osh_rope *rope = s->sliding ? &c->rope_sliding : &c->rope;
     int64_t head_dim = 0;
     bool partial, by_position;
-    if (c->rope_unknown) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
-    OSH_TRY(osh_scope_int(cx, &head_dim, s, cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
+    if (c->rope_unknown)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
+    OSH_TRY(
+        osh_scope_int(cx, &head_dim, s, cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
     OSH_TRY(rope_switch(cx, &partial, s, given, "partial"));
     if (!partial && rope->partial_rotary_factor != 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", c->path,
@@ -94,16 +102,18 @@ static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s
     OSH_TRY(rope_switch(cx, &by_position, s, given, "position_scale"));
     if (!by_position) goto done;
     if (rope->llama_4_scaling_beta == 0 || rope->original_max_position_embeddings < 1)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: rope_parameters lack llama_4_scaling_beta or original_max_position_embeddings",
-                 c->path);
+        OSH_FAIL(
+            cx, OSH_E_FORMAT,
+            "%s: rope_parameters lack llama_4_scaling_beta or original_max_position_embeddings",
+            c->path);
     attr->position_beta = rope->llama_4_scaling_beta;
     attr->position_original = rope->original_max_position_embeddings;
 done:
     return rc;
 }
 
-osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op, const cJSON *entry,
-                          const osh_entry_shape *w)
+osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op,
+                          const cJSON *entry, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
     const cJSON *given = cJSON_GetObjectItemCaseSensitive(entry, "attr");

@@ -1,12 +1,13 @@
-/* back.c - from the last node of a range to the first: dL/dout of a node gives dL/din to the values that it reads,
- * which other nodes may have given to before. A value and its gradient are freed behind the node that made it. What
- * lies on a device stays there. */
+/* back.c - runs the gradients of a range of nodes, from its last node to its first. dL/dout of a
+ * node gives dL/din of the values that the node reads; other nodes may have added to these before.
+ * A value and its gradient are freed after the node that made the value. On a device all of them
+ * stay there. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
 #include <string.h>
 
-static bool runs(const osh_back *k, int node) { return !k->run || k->run[node - k->first]; }
+static bool back_runs(const osh_back *k, int node) { return !k->run || k->run[node - k->first]; }
 
 static bool wants_weight(const osh_back *k, const osh_node *n)
 {
@@ -17,22 +18,23 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* Something that is wanted lies behind the node. */
-static bool leads_on(const osh_back *k, const osh_node *n, const bool *needs)
+/* True if a wanted gradient depends on the gradient of n's output. */
+static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
     for (int m = 0; m < n->op->n_in; m++) on |= needs[n->in[m]];
     return on;
 }
 
-/* needs [values]: whether something that is wanted lies behind the value. made [values]: whether a node made it. */
+/* needs [values]: a gradient that is wanted depends on the gradient of this value. made [values]: a
+ * node of the range makes it. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
     memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        bool need = leads_on(k, n, needs);
-        for (int m = 0; runs(k, i) && m < n->op->n_out; m++)
+        bool need = leads_to_wanted(k, n, needs);
+        for (int m = 0; back_runs(k, i) && m < n->op->n_out; m++)
             needs[n->out[m]] = need || is_seen(k, n->out[m]), made[n->out[m]] = true;
     }
 }
@@ -59,8 +61,10 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
     OSH_TRY(needs_new(cx, &needs, &made, k));
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        if (runs(k, i) && leads_on(k, n, needs) && (!has_gradient(k, n->op) || n->op->n_out != 1))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient%s", k->g->modules[n->module].name, n->op->name,
+        if (back_runs(k, i) && leads_to_wanted(k, n, needs) &&
+            (!has_gradient(k, n->op) || n->op->n_out != 1))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient%s",
+                     k->g->modules[n->module].name, n->op->name,
                      k->on_device ? " on a device" : "");
     }
 done:
@@ -69,15 +73,15 @@ done:
     return rc;
 }
 
-typedef struct way { // back through a batch
+typedef struct back_pass { // one backward pass of a batch
     const osh_back *k;    // view
     const osh_weights *w; // view
     const bool *needs;    // view [values]
     osh_batch *b;         // view
-    osh_tensor **dv;      // [values]: gradients
-} way;
+    osh_tensor **dv;      // [values] gradients
+} back_pass;
 
-/* Input m of n is read by it once. */
+/* True if n reads the value of input m only once. */
 static bool is_single(const osh_node *n, int m)
 {
     int times = 0;
@@ -85,15 +89,16 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* The gradient of n's output becomes that of in[0], which has none, in its place. */
-static bool goes_on(const osh_back *k, const osh_node *n)
+/* True if the gradient of n's output is reused, in place, as the first gradient of in[0]. */
+static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
-    return n->op->in_place_grad && !k->on_device && is_single(n, 0) && v[n->in[0]].width == v[n->out[0]].width;
+    return n->op->in_place_grad && !k->on_device && is_single(n, 0) &&
+           v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Gradients of the values that node n reads. */
-static osh_status values_begin(osh_ctx *cx, const way *y, const osh_node *n, osh_grad_args *a)
+/* Sets the inputs of n and the gradients to add to, allocating those that do not exist yet. */
+static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = y->b;
@@ -102,10 +107,11 @@ static osh_status values_begin(osh_ctx *cx, const way *y, const osh_node *n, osh
         a->in[m] = b->values[v];
         if (!y->needs[v]) continue;
         bool is_new = !y->dv[v];
-        if (is_new && m == 0 && goes_on(y->k, n))
+        if (is_new && m == 0 && reuses_gradient(y->k, n))
             y->dv[v] = y->dv[n->out[0]], y->dv[n->out[0]] = NULL;
         else if (is_new)
-            OSH_TRY(osh_tensor_new_on(cx, &y->dv[v], (osh_where){b->device, OSH_LIFE_SHORT}, OSH_F32, 2,
+            OSH_TRY(osh_tensor_new_on(cx, &y->dv[v], (osh_where){b->device, OSH_LIFE_SHORT},
+                                      OSH_F32, 2,
                                       (int64_t[]){b->n_tokens, y->k->g->values[v].width}));
         a->din[m] = y->dv[v];
         if (is_new && is_single(n, m)) a->fresh |= 1u << m;
@@ -115,8 +121,10 @@ done:
     return rc;
 }
 
-/* The same of its weights; own: of those that have no place. */
-static osh_status weights_begin(osh_ctx *cx, const way *y, const osh_node *n, osh_grad_args *a, osh_tensor **own)
+/* Sets the weights of n and their gradients. own: gradients that are allocated here, for weights
+ * without storage of the caller. */
+static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
+                                osh_grad_args *a, osh_tensor **own)
 {
     osh_status rc = OSH_OK;
     const osh_back *k = y->k;
@@ -128,8 +136,8 @@ static osh_status weights_begin(osh_ctx *cx, const way *y, const osh_node *n, os
         if (!k->weights[n->w[m]]) continue;
         if (k->placed && k->placed[n->w[m]]) a->din[at] = k->place(k->user, n->w[m]);
         if (!a->din[at]) {
-            OSH_TRY(osh_tensor_new_on(cx, &own[m], (osh_where){y->b->device, OSH_LIFE_SHORT}, OSH_F32, x->ndim,
-                                      x->shape));
+            OSH_TRY(osh_tensor_new_on(cx, &own[m], (osh_where){y->b->device, OSH_LIFE_SHORT},
+                                      OSH_F32, x->ndim, x->shape));
             a->din[at] = own[m];
         }
         a->fresh |= 1u << at;
@@ -138,37 +146,42 @@ done:
     return rc;
 }
 
-static osh_status back_node(osh_ctx *cx, const way *y, int node)
+static osh_status back_node(osh_ctx *cx, const back_pass *y, int node)
 {
     osh_status rc = OSH_OK;
     const osh_back *k = y->k;
     const osh_node *n = &k->g->nodes[node];
-    osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: of its weights
-    osh_grad_args a = {.dout = {y->dv[n->out[0]]}, .attr = n->attr, .seqs = &y->b->seqs, .rough = k->rough};
+    osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: gradients of the weights
+    osh_grad_args a = {
+        .dout = {y->dv[n->out[0]]}, .attr = n->attr, .seqs = &y->b->seqs, .rough = k->rough};
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(values_begin(cx, y, n, &a));
     OSH_TRY(weights_begin(cx, y, n, &a, dw));
     OSH_TRY(osh_op_grad(cx, n->op, &a));
     for (int m = 0; m < n->op->n_weights; m++)
-        if (a.din[n->op->n_in + m]) OSH_TRY(k->weight(cx, k->user, n->w[m], a.din[n->op->n_in + m]));
+        if (a.din[n->op->n_in + m])
+            OSH_TRY(k->weight(cx, k->user, n->w[m], a.din[n->op->n_in + m]));
 done:
     for (int m = 0; m < n->op->n_weights; m++) osh_tensor_free(cx, dw[m]);
-    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "going back through %s", k->g->modules[n->module].name);
+    if (rc && rc != OSH_E_INTERRUPTED)
+        osh_note(cx, "going back through %s", k->g->modules[n->module].name);
     return rc;
 }
 
-osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b, osh_tensor **dv)
+osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
+                        osh_tensor **dv)
 {
     osh_status rc = OSH_OK;
     bool *needs = NULL, *made = NULL; // own
     OSH_TRY(needs_new(cx, &needs, &made, k));
-    const way y = {k, w, needs, b, dv};
+    const back_pass y = {k, w, needs, b, dv};
     for (int i = k->first + k->n - 1; i >= k->first; i--) {
         const osh_node *n = &k->g->nodes[i];
-        if (!runs(k, i)) continue;
+        if (!back_runs(k, i)) continue;
         for (int m = 0; m < n->op->n_out; m++)
-            if (is_seen(k, n->out[m]) && dv[n->out[m]]) OSH_TRY(k->value(cx, k->user, n->out[m], dv[n->out[m]]));
-        if (leads_on(k, n, needs) && dv[n->out[0]]) OSH_TRY(back_node(cx, &y, i));
+            if (is_seen(k, n->out[m]) && dv[n->out[m]])
+                OSH_TRY(k->value(cx, k->user, n->out[m], dv[n->out[m]]));
+        if (leads_to_wanted(k, n, needs) && dv[n->out[0]]) OSH_TRY(back_node(cx, &y, i));
         for (int m = 0; m < n->op->n_out; m++) {
             osh_tensor_free(cx, b->values[n->out[m]]), b->values[n->out[m]] = NULL;
             osh_tensor_free(cx, dv[n->out[m]]), dv[n->out[m]] = NULL;
@@ -180,75 +193,81 @@ done:
     return rc;
 }
 
-/* ---- what that needs ---- */
+/* ---- bytes on the host ---- */
 
 typedef struct tally {
     const osh_back *k;
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    bool *needs, *made, *has; // own: [values]; has: a gradient
+    bool *needs, *made, *has; // own: [values]; has: the value has a gradient
 } tally;
 
-static size_t value_gross(const tally *t, int v) { return osh_value_gross(t->k->g, v, t->n_tokens); }
+static size_t tally_value_gross(const tally *t, int v)
+{
+    return osh_value_gross(t->k->g, v, t->n_tokens);
+}
 
-static size_t gradient_gross(const tally *t, int v)
+static size_t tally_gradient_gross(const tally *t, int v)
 {
     return osh_tensor_gross((size_t)(t->n_tokens * t->k->g->values[v].width) * sizeof(float));
 }
 
-static void count_node(tally *t, int node)
+static void back_count_node(tally *t, int node)
 {
     const osh_graph *g = t->k->g;
     const osh_node *n = &g->nodes[node];
     int64_t in_width[OSH_OP_MAX_IN] = {0};
     size_t dw = 0;
-    if (!leads_on(t->k, n, t->needs) || !t->has[n->out[0]]) return;
+    if (!leads_to_wanted(t->k, n, t->needs) || !t->has[n->out[0]]) return;
     for (int m = 0; m < n->op->n_in; m++) {
         int v = n->in[m];
         in_width[m] = g->values[v].width;
         if (!t->needs[v] || t->has[v]) continue;
         t->has[v] = true;
-        if (m == 0 && goes_on(t->k, n)) t->has[n->out[0]] = false;
-        else t->live += gradient_gross(t, v);
+        if (m == 0 && reuses_gradient(t->k, n)) t->has[n->out[0]] = false;
+        else t->live += tally_gradient_gross(t, v);
     }
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
         if (!x || !t->k->weights[n->w[m]] || (t->k->placed && t->k->placed[n->w[m]])) continue;
-        dw += osh_tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float));
+        dw += osh_tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) *
+                               sizeof(float));
     }
-    size_t scratch = osh_op_grad_scratch(n->op, n->attr, in_width, g->values[n->out[0]].width, t->n_tokens,
-                                         t->n_threads) + 8 * osh_mem_gross(0);
+    size_t scratch = osh_op_grad_scratch(n->op, n->attr, in_width, g->values[n->out[0]].width,
+                                         t->n_tokens, t->n_threads) +
+                     8 * osh_mem_gross(0);
     if (t->live + dw + scratch > t->peak) t->peak = t->live + dw + scratch;
 }
 
-osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens,
-                         int n_threads)
+osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
+                         int64_t n_tokens, int n_threads)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = k->g;
     tally t = {.k = k, .n_tokens = n_tokens, .n_threads = n_threads};
-    bool *read = NULL; // own: [values] by a node, and not made
+    bool *read = NULL; // own: [values] that a node reads
     OSH_TRY(needs_new(cx, &t.needs, &t.made, k));
     OSH_NEW(cx, t.has, g->n_values);
     OSH_NEW(cx, read, g->n_values);
     for (int i = k->first; i < k->first + k->n; i++)
-        for (int m = 0; runs(k, i) && m < g->nodes[i].op->n_in; m++) read[g->nodes[i].in[m]] = true;
-    t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) + osh_mem_gross(sizeof(osh_batch)) +
-             osh_batch_lists(g, n_tokens + 1);
+        for (int m = 0; back_runs(k, i) && m < g->nodes[i].op->n_in; m++)
+            read[g->nodes[i].in[m]] = true;
+    t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
+             osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, n_tokens + 1);
     for (int v = 0; v < g->n_values; v++) {
         t.has[v] = leaves[v];
-        if (t.made[v] || read[v]) t.live += value_gross(&t, v);
-        if (leaves[v]) t.live += gradient_gross(&t, v);
+        if (t.made[v] || read[v]) t.live += tally_value_gross(&t, v);
+        if (leaves[v]) t.live += tally_gradient_gross(&t, v);
     }
     t.peak = t.live;
     for (int i = k->first + k->n - 1; i >= k->first; i--) {
         const osh_node *n = &g->nodes[i];
-        if (!runs(k, i)) continue;
-        count_node(&t, i);
+        if (!back_runs(k, i)) continue;
+        back_count_node(&t, i);
         for (int m = 0; m < n->op->n_out; m++) {
-            t.live -= value_gross(&t, n->out[m]);
-            if (t.has[n->out[m]]) t.live -= gradient_gross(&t, n->out[m]);
+            t.live -= tally_value_gross(&t, n->out[m]);
+            if (t.has[n->out[m]]) t.live -= tally_gradient_gross(&t, n->out[m]);
         }
     }
     *peak = t.peak;
@@ -260,21 +279,21 @@ done:
     return rc;
 }
 
-/* ---- the same in an arena: blocks are placed as they will be ---- */
+/* ---- bytes in an arena: places the blocks as a run does ---- */
 
-enum { WITHOUT_END = 62 }; // bits of an arena's size
+enum { WITHOUT_END = 62 }; // bits of the size of an arena without end
 
 typedef struct placing {
     const osh_back *k;
     int64_t n_tokens;
     osh_arena *arena;      // own
-    size_t *value, *grad;  // own: [values] where they are
+    size_t *value, *grad;  // own: [values] addresses
     bool *needs, *made, *has, *brought; // own: [values]
-    size_t holes;          // at most: where rows of tables lay, which no block may fit into
+    size_t holes; // upper bound of the gaps that rows of tables leave, which may fit no block
     size_t peak;
 } placing;
 
-static void note_extent(placing *p)
+static void placing_note_extent(placing *p)
 {
     size_t now = osh_arena_extent(p->arena) + p->holes;
     if (now > p->peak) p->peak = now;
@@ -282,7 +301,8 @@ static void note_extent(placing *p)
 
 static void place_value(placing *p, int v)
 {
-    osh_arena_take(p->arena, &p->value[v], (size_t)p->n_tokens * osh_value_bytes(p->k->g, v), OSH_LIFE_SHORT);
+    osh_arena_take(p->arena, &p->value[v], (size_t)p->n_tokens * osh_value_bytes(p->k->g, v),
+                   OSH_LIFE_SHORT);
 }
 
 static void place_gradient(placing *p, int v)
@@ -292,7 +312,7 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* What a forward pass leaves, in its order. */
+/* Places the values that a forward pass leaves, in the order in which it makes them. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;
@@ -300,18 +320,20 @@ static void place_values(placing *p)
     place_value(p, k->g->input_ids);
     for (int v = 0; v < k->g->n_values; v++)
         if (p->brought[v]) place_value(p, v);
-    osh_arena_take(p->arena, &found, (size_t)k->n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
+    osh_arena_take(p->arena, &found, (size_t)k->n * OSH_OP_MAX_OUT * sizeof(int64_t),
+                   OSH_LIFE_SHORT);
     for (int i = k->first; i < k->first + k->n; i++)
-        for (int m = 0; runs(k, i) && m < k->g->nodes[i].op->n_out; m++) place_value(p, k->g->nodes[i].out[m]);
+        for (int m = 0; back_runs(k, i) && m < k->g->nodes[i].op->n_out; m++)
+            place_value(p, k->g->nodes[i].out[m]);
     osh_arena_give(p->arena, found);
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        if (runs(k, i) && osh_is_picked(k->g, n, 0))
+        if (back_runs(k, i) && osh_is_picked(k->g, n, 0))
             p->holes += osh_picked_arena_bytes(&k->g->weights[n->w[0]], p->n_tokens);
     }
 }
 
-static void place_node(placing *p, int node)
+static void back_place_node(placing *p, int node)
 {
     const osh_graph *g = p->k->g;
     const osh_node *n = &g->nodes[node];
@@ -329,9 +351,10 @@ static void place_node(placing *p, int node)
         osh_arena_take(p->arena, &dw[n_dw++], n_bytes, OSH_LIFE_SHORT);
     }
     if (n->op->grad_scratch_cuda)
-        scratch = n->op->grad_scratch_cuda(n->attr, in_width, g->values[n->out[0]].width, p->n_tokens, g->dtype);
+        scratch = n->op->grad_scratch_cuda(n->attr, in_width, g->values[n->out[0]].width,
+                                           p->n_tokens, g->dtype);
     bool taken = scratch && osh_arena_take(p->arena, &at, scratch, OSH_LIFE_SHORT);
-    note_extent(p);
+    placing_note_extent(p);
     if (taken) osh_arena_give(p->arena, at);
     while (n_dw) osh_arena_give(p->arena, dw[--n_dw]);
 }
@@ -346,7 +369,7 @@ static osh_status placing_new(osh_ctx *cx, placing *p, const osh_back *k)
     OSH_NEW(cx, p->brought, k->g->n_values);
     OSH_TRY(osh_arena_new(cx, &p->arena, (size_t)1 << WITHOUT_END));
     for (int i = k->first; i < k->first + k->n; i++)
-        for (int m = 0; runs(k, i) && m < k->g->nodes[i].op->n_in; m++) {
+        for (int m = 0; back_runs(k, i) && m < k->g->nodes[i].op->n_in; m++) {
             int v = k->g->nodes[i].in[m];
             p->brought[v] = !p->made[v] && v != k->g->input_ids;
         }
@@ -354,22 +377,24 @@ done:
     return rc;
 }
 
-osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens)
+osh_status osh_back_peak_on_device(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves,
+                                   int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     placing p = {.k = k, .n_tokens = n_tokens}; // own
     size_t left;
     OSH_TRY(placing_new(cx, &p, k));
-    OSH_TRY(osh_exec_peak_on_device(cx, &p.peak, &left, &(osh_exec_span){k->g, k->first, k->n, k->run, NULL},
+    OSH_TRY(osh_exec_peak_on_device(cx, &p.peak, &left,
+                                    &(osh_exec_span){k->g, k->first, k->n, k->run, NULL},
                                     &(osh_exec_brought){.in = p.brought}, n_tokens));
     place_values(&p);
     for (int v = 0; v < k->g->n_values; v++)
         if (leaves[v]) place_gradient(&p, v);
-    note_extent(&p);
+    placing_note_extent(&p);
     for (int i = k->first + k->n - 1; i >= k->first; i--) {
         const osh_node *n = &k->g->nodes[i];
-        if (!runs(k, i)) continue;
-        if (leads_on(k, n, p.needs) && p.has[n->out[0]]) place_node(&p, i);
+        if (!back_runs(k, i)) continue;
+        if (leads_to_wanted(k, n, p.needs) && p.has[n->out[0]]) back_place_node(&p, i);
         for (int m = 0; m < n->op->n_out; m++) {
             osh_arena_give(p.arena, p.value[n->out[m]]);
             if (p.has[n->out[m]]) osh_arena_give(p.arena, p.grad[n->out[m]]);

@@ -1,21 +1,26 @@
-/* build.c - a template and a config.json become a graph; every weight is found and its shape and
- * dtype checked on the way.
+/* build.c - builds a graph from a template and a config.json. It finds every weight and checks its
+ * shape and dtype.
  *
  * A template entry is one of
- *   {"name", "class"}                             a module that runs nothing itself
- *   {"name", "class", "op", "in", "out", ...}     a module that is an op
- *   {"of", "op", "in", "out", ...}                an op inside a module that was named before
- *                                                 ("": the layer, or what is repeated)
- *   {"name", "class", "repeat", "nodes"}          a module that is there many times, as the layer
- *                                                 is: "{e}" in its name is its number
- *   {"if", "nodes", "else"}                       one list of entries, or the other
- *   {"if", "refuse"}                              what the template cannot do, in words
- * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
- * of a string}, "tied": the module whose weight serves where the checkpoint has none of this
- * name, "tensors": what the checkpoint calls the module, "leaves": what it calls its weight and
- * bias, and "part": of what tensors they are a part (parts.c). Inside a layer, and inside what is
- * repeated, names are relative. An output that has the name of a value from
- * outside replaces it for what follows; so the residual stream is one name. */
+ *   {"name", "class"}                            a module that runs nothing itself
+ *   {"name", "class", "op", "in", "out", ...}    a module that is an op
+ *   {"of", "op", "in", "out", ...}               an op inside a module that was named before
+ *                                                ("": the layer, or the repeated module)
+ *   {"name", "class", "repeat", "nodes"}         a module that is repeated, as the layer is;
+ *                                                "{e}" in its name is its number
+ *   {"if", "nodes", "else"}                      one list of entries, or the other
+ *   {"if", "refuse"}                             what the template does not support, in words
+ * with these keys:
+ *   "weight"   dims
+ *   "bias"     a bool or its config key
+ *   "attr"     {field: expression, or the config key of a string}
+ *   "tied"     the module whose weight is used if the checkpoint has none of this name
+ *   "tensors"  the name of the module in the checkpoint
+ *   "leaves"   the names of its weight and bias in the checkpoint
+ *   "part"     the tensors that they are a part of (parts.c)
+ * Names inside a layer and inside a repeated module are relative. An output with the name of a
+ * value from outside replaces that value for the entries that follow; so the residual stream is one
+ * name. */
 #include "graph/build.h"
 
 #include <math.h>
@@ -24,14 +29,16 @@
 
 enum { MAX_LAYERS = 65536, MAX_MODULES = 1 << 21 };
 
-static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char *name, const char *cls)
+static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char *name,
+                             const char *cls)
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t parent = -1;
     osh_module *m = NULL; // view
-    if (g->n_modules >= MAX_MODULES) // one may be cheap to build: do not fill memory with them
-        return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name, MAX_MODULES);
+    if (g->n_modules >= MAX_MODULES) // a module may cost few bytes of template: limit the memory
+        return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
+                        MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
     if (!m) return OSH_E_NOMEM;
     g->modules = m;
@@ -53,8 +60,8 @@ done:
     return rc;
 }
 
-static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char *name, int64_t width,
-                            int producer)
+static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char *name,
+                            int64_t width, int producer)
 {
     osh_graph *g = b->g;
     osh_value *v = osh_build_grown(cx, g->values, g->n_values, sizeof *v);
@@ -62,15 +69,15 @@ static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char 
     g->values = v;
     v += g->n_values;
     bool f32 = producer >= 0 && g->nodes[producer].op->f32_out;
-    *v = (osh_value){.width = width, .dtype = f32 ? OSH_F32 : g->dtype, .producer = producer, .first_use = -1,
-                     .last_use = -1, .original = -1, .quantized = -1};
+    *v = (osh_value){.width = width, .dtype = f32 ? OSH_F32 : g->dtype, .producer = producer,
+                     .first_use = -1, .last_use = -1, .original = -1, .quantized = -1};
     v->name = osh_sprintf(cx, "%s%s", b->prefix, name);
     if (!v->name) return OSH_E_NOMEM;
     *index = g->n_values++;
     return OSH_OK;
 }
 
-static osh_status bind(osh_ctx *cx, osh_builder *b, const char *name, int value)
+static osh_status value_bind(osh_ctx *cx, osh_builder *b, const char *name, int value)
 {
     for (int i = 0; i < b->n_bound; i++)
         if (strcmp(b->bound[i].name, name) == 0) {
@@ -100,7 +107,8 @@ static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64
             if (strcmp(b->bound[i].name, name->valuestring) == 0) found = b->bound[i].value;
         if (found < 0)
             return osh_fail(cx, OSH_E_FORMAT, "input %d is no value that exists here", k);
-        if (b->g->values[found].dtype == OSH_F32 && b->g->dtype != OSH_F32 && !(node->op->f32_in >> k & 1))
+        if (b->g->values[found].dtype == OSH_F32 && b->g->dtype != OSH_F32 &&
+            !(node->op->f32_in >> k & 1))
             return osh_fail(cx, OSH_E_FORMAT, "input %d, %s, is F32: op %s wants %s there", k,
                             name->valuestring, node->op->name, osh_dtype_name(b->g->dtype));
         node->in[k] = found;
@@ -109,7 +117,8 @@ static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64
     return OSH_OK;
 }
 
-static osh_status read_shape(osh_ctx *cx, const osh_builder *b, osh_entry_shape *w, const cJSON *entry)
+static osh_status read_shape(osh_ctx *cx, const osh_builder *b, osh_entry_shape *w,
+                             const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(entry, "weight"),
@@ -126,20 +135,21 @@ done:
     return rc;
 }
 
-/* What the checkpoint calls the k-th weight of a module. */
-static const char *leaf_of(const cJSON *leaves, int k)
+/* Returns the name of the k-th weight of a module in the checkpoint. */
+static const char *weight_leaf(const cJSON *leaves, int k)
 {
     const cJSON *given = cJSON_GetArrayItem(leaves, k);
-    return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight"; // two at most have no name
+    /* at most two weights have no name in "leaves" */
+    return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
 }
 
-typedef struct widths { // of a node's values: elements of a token
+typedef struct widths { // elements of a token, for each value of a node
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
-/* x->out follows from x->in. */
-static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry, widths *x,
-                               const osh_entry_shape *shape)
+/* Finds the weights of the node and sets x->out from x->in. */
+static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
+                               widths *x, const osh_entry_shape *shape)
 {
     osh_status rc = OSH_OK;
     const osh_op *op = node->op;
@@ -148,10 +158,12 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves"),
                 *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
     const char *tied = osh_build_text(entry, "tied");
-    const char *given = osh_build_text(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
+    const char *given = osh_build_text(entry, "tensors"),
+               *module = given ? given : b->g->modules[node->module].name;
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
-        (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
+        (shape->ndim != want_ndim[0] ||
+         memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
     for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
@@ -160,8 +172,10 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                            .shape = {want[k][0], want[k][1]}}));
         else if (want_ndim[k])
             OSH_TRY(osh_build_weight(cx, b, &node->w[k],
-                                     &(osh_wanted_weight){.module = module, .leaf = leaf_of(leaves, k), .tied = tied,
-                                                          .ndim = want_ndim[k], .shape = want[k]}));
+                                     &(osh_wanted_weight){.module = module,
+                                                          .leaf = weight_leaf(leaves, k),
+                                                          .tied = tied, .ndim = want_ndim[k],
+                                                          .shape = want[k]}));
 done:
     return rc;
 }
@@ -192,28 +206,33 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     OSH_TRY(wire_weights(cx, b, node, entry, &x, &shape));
     OSH_TRY(add_value(cx, b, &value, out, x.out[0], index));
     node->out[0] = value;
-    OSH_TRY(bind(cx, b, out, value));
+    OSH_TRY(value_bind(cx, b, out, value));
 done:
     return rc;
 }
 
-static osh_status add_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
-static osh_status add_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
+static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
+static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
-/* Of an entry with "if": the list that config.json chooses; NULL: none. */
-static osh_status choose(osh_ctx *cx, osh_builder *b, const cJSON **entries, const cJSON *entry)
+/* Returns the list that config.json chooses for an entry with "if"; NULL: none. */
+static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entries,
+                               const cJSON *entry)
 {
     double on = 0;
-    osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
+    osh_status rc =
+        osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
     const char *refused = osh_build_text(entry, "refuse");
     if (rc) return rc;
-    if (on != 0 && refused) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
+    if (on != 0 && refused)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
     *entries = cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else");
     return OSH_OK;
 }
 
-/* The first of the entries that is no choice, or of what is chosen before it; NULL: there is none. */
-static osh_status find_first(osh_ctx *cx, osh_builder *b, const cJSON **first, const cJSON *entries)
+/* Returns the first entry that is not a choice, looking into the chosen lists; NULL: there is
+ * none. */
+static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
+                                   const cJSON *entries)
 {
     osh_status rc = OSH_OK;
     const cJSON *n, *chosen;
@@ -221,16 +240,17 @@ static osh_status find_first(osh_ctx *cx, osh_builder *b, const cJSON **first, c
     cJSON_ArrayForEach(n, entries) {
         chosen = NULL;
         if (!cJSON_GetObjectItemCaseSensitive(n, "if")) *first = n;
-        else OSH_TRY(choose(cx, b, &chosen, n));
-        if (chosen) OSH_TRY(find_first(cx, b, first, chosen));
+        else OSH_TRY(entry_choose(cx, b, &chosen, n));
+        if (chosen) OSH_TRY(entry_find_first(cx, b, first, chosen));
         if (*first) break;
     }
 done:
     return rc;
 }
 
-/* Of an expert, which ends in moe_combine: its first input from here on has only the rows that are routed to it.
- * *whole: what the name of the input stood for. */
+/* Adds routed_rows before an expert (a module that ends in moe_combine): from here on, the name of
+ * its first input means only the rows that are routed to it. *whole: the name and the value that it
+ * had before. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -243,25 +263,30 @@ static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh
         const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(n, "in"), 2);
         if (op && !strcmp(op, "moe_combine") && cJSON_IsString(in)) route = in->valuestring;
     }
-    OSH_TRY(find_first(cx, b, &first, nodes));
+    OSH_TRY(entry_find_first(cx, b, &first, nodes));
     const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
     if (!route || !cJSON_IsString(in)) goto done;
     x = in->valuestring;
     for (int i = 0; i < b->n_bound; i++)
         if (!strcmp(b->bound[i].name, x)) *whole = b->bound[i];
-    text = osh_sprintf(cx, "{\"of\": \"\", \"op\": \"routed_rows\", \"in\": [\"%s\", \"%s\"], \"out\": \"%s\", "
-                       "\"attr\": {\"expert\": \"e\"}}", x, route, x);
+    text = osh_sprintf(
+        cx,
+        "{\"of\": \"\", \"op\": \"routed_rows\", \"in\": [\"%s\", \"%s\"], \"out\": \"%s\", "
+        "\"attr\": {\"expert\": \"e\"}}",
+        x, route, x);
     if (!text) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_json_parse(cx, &entry, text, strlen(text), "routed_rows", 0));
-    OSH_TRY(add_entry(cx, b, entry));
+    OSH_TRY(build_entry(cx, b, entry));
 done:
     cJSON_Delete(entry);
     osh_free(cx, text);
     return rc;
 }
 
-/* The i-th of a module that is there many times: its name with the number in the place of `hole`, and what is in it. */
-static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole, int64_t i)
+/* Adds the i-th instance of a repeated module, with i in place of `hole` in its name, and all that
+ * is inside it. */
+static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
+                               int64_t i)
 {
     osh_status rc = OSH_OK;
     const char *pattern = osh_build_text(entry, "name"), *outer_prefix = b->prefix;
@@ -270,9 +295,11 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
     char *name = NULL, *prefix = NULL, *relative = NULL; // own
     int outer = b->n_bound, module = -1;
     osh_binding whole = {0};
-    if (!at || !cls) OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
-                              b->scope.tpl->name, hole);
-    relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
+    if (!at || !cls)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a repeated module needs a name with %s, a class and nodes",
+                 b->scope.tpl->name, hole);
+    relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i,
+                           at + strlen(hole));
     name = relative ? osh_build_full_name(cx, b, relative) : NULL;
     prefix = name ? osh_sprintf(cx, "%s.", name) : NULL;
     if (!prefix) {
@@ -282,10 +309,11 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
     OSH_TRY(add_module(cx, b, &module, name, cls));
     b->prefix = prefix;
     if (!strcmp(hole, "{i}")) b->layer = prefix;
-    if (b->scope.tpl->by_route) OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
-    OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
-    if (whole.name) OSH_TRY(bind(cx, b, whole.name, whole.value));
-    b->n_bound = outer; // names of the module end here; what it rebound stays
+    if (b->scope.tpl->by_route)
+        OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
+    OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
+    if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
+    b->n_bound = outer; // names of the module end here; values that it replaced stay
 done:
     b->prefix = outer_prefix;
     if (!strcmp(hole, "{i}")) b->layer = "";
@@ -312,11 +340,11 @@ done:
 static osh_status add_choice(osh_ctx *cx, osh_builder *b, const cJSON *entry)
 {
     const cJSON *entries = NULL;
-    osh_status rc = choose(cx, b, &entries, entry);
-    return rc ? rc : add_entries(cx, b, entries);
+    osh_status rc = entry_choose(cx, b, &entries, entry);
+    return rc ? rc : build_entries(cx, b, entries);
 }
 
-static osh_status add_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
+static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     const char *name = osh_build_text(entry, "name"), *of = osh_build_text(entry, "of"),
@@ -340,7 +368,7 @@ static osh_status add_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
         size_t n = strlen(full);
         if (n && full[n - 1] == '.') n--; // "of": "" is the layer itself
         if (!osh_map_get(b->modules, full, n, &found))
-            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name stands before");
+            OSH_FAIL(cx, OSH_E_FORMAT, "no module of that name is defined before");
         module = (int)found;
     }
     if (op) {
@@ -354,11 +382,11 @@ done:
     return rc;
 }
 
-static osh_status add_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries)
+static osh_status build_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries)
 {
     osh_status rc = OSH_OK;
     const cJSON *e;
-    cJSON_ArrayForEach(e, entries) OSH_TRY(add_entry(cx, b, e));
+    cJSON_ArrayForEach(e, entries) OSH_TRY(build_entry(cx, b, e));
 done:
     return rc;
 }
@@ -373,7 +401,7 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    if (b->g->n_layers > MAX_LAYERS) // a layer may be cheap to build: do not fill memory with them
+    if (b->g->n_layers > MAX_LAYERS) // a layer may cost few bytes of template: limit the memory
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);
@@ -391,14 +419,14 @@ done:
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole graph ---- */
 
 static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
 {
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            dt = b->ck->tensors[i].e->dtype; // as transformers guesses
+            dt = b->ck->tensors[i].e->dtype; // transformers guesses so, too
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: the dtype is %s, want bfloat16, float16 or float32",
@@ -442,7 +470,7 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
     return OSH_OK;
 }
 
-/* "logits" of the template: {"divide", "cap"}, expressions; 0: not. */
+/* Reads "logits" of the template: {"divide", "cap"}, expressions; 0: not used. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;
@@ -452,13 +480,14 @@ static osh_status read_logits(osh_ctx *cx, osh_builder *b)
     if (divide) OSH_TRY(osh_scope_num(cx, &b->g->logits.divide, &b->scope, divide));
     if (cap) OSH_TRY(osh_scope_num(cx, &b->g->logits.cap, &b->scope, cap));
     if (b->g->logits.divide < 0 || b->g->logits.cap < 0)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: logits are divided by %g and capped at %g, want no negative number",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: logits are divided by %g and capped at %g, want no negative number",
                  b->scope.config->path, b->g->logits.divide, b->g->logits.cap);
 done:
     return rc;
 }
 
-static osh_status build(osh_ctx *cx, osh_builder *b)
+static osh_status graph_build(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;
     const cJSON *json = b->scope.tpl->json;
@@ -467,11 +496,11 @@ static osh_status build(osh_ctx *cx, osh_builder *b)
     OSH_TRY(read_positions(cx, b));
     OSH_TRY(add_value(cx, b, &b->g->input_ids, "input_ids", 1, -1));
     b->g->values[b->g->input_ids].dtype = OSH_I32;
-    OSH_TRY(bind(cx, b, "input_ids", b->g->input_ids));
-    OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "before")));
+    OSH_TRY(value_bind(cx, b, "input_ids", b->g->input_ids));
+    OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "before")));
     OSH_TRY(add_layers(cx, b, cJSON_GetObjectItemCaseSensitive(json, "layer")));
     b->scope.window = 0, b->scope.sparse = b->scope.sliding = false;
-    OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "after")));
+    OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "after")));
     osh_graph_link_uses(b->g);
     OSH_TRY(find_head(cx, b));
     OSH_TRY(read_logits(cx, b));
@@ -479,8 +508,8 @@ done:
     return rc;
 }
 
-/* A list that is as long as what is in it. */
-static void *fitted(osh_ctx *cx, osh_status *rc, void *list, int n, size_t size)
+/* Shrinks a list of n items to its length. */
+static void *list_fitted(osh_ctx *cx, osh_status *rc, void *list, int n, size_t size)
 {
     if (*rc || !list || !n) return list;
     void *fit = osh_realloc(cx, list, (size_t)n * size);
@@ -488,13 +517,13 @@ static void *fitted(osh_ctx *cx, osh_status *rc, void *list, int n, size_t size)
     return fit ? fit : list;
 }
 
-static osh_status fit_all(osh_ctx *cx, osh_graph *g)
+static osh_status graph_fit_lists(osh_ctx *cx, osh_graph *g)
 {
     osh_status rc = OSH_OK;
-    g->modules = fitted(cx, &rc, g->modules, g->n_modules, sizeof *g->modules);
-    g->values = fitted(cx, &rc, g->values, g->n_values, sizeof *g->values);
-    g->nodes = fitted(cx, &rc, g->nodes, g->n_nodes, sizeof *g->nodes);
-    g->weights = fitted(cx, &rc, g->weights, g->n_weights, sizeof *g->weights);
+    g->modules = list_fitted(cx, &rc, g->modules, g->n_modules, sizeof *g->modules);
+    g->values = list_fitted(cx, &rc, g->values, g->n_values, sizeof *g->values);
+    g->nodes = list_fitted(cx, &rc, g->nodes, g->n_nodes, sizeof *g->nodes);
+    g->weights = list_fitted(cx, &rc, g->weights, g->n_weights, sizeof *g->weights);
     return rc;
 }
 
@@ -508,8 +537,8 @@ osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_check
     OSH_NEW(cx, b.g, 1);
     OSH_TRY(osh_map_new(cx, &b.modules, 256));
     OSH_TRY(osh_map_new(cx, &b.weights, 256));
-    OSH_TRY(build(cx, &b));
-    OSH_TRY(fit_all(cx, b.g));
+    OSH_TRY(graph_build(cx, &b));
+    OSH_TRY(graph_fit_lists(cx, b.g));
     *out = b.g, b.g = NULL; // give
 done:
     osh_map_free(cx, b.modules);

@@ -1,4 +1,5 @@
-/* build.h - a graph while it is built from a template: build.c, with names and weights in files of their own. */
+/* build.h - the state of a graph while it is built from a template; build.c, build_names.c and
+ * build_weights.c share it. */
 #ifndef OSH_BUILD_H
 #define OSH_BUILD_H
 #include "base/map.h"
@@ -18,13 +19,15 @@ typedef struct osh_builder {
     int n_bound;
     const char *root;          // view: the text model's module, "model"
     char *plain;               // own: "model."
-    const char *inner, *outer; // view: what stands for "model." in names, and before other names
+    /* view: prefixes of the checkpoint: in place of "model.", and of other names */
+    const char *inner, *outer;
     const char *prefix;        // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
     const char *layer;         // "model.layers.3.", or ""
-    osh_graph_faults *faults;  // view: where tensors that are missing or another are listed; NULL: they fail
+    osh_graph_faults *faults;  // view: lists missing or wrong tensors; NULL: these are errors
 } osh_builder;
 
-/* Room for one more behind n items: NULL where there is no memory. Arrays grow at powers of two. */
+/* Returns `p` with room for one more after n items; NULL: no memory. Arrays grow at powers of
+ * two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -37,26 +40,28 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* build_names.c: names of a model around the text model. */
-/* own: what the checkpoint calls a module of the text model: model.language_model.layers.3 is model.layers.3. NULL: no
- * memory. */
+/* build_names.c: names of a text model inside another model. */
+/* Returns, own, the checkpoint's name of a module of the text model: model.layers.3 may be
+ * model.language_model.layers.3. NULL: no memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* own: the whole name of an entry. */
+/* Returns, own, the full checkpoint name of an entry; NULL: no memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* The first pair of prefixes under which the checkpoint has the embedding: the wrapper's
- * "names", or the template's own {"root", "embedding", "pairs"}; then the template's names; then
- * these without "model.", as models are saved that were loaded without their head. Where nothing
- * fits, names are the template's. */
+/* Sets the prefixes: the first pair under which the checkpoint has the embedding. It tries the
+ * pairs of the wrapper's "names" or of the template's own {"root", "embedding", "pairs"}; then the
+ * names of the template; then the pairs without "model.", as in models that were saved from a class
+ * without head. If none fits, the names are those of the template. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* build_weights.c: every weight is found, and its shape and dtype checked. */
-/* A weight <module>.<leaf>, or that of the tied module where the checkpoint has none; views. */
+/* build_weights.c: finds every weight and checks its shape and dtype. */
+/* A weight <module>.<leaf>. If the checkpoint has none, the weight of the tied module is used. All
+ * are views. */
 typedef struct osh_wanted_weight {
-    const char *module, *leaf, *tied; // tied NULL: it is not
+    const char *module, *leaf, *tied; // tied NULL: not tied
     int ndim;
     const int64_t *shape;
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
-/* The k-th weight of a node whose entry has "part": json. */
-osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k, const osh_weight *shape);
+/* Adds the k-th weight of a node whose entry has "part": json. */
+osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
+                          const osh_weight *shape);
 #endif

@@ -1,8 +1,8 @@
-/* build_names.c - what the checkpoint calls the modules of a template: a text model may stand inside another model,
- * under prefixes of which one is chosen by what the checkpoint has.
+/* build_names.c - maps module names of a template to names of the checkpoint. A text model may be
+ * inside another model, under prefixes; the tensors of the checkpoint decide which.
  *
- *   model.layers.3.mlp of the template is    model.language_model.layers.3.mlp    with inner "model.language_model."
- *   lm_head                                  language_model.lm_head               with outer "language_model." */
+ *   model.layers.3.mlp  model.language_model.layers.3.mlp  with inner "model.language_model."
+ *   lm_head             language_model.lm_head             with outer "language_model." */
 #include "graph/build.h"
 
 #include <string.h>
@@ -18,10 +18,11 @@ char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name
 
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
 {
-    return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name) : osh_build_wrapped_name(cx, b, name);
+    return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name)
+                      : osh_build_wrapped_name(cx, b, name);
 }
 
-/* Whether the checkpoint has the embedding under this prefix. */
+/* *there: the checkpoint has the embedding under this prefix. */
 static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, const char *inner)
 {
     const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names");
@@ -34,8 +35,8 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* The first pair that fits goes into inner and outer. without: its first part without this at
- * its front, as a model that was saved without its head has it. */
+/* Sets inner and outer to the first pair that fits. without: text to remove from the beginning of
+ * inner, as in a model that was saved from a class without head. */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

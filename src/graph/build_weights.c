@@ -1,10 +1,11 @@
-/* build_weights.c - the weights of a graph's nodes: tensors of the checkpoint, or parts of them (parts.c). */
+/* build_weights.c - finds the weights of a graph's nodes: tensors of the checkpoint, or parts of
+ * them (parts.c). */
 #include "graph/build.h"
 
 #include <string.h>
 
-/* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight
- * under another dtype. */
+/* True if the module is a Linear of a compressed-tensors checkpoint: its codes are in other
+ * tensors, or in `weight` with another dtype. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -16,14 +17,14 @@ static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
     return yes;
 }
 
-static bool
-ties(const osh_builder *b) // transformers 4 left the key out of config.json where it was true
+/* True if head and embedding are tied. transformers 4 omits the key if it is true. */
+static bool config_ties(const osh_builder *b)
 {
     return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
 }
 
-static osh_status check_weight(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name, int ndim,
-                               const int64_t *shape)
+static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name,
+                                      int ndim, const int64_t *shape)
 {
     const osh_st_entry *e = t->e;
     bool same = e->ndim == ndim;
@@ -47,8 +48,9 @@ static osh_status check_weight(osh_ctx *cx, const osh_ckpt_tensor *t, const char
     return OSH_OK;
 }
 
-/* rc: of a tensor that is not as the template wants it. */
-static osh_status fault(osh_ctx *cx, osh_builder *b, osh_status rc)
+/* Handles rc of a tensor that is missing or is not as the template wants it: adds the message to
+ * the list of faults if there is one, else returns rc. */
+static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
 {
     if (rc != OSH_E_FORMAT || !b->faults) return rc;
     b->faults->n++;
@@ -57,8 +59,9 @@ static osh_status fault(osh_ctx *cx, osh_builder *b, osh_status rc)
     return rc;
 }
 
-/* A model without its head can be calibrated: what needs the head says so (osh_graph_need_head). */
-static bool is_head(osh_ctx *cx, const osh_builder *b, const char *module)
+/* True if the module is the head. A model without head can be calibrated; commands that need the
+ * head report it (osh_graph_need_head). */
+static bool module_is_head(osh_ctx *cx, const osh_builder *b, const char *module)
 {
     const char *given = osh_build_text(b->scope.tpl->json, "head");
     char *head = given ? osh_build_wrapped_name(cx, b, given) : NULL; // own
@@ -77,7 +80,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     if (!name) return OSH_E_NOMEM;
     const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
     bool compressed = strcmp(x->leaf, "weight") == 0 && is_compressed(cx, b, x->module, t);
-    if (!t && !compressed && x->tied && ties(b)) {
+    if (!t && !compressed && x->tied && config_ties(b)) {
         char *whole = osh_build_wrapped_name(cx, b, x->tied); // own
         other = whole ? osh_sprintf(cx, "%s.%s", whole, x->leaf) : NULL;
         osh_free(cx, whole);
@@ -88,11 +91,13 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
         t = osh_checkpoint_find(b->ck, other);
         if (t) osh_free(cx, name), name = other, other = NULL;
     }
-    bool headless = !t && !compressed && !b->faults && is_head(cx, b, x->module);
+    bool headless = !t && !compressed && !b->faults && module_is_head(cx, b, x->module);
     b->g->headless |= headless;
     if (!t && !compressed && !headless)
-        OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
-    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, x->ndim, x->shape)));
+        OSH_TRY(weight_fault(
+            cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
+    if (t && !compressed)
+        OSH_TRY(weight_fault(cx, b, weight_check_stored(cx, t, name, x->ndim, x->shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
         *index = (int)known; // a tied pair is one weight
         goto done;
@@ -119,7 +124,8 @@ done:
     return rc;
 }
 
-osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k, const osh_weight *shape)
+osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
+                          const osh_weight *shape)
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
@@ -127,13 +133,15 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++; // counted: the graph frees it from here on
+    /* counted: the graph frees it from here on */
+    if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
-    OSH_TRY(fault(cx, b, osh_part_new(cx, w, &b->scope, b->ck, tensor, json)));
+    OSH_TRY(weight_fault(cx, b, osh_part_new(cx, w, &b->scope, b->ck, tensor, json)));
     *index = g->n_weights - 1;
     if (osh_map_get(b->weights, w->name, strlen(w->name), &known))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is the weight of two modules", b->scope.tpl->name, w->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is the weight of two modules", b->scope.tpl->name,
+                 w->name);
     OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
 done:
     osh_free(cx, tensor);

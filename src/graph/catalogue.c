@@ -1,7 +1,10 @@
-/* catalogue.c - Linears of known families that their names alone do not prove: towers for images, what joins them to
- * the text model. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. Not here: Gemma
- * 3's tower, whose class looks at the weights of its Linears when it is loaded, which packed ones do not have; Mistral
- * 3's merging_layer and Llama 4's tower and projector, which vLLM makes without parameters for codes. */
+/* catalogue.c - lists Linears of known families whose names alone do not prove that they are
+ * Linears: vision towers and their projectors. The source is the classes of transformers;
+ * scripts/compare_families.py compares with LLM Compressor.
+ *
+ * Not listed: the tower of Gemma 3, whose class reads the weights of its Linears on load, and
+ * packed Linears have none; merging_layer of Mistral 3 and tower and projector of Llama 4, which
+ * vLLM creates without parameters for codes. */
 #include "base/name.h"
 #include "graph/kind.h"
 
@@ -9,28 +12,32 @@
 
 typedef struct row {
     const char *family, *inside; // model_type; a part of the name
-    const char *tails[8];        // and one of its ends
+    const char *tails[8];        // suffixes: the name has one of them
 } row;
 
-#define CLIP                                                                                                           \
-    {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.out_proj", ".mlp.fc1", ".mlp.fc2"}
+#define CLIP {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", \
+              ".self_attn.out_proj", ".mlp.fc1", ".mlp.fc2"}
 static const row rows[] = {
     {"llava", "vision_tower.", CLIP},
     {"llava", "multi_modal_projector.", {".linear_1", ".linear_2"}},
-    {"mistral3", "vision_tower.", {".attention.q_proj", ".attention.k_proj", ".attention.v_proj", ".attention.o_proj",
-                                   ".feed_forward.gate_proj", ".feed_forward.up_proj", ".feed_forward.down_proj"}},
+    {"mistral3", "vision_tower.",
+     {".attention.q_proj", ".attention.k_proj", ".attention.v_proj", ".attention.o_proj",
+      ".feed_forward.gate_proj", ".feed_forward.up_proj", ".feed_forward.down_proj"}},
     {"mistral3", "multi_modal_projector.", {".linear_1", ".linear_2"}},
-    {"mllama", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
-                                 ".mlp.fc1", ".mlp.fc2"}},
+    {"mllama", "vision_model.",
+     {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
+      ".mlp.fc1", ".mlp.fc2"}},
     {"mllama", "multi_modal_projector", {"multi_modal_projector"}},
-    {"qwen2_5_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.gate_proj", ".mlp.up_proj", ".mlp.down_proj"}},
+    {"qwen2_5_vl", "visual.blocks.",
+     {".attn.qkv", ".attn.proj", ".mlp.gate_proj", ".mlp.up_proj", ".mlp.down_proj"}},
     {"qwen2_5_vl", "visual.merger.", {".mlp.0", ".mlp.2"}},
-    {"qwen3_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}},
+    {"qwen3_vl", "visual.blocks.",
+     {".attn.qkv", ".attn.proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}},
     {"qwen3_vl", "visual.merger.", {".linear_fc1", ".linear_fc2"}},
     {"qwen3_vl", "visual.deepstack_merger_list.", {".linear_fc1", ".linear_fc2"}},
 };
 
-static bool is_inside(const char *name, size_t n, const char *part)
+static bool name_is_inside(const char *name, size_t n, const char *part)
 {
     const char *at = strstr(name, part);
     return at && (size_t)(at - name) + strlen(part) <= n;
@@ -40,7 +47,7 @@ bool osh_catalogue_has(const char *family, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row *r = &rows[i];
-        if (strcmp(r->family, family) != 0 || !is_inside(name, n, r->inside)) continue;
+        if (strcmp(r->family, family) != 0 || !name_is_inside(name, n, r->inside)) continue;
         for (size_t k = 0; k < sizeof r->tails / sizeof *r->tails && r->tails[k]; k++)
             if (osh_ends_with(name, n, r->tails[k])) return true;
     }

@@ -1,4 +1,5 @@
-/* device_peaks.c - see device_peaks.h. */
+/* device_peaks.c - records the walk of a run of nodes as a list of takes and gives, and places the
+ * list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -10,17 +11,20 @@
 #include "graph/routed.h"
 #include "ops/cuda/cuda.h"
 
-/* One act of the walk. Lists are compared by their bytes: no padding, and no number of a node or value. */
+/* One step of a walk. Lists are compared by their bytes: the struct has no padding, and no numbers
+ * of nodes or values. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    int32_t kind, slot; // slot: number of the take; of ACT_NODE: of the scratch; of ACT_MIXTURE: experts
-    int64_t a, b;       // take: bytes of a token, bytes; touch: bytes in b; routes: width; mixture: D, F
+    /* number of the take; ACT_NODE: index of the scratch; ACT_MIXTURE: number of experts */
+    int32_t kind, slot;
+    /* take: bytes of a token, other bytes; touch: bytes in b; routes: width; mixture: D, F */
+    int64_t a, b;
 } act;
 
-typedef struct scratch { // bytes of a node beside its values
+typedef struct scratch { // inputs of the scratch bytes of a node
     const osh_op *op;    // view
     const void *attr;    // view
-    const osh_weight *rows; // view: the table of a lookup, or NULL
+    const osh_weight *rows; // view: the table of a lookup; NULL: none
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
 
@@ -28,17 +32,17 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: [room_acts], n_acts of the last walk
+    act *acts;          // own: [room_acts]; n_acts of the last walk
     size_t n_acts, room_acts;
-    scratch *scratches; // own: [room_scratches], all of them different
+    scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
-    bool *here;         // own: [values] that are live in a walk; between walks none
-    int32_t *slot;      // own: [values] their takes
-    const osh_exec_brought *in; // view: of a walk
-    bool grown;         // something was taken since the last touch
-    int32_t n_slots, routes; // takes of the list; the one of the routes, -1: none
-    osh_status failed;  // of a walk: no memory for an act whose caller has no status
-    XXH128_hash_t hash; // of the list
+    bool *here;         // own: [values] live in the walk; all false between walks
+    int32_t *slot;      // own: [values] number of the value's take
+    const osh_exec_brought *in; // view: of the current walk
+    bool grown;         // there was a take since the last touch
+    int32_t n_slots, routes; // takes of the list; the take of the routes, -1: none
+    osh_status failed;  // error of a callback that returns no status
+    XXH128_hash_t hash; // hash of the list
     osh_map *known;     // own: hash and number of tokens -> index of `placed`
     placed *placed;     // own: [room_placed]
     size_t n_placed, room_placed;
@@ -75,7 +79,7 @@ int64_t osh_device_peaks_placed(const osh_device_peaks *p) { return (int64_t)p->
 
 /* ---- the list ---- */
 
-/* Room for one more element. *items is own: [*room]. */
+/* Makes room for one more element. *items is own: [*room]. */
 static osh_status items_grow(osh_ctx *cx, void **items, size_t *room, size_t n, size_t bytes)
 {
     if (n < *room) return OSH_OK;
@@ -98,7 +102,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* The extent shrinks when something goes: without a take since the last touch, a touch of 0 bytes tells nothing. */
+/* Adds a touch. A touch of 0 bytes without a take since the last one is left out: the extent cannot
+ * have grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -123,14 +128,16 @@ static bool scratch_same(const scratch *x, const scratch *y)
 {
     if (x->op != y->op || x->rows != y->rows || x->out_width != y->out_width) return false;
     if (memcmp(x->in_width, y->in_width, sizeof x->in_width)) return false;
-    return x->attr == y->attr || (x->attr && y->attr && !memcmp(x->attr, y->attr, x->op->attr_bytes));
+    return x->attr == y->attr ||
+           (x->attr && y->attr && !memcmp(x->attr, y->attr, x->op->attr_bytes));
 }
 
 static osh_status scratch_find(osh_ctx *cx, osh_device_peaks *p, int32_t *at, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     scratch s = {.op = n->op, .attr = n->attr, .out_width = p->g->values[n->out[0]].width};
-    for (int k = 0; k < n->op->n_in; k++) s.in_width[k] = n->in[k] >= 0 ? p->g->values[n->in[k]].width : 0;
+    for (int k = 0; k < n->op->n_in; k++)
+        s.in_width[k] = n->in[k] >= 0 ? p->g->values[n->in[k]].width : 0;
     if (osh_is_picked(p->g, n, 0)) s.rows = &p->g->weights[n->w[0]];
     size_t i = 0;
     while (i < p->n_scratches && !scratch_same(&p->scratches[i], &s)) i++;
@@ -166,7 +173,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // of an earlier run that kept it
+    osh_status rc = value_go(cx, p, v); // an earlier run kept the value
     return rc ? rc : value_appear(cx, p, v);
 }
 
@@ -208,19 +215,22 @@ static osh_status peaks_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
     return rc ? rc : act_touch(cx, p, (act){ACT_MIXTURE, (end - first) / OSH_EXPERT_NODES, D, F});
 }
 
-static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks_told, .made = peaks_made,
-                                         .node = peaks_node, .gone = peaks_gone, .routes = peaks_routes,
+static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks_told,
+                                         .made = peaks_made, .node = peaks_node,
+                                         .gone = peaks_gone, .routes = peaks_routes,
                                          .mixture = peaks_mixture};
 
-/* What is there before the first node: the ids of every batch, what the caller brings, findings of the nodes. */
-static osh_status list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s, osh_exec_values of,
-                             int32_t *found)
+/* Begins the list with the blocks that exist before the first node: ids of the batch, values that
+ * the caller brings, findings of the nodes. */
+static osh_status peaks_list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
+                                   osh_exec_values of, int32_t *found)
 {
     osh_status rc = OSH_OK;
     int ids = p->g->input_ids;
     p->n_acts = 0, p->n_slots = 0, p->routes = -1, p->failed = OSH_OK;
     OSH_TRY(value_appear(cx, p, ids));
-    for (int v = osh_next_set(p->in->in, of.v0, of.v1); v < of.v1; v = osh_next_set(p->in->in, v + 1, of.v1))
+    for (int v = osh_next_set(p->in->in, of.v0, of.v1); v < of.v1;
+         v = osh_next_set(p->in->in, v + 1, of.v1))
         if (v != ids) OSH_TRY(value_appear(cx, p, v));
     *found = -1;
     int64_t bytes = (int64_t)s->n * OSH_OP_MAX_OUT * (int64_t)sizeof(int64_t);
@@ -230,7 +240,8 @@ done:
     return rc;
 }
 
-osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s, const osh_exec_brought *in)
+osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
+                                 const osh_exec_brought *in)
 {
     osh_status rc = OSH_OK;
     osh_walk w = {.acts = &peaks_acts, .user = p, .s = *s, .on_device = true};
@@ -238,7 +249,7 @@ osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exe
     int ids = p->g->input_ids;
     int32_t found;
     p->in = in;
-    OSH_TRY(list_begin(cx, p, s, of, &found));
+    OSH_TRY(peaks_list_begin(cx, p, s, of, &found));
     OSH_TRY(osh_walk_run(cx, &w));
     OSH_TRY(p->failed);
     if ((ids < of.v0 || ids >= of.v1) && s->keep && !s->keep[ids]) OSH_TRY(value_go(cx, p, ids));
@@ -251,7 +262,7 @@ done:
     return rc;
 }
 
-/* ---- a number of tokens ---- */
+/* ---- placing the list ---- */
 
 static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
 {
@@ -261,13 +272,15 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
     if (a->kind == ACT_MIXTURE) return osh_cuda_mixture_bytes(n, a->a, a->b, a->slot);
     const scratch *s = &p->scratches[a->slot];
     size_t bytes = s->rows ? osh_picked_arena_bytes(s->rows, n) : 0;
-    if (s->op->scratch_cuda) bytes += s->op->scratch_cuda(s->attr, s->in_width, s->out_width, n, p->g->dtype);
+    if (s->op->scratch_cuda)
+        bytes += s->op->scratch_cuda(s->attr, s->in_width, s->out_width, n, p->g->dtype);
     return bytes;
 }
 
-enum { WITHOUT_END = 62 }; // bits of an arena's size
+enum { WITHOUT_END = 62 }; // bits of the size of an arena without end
 
-static osh_status list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p, int64_t n_tokens)
+static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p,
+                                   int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     osh_arena *arena = NULL; // own
@@ -282,7 +295,8 @@ static osh_status list_place(osh_ctx *cx, placed *out, const osh_device_peaks *p
         }
         size_t bytes = act_bytes(p, a, n_tokens), now, moment;
         bool stays = a->kind == ACT_TAKE || a->kind == ACT_ROUTES;
-        bool ok = (!stays && !bytes) || osh_arena_take(arena, stays ? &at[a->slot] : &moment, bytes, OSH_LIFE_SHORT);
+        bool ok = (!stays && !bytes) ||
+                  osh_arena_take(arena, stays ? &at[a->slot] : &moment, bytes, OSH_LIFE_SHORT);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a device");
         if (stays) continue;
         now = osh_arena_extent(arena);
@@ -296,14 +310,16 @@ done:
     return rc;
 }
 
-osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p, int64_t n_tokens)
+osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
+                               int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     const uint64_t key[3] = {p->hash.low64, p->hash.high64, (uint64_t)n_tokens};
     int64_t i = (int64_t)p->n_placed;
     if (!osh_map_get(p->known, (const char *)key, sizeof key, &i)) {
-        OSH_TRY(items_grow(cx, (void **)&p->placed, &p->room_placed, p->n_placed, sizeof *p->placed));
-        OSH_TRY(list_place(cx, &p->placed[p->n_placed], p, n_tokens));
+        OSH_TRY(
+            items_grow(cx, (void **)&p->placed, &p->room_placed, p->n_placed, sizeof *p->placed));
+        OSH_TRY(peaks_list_place(cx, &p->placed[p->n_placed], p, n_tokens));
         OSH_TRY(osh_map_put(cx, p->known, (const char *)key, sizeof key, i));
         p->n_placed++;
     }

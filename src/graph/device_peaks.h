@@ -1,6 +1,7 @@
-/* device_peaks.h - the bytes that a run of nodes takes at the short-lived end of a device's arena, for many numbers of
- * tokens. The run is walked once and leaves a list of takes and gives; a number of tokens goes through the list. Layers
- * that are alike leave equal lists, and an equal list is placed once for each number of tokens.
+/* device_peaks.h - predicts the bytes of a run of nodes at the short-lived end of a device's arena,
+ * for many numbers of tokens. The run is walked once, which gives a list of takes and gives; the
+ * list is placed for each number of tokens. Equal layers give equal lists, and an equal list is
+ * placed once per number of tokens.
  *
  *   q = linear(a); s = act(q)
  *   take ids, take a, touch, take q, touch scratch of linear, give a, take s, touch, give q, ... */
@@ -9,12 +10,14 @@
 #include "graph/exec.h"
 
 typedef struct osh_device_peaks osh_device_peaks;
-osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g); // g: lives longer
+osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g); // g: view
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
-/* Walks the run. What follows is asked of it, until the next walk. in->lent is not looked at. */
-osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s, const osh_exec_brought *in);
-/* *peak: the most bytes from the end of the arena, with the ids of the batch and the gaps between blocks; *left: those
- * of the values that stay. */
-osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p, int64_t n_tokens);
-int64_t osh_device_peaks_placed(const osh_device_peaks *p); // how many lists went through an arena so far
+/* Walks the run. osh_device_peaks_at is for this run until the next walk. in->lent is not read. */
+osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
+                                 const osh_exec_brought *in);
+/* *peak: the most bytes from the end of the arena, with the ids of the batch and the gaps between
+ * blocks. *left: the bytes of the values that stay. */
+osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
+                               int64_t n_tokens);
+int64_t osh_device_peaks_placed(const osh_device_peaks *p); // lists placed so far
 #endif

@@ -1,4 +1,4 @@
-/* exec.c - runs a range of nodes on one ragged batch, as exec_walk.c says. */
+/* exec.c - runs a range of nodes on one ragged batch, in the order of exec_walk.c. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -15,7 +15,8 @@ osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const
     return osh_batch_new_on(cx, out, NULL, g, &(osh_batch_rows){ids, offsets, n_samples});
 }
 
-static osh_status fill_batch(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows)
+static osh_status fill_batch(osh_ctx *cx, osh_batch *b, const osh_graph *g,
+                             const osh_batch_rows *rows)
 {
     osh_status rc = OSH_OK;
     const int64_t *offsets = rows->offsets, n_tokens = offsets[rows->n] - offsets[0];
@@ -25,8 +26,8 @@ static osh_status fill_batch(osh_ctx *cx, osh_batch *b, const osh_graph *g, cons
     for (int64_t i = 0; i <= rows->n; i++) b->offsets[i] = offsets[i] - offsets[0];
     b->seqs = (osh_seqs){rows->n, b->offsets};
     b->ids = ids;
-    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], (osh_where){b->device, OSH_LIFE_SHORT}, OSH_I32, 1,
-                              &n_tokens));
+    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], (osh_where){b->device, OSH_LIFE_SHORT},
+                              OSH_I32, 1, &n_tokens));
     OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids, (size_t)n_tokens * sizeof *ids));
 done:
     return rc;
@@ -56,8 +57,8 @@ void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_val
     osh_free(cx, b->offsets), b->offsets = NULL;
 }
 
-osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows,
-                           osh_exec_values of)
+osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
+                           const osh_batch_rows *rows, osh_exec_values of)
 {
     osh_batch_clear(cx, b, g, of);
     return fill_batch(cx, b, g, rows);
@@ -74,29 +75,32 @@ void osh_batch_free(osh_ctx *cx, osh_batch *b)
 
 /* ---- one run ---- */
 
-typedef struct card_routes { // on a device: which rows go to each expert
-    int route;         // whose output says so
-    osh_tensor *lists; // own: I32 [E + E N]; NULL: they are not known
-    int32_t *n;        // own [E]
-} card_routes;
+typedef struct device_routes { // on a device: rows that the router sends to each expert
+    int route;         // value: output of the router
+    osh_tensor *lists; // own: I32 [E + E N]; NULL: not known
+    int32_t *n;        // own [E]: number of rows
+} device_routes;
 
 typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    const osh_exec_hooks *hooks; // view: of the whole batch; NULL: none, or a sample's
+    /* view: hooks for the whole batch; NULL: none, or the job is of one sample */
+    const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
     bool check;
-    int first, n;      // its nodes
-    osh_expert_rows routed; // own: rows of the expert at work, on the host
-    card_routes card;       // own
-    osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
-    bool again;        // the run is made again, to name the first of them
+    int first, n;      // nodes [first, first + n)
+    osh_expert_rows routed; // own: rows of the current expert, on the host
+    device_routes card;     // own
+    /* own: on a device, I64 [n, OSH_OP_MAX_OUT], first non-finite element of each output */
+    osh_tensor *found;
+    bool again;        // the second run, which looks for the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // in each byte of an entry: behind every index
+enum { NOTHING_FOUND = 0x7f }; // each byte of an empty entry, which is larger than any index
 
-/* Rows of the value may be passed over by all that read it: what they use of it shows in what they make. */
+/* True if all readers of the value may skip some of its rows. A non-finite element that they use
+ * shows in their outputs. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -109,7 +113,8 @@ static bool is_masked(const osh_graph *g, int v)
     return any;
 }
 
-/* at: the first non-finite element of an output of the node. */
+/* Fails naming sample, token and channel. at: the first non-finite element of output k of the
+ * node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -121,36 +126,43 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* A node that runs reads the value, and what is not finite in it shows in what that node makes: one by one up to a
- * value that is looked at. */
+/* True if a node of the run reads the value and passes non-finite elements on to its output. A
+ * chain of such nodes ends at a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
     int end = w->s.first + w->s.n;
-    for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use; i++) {
+    for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
+         i++) {
         const osh_node *n = &g->nodes[i];
-        if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue; // an expert may see other rows
+        /* an expert may read other rows */
+        if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
-            if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0])) return true;
+            if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
+                return true;
     }
     return false;
 }
 
-/* Where a device notes what it finds in an output; NULL: nobody looks. */
+/* Returns the entry for an output where a device stores its finding; NULL: no findings. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* On a device the finding is only noted: asking for it would wait. rows: NULL: all. */
-static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k, const osh_op_args *a)
+/* Checks an output. On a device the finding is only stored, because reading it would wait. a->rows
+ * NULL: all rows. */
+static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
+                               const osh_op_args *a)
 {
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    bool changed = j->hooks && j->hooks->linear_input; // what a Linear reads is another value
+    bool changed = j->hooks && j->hooks->linear_input; // the hook may give a Linear another input
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
-    if (here) return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows) : osh_cuda_finite(cx, here, x, 0);
+    if (here)
+        return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows)
+                       : osh_cuda_finite(cx, here, x, 0);
     osh_status rc = osh_first_nonfinite(cx, &at, x);
     if (rc || at < 0) return rc;
     int64_t width = x->shape[1];
@@ -187,7 +199,7 @@ done:
     return rc;
 }
 
-/* The rows of the node's expert, and of what it reads. */
+/* Sets the rows of the node's expert, and gathers these rows of its inputs. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -199,7 +211,8 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue; // has no other rows
+        /* has these rows only */
+        if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
     }
@@ -208,64 +221,68 @@ done:
     return rc;
 }
 
-/* Of an earlier run that kept it nothing is left. */
+/* Makes the value, freeing what an earlier run kept. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
     osh_tensor_free(cx, *x), *x = NULL;
-    return osh_tensor_new_on(cx, x, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->values[v].dtype, 2,
-                             (int64_t[]){rows, j->g->values[v].width});
+    return osh_tensor_new_on(cx, x, (osh_where){j->b->device, OSH_LIFE_SHORT},
+                             j->g->values[v].dtype, 2, (int64_t[]){rows, j->g->values[v].width});
 }
 
-static void drop_routes(osh_ctx *cx, card_routes *r)
+static void drop_routes(osh_ctx *cx, device_routes *r)
 {
     osh_tensor_free(cx, r->lists);
     osh_free(cx, r->n);
-    *r = (card_routes){0};
+    *r = (device_routes){0};
 }
 
 static osh_status run_routes(osh_ctx *cx, osh_walk *w, int route)
 {
     osh_status rc = OSH_OK;
     job *j = w->user;
-    card_routes *r = &j->card;
+    device_routes *r = &j->card;
     drop_routes(cx, r);
     if (route < 0) return OSH_OK;
     const osh_tensor *weights = j->b->values[route];
     if (!weights) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not live", j->g->values[route].name);
     int64_t E = weights->shape[1], n = osh_cuda_routes_n(E, j->b->n_tokens);
     r->route = route;
-    OSH_TRY(osh_tensor_new_on(cx, &r->lists, (osh_where){j->b->device, OSH_LIFE_SHORT}, OSH_I32, 1, &n));
+    OSH_TRY(osh_tensor_new_on(cx, &r->lists, (osh_where){j->b->device, OSH_LIFE_SHORT}, OSH_I32, 1,
+                              &n));
     OSH_NEW(cx, r->n, E);
     OSH_TRY(osh_cuda_routes(cx, r->n, r->lists->data, weights));
 done:
     return rc;
 }
 
-/* Those of an expert, by its combine. */
-static osh_op_rows rows_on_card(const job *j, int combine)
+/* Returns the rows of an expert on a device. combine: its last node. */
+static osh_op_rows expert_rows_on_device(const job *j, int combine)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
     int64_t E = j->g->values[j->card.route].width;
-    return (osh_op_rows){(const int32_t *)j->card.lists->data + E + expert * j->b->n_tokens, j->card.n[expert]};
+    return (osh_op_rows){(const int32_t *)j->card.lists->data + E + expert * j->b->n_tokens,
+                         j->card.n[expert]};
 }
 
-/* The weights, rows and findings of an expert whose nodes begin at first. */
+/* Lists weights, rows and findings of the expert whose nodes begin at `first`. */
 static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int first)
 {
     osh_status rc = OSH_OK;
-    const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *combine = &n[OSH_EXPERT_COMBINE];
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // up stands before gate
+    const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
+                   *combine = &n[OSH_EXPERT_COMBINE];
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // up comes before gate
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
     const osh_tensor *w[3];
     for (int k = 0; k < 3; k++) {
         w[k] = j->w->w[of[k]->w[0]];
         if (!w[k] || w[k]->dtype != j->g->dtype)
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s: weight %s is not loaded, or not in the dtype of the model",
+            OSH_FAIL(cx, OSH_E_INTERNAL,
+                     "%s: weight %s is not loaded, or not in the dtype of the model",
                      j->g->modules[of[k]->module].name, j->g->weights[of[k]->w[0]].name);
     }
     *e = (osh_cuda_expert){.gate = w[0], .up = w[1], .down = w[2],
-                           .rows = rows_on_card(j, first + OSH_EXPERT_COMBINE),
+                           .rows = expert_rows_on_device(j, first + OSH_EXPERT_COMBINE),
                            .column = (int32_t)((const osh_moe_combine_attr *)combine->attr)->expert,
                            .found = finding(j, first + OSH_EXPERT_GLU, 0)};
 done:
@@ -281,32 +298,38 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
     osh_cuda_expert *experts = NULL; // own
     OSH_TRY(osh_check_interrupt(cx));
     OSH_NEW(cx, experts, n_experts);
-    for (int e = 0; e < n_experts; e++) OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
+    for (int e = 0; e < n_experts; e++)
+        OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
     OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
-    osh_cuda_mixture m = {.experts = experts, .n_experts = n_experts, .x = j->b->values[n->in[0]],
-                          .route = j->b->values[j->card.route], .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
+    osh_cuda_mixture m = {.experts = experts, .n_experts = n_experts,
+                          .x = j->b->values[n->in[0]], .route = j->b->values[j->card.route],
+                          .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
                           .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
-    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "what experts read is not live");
+    if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
     OSH_TRY(osh_cuda_mixture_run(cx, &m));
     osh_op_args made = {.out = {m.out}};
     if (j->check) OSH_TRY(check_finite(cx, w, end - 1, 0, &made));
 done:
-    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "running experts from %s on", j->g->modules[n->module].name);
+    if (rc && rc != OSH_E_INTERRUPTED)
+        osh_note(cx, "running experts from %s on", j->g->modules[n->module].name);
     osh_free(cx, experts);
     return rc;
 }
 
-/* What a routed node made goes to its rows where others read it, or it stays. */
-static osh_status spread(osh_ctx *cx, const osh_walk *walk, int v)
+/* Scatters the output of a routed node to the rows of the whole batch, if other nodes read it or it
+ * stays. */
+static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
     job *j = walk->user;
     osh_tensor *whole = NULL; // own
     int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
-    if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v])) goto done;
+    if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
+        goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole)); // else nobody looks at them
+    /* else no reader looks at the other rows */
+    if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
     j->b->values[v] = whole, whole = NULL; // give
@@ -315,8 +338,8 @@ done:
     return rc;
 }
 
-/* rows: of a lookup, for deinit. */
-static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
+/* Collects the inputs of a node. rows: table rows of a lookup, for the caller to free. */
+static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
     for (int k = 0; k < n->op->n_in; k++) {
@@ -352,10 +375,13 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     osh_picked rows = {0}; // own
 
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(gather(cx, j, node, &a, &rows));
-    bool on_card = j->b->device != NULL, of_expert = osh_walk_is_routed(walk, node), routed = of_expert && !on_card;
-    osh_op_rows wanted = of_expert && on_card ? rows_on_card(j, osh_routed_to(j->g, node)) : (osh_op_rows){0};
-    if (of_expert && on_card) a.rows = &wanted;
+    OSH_TRY(node_gather(cx, j, node, &a, &rows));
+    bool on_device = j->b->device != NULL, of_expert = osh_walk_is_routed(walk, node),
+         routed = of_expert && !on_device;
+    osh_op_rows wanted = of_expert && on_device
+                             ? expert_rows_on_device(j, osh_routed_to(j->g, node))
+                             : (osh_op_rows){0};
+    if (of_expert && on_device) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
@@ -363,15 +389,16 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         int v = n->out[k];
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
+        /* a new tensor, or the one at `from` */
         if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
-        else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL; // what goes is what comes
+        else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
     }
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
         if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, walk, node, k, &a));
-    for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, walk, n->out[k]));
+    for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(routed_spread(cx, walk, n->out[k]));
 done:
     osh_picked_deinit(cx, &rows);
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
@@ -409,28 +436,32 @@ static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
     if (!of_batch) OSH_TRY(make_value(cx, j, v, j->b->n_tokens));
     q.out = of_batch ? j->b->into[v] : j->b->values[v];
     OSH_TRY(osh_gated_run(cx, done, &q));
-    if (*done && of_batch) osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = q.out, j->b->into[v] = NULL;
+    if (*done && of_batch)
+        osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = q.out, j->b->into[v] = NULL;
 done:
-    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "running %s", j->g->modules[j->g->nodes[first].module].name);
+    if (rc && rc != OSH_E_INTERRUPTED)
+        osh_note(cx, "running %s", j->g->modules[j->g->nodes[first].module].name);
     return rc;
 }
 
 /* ---- sample by sample ---- */
 
 struct osh_lanes {
-    int n_made; // threads
-    bool *outer;      // own [values]: made by nodes that run by sample, for who comes later; between them none
-    osh_batch *batch; // own [n]: what each thread has of its sample; between runs nothing
+    int n_made; // threads that have a batch
+    /* own [values]: nodes by sample make it and later nodes read it; all false between runs */
+    bool *outer;
+    osh_batch *batch; // own [n]: the sample of each thread; empty between runs
 };
 
-typedef struct lanes { // of a run of nodes on a batch
+typedef struct lanes { // a run of nodes on a batch, sample by sample
     const osh_walk *walk;
     const job *j;
-    int first, end;   // of the nodes
+    int first, end;   // nodes [first, end)
 } lanes;
 
-/* A sample's rows of a value of the whole batch. */
-static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b, int64_t sample)
+/* Makes a view of a sample's rows of a value of the whole batch. */
+static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b,
+                            int64_t sample)
 {
     osh_status rc = OSH_OK;
     int64_t row = b->offsets[sample], n = b->offsets[sample + 1] - row;
@@ -443,7 +474,7 @@ done:
     return rc;
 }
 
-/* What the nodes read of the batch, and where they put what others read later. */
+/* Sets the views of a sample: inputs of the nodes, and outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -453,7 +484,8 @@ static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64
         if (!osh_walk_runs(l->walk, i)) continue;
         for (int k = 0; k < n->op->n_in; k++) {
             int v = n->in[k];
-            if (!l->walk->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
+            if (!l->walk->outer[v] && b->values[v])
+                OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
         }
         for (int k = 0; k < n->op->n_out; k++)
             if (l->walk->outer[n->out[k]])
@@ -484,7 +516,8 @@ static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker
     osh_status rc = OSH_OK;
     const lanes *l = user;
     osh_batch *lane = &l->j->lanes->batch[worker];
-    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .check = l->j->check, .first = l->first, .n = l->end - l->first};
+    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .check = l->j->check, .first = l->first,
+             .n = l->end - l->first};
     bool was = osh_ctx_inline(cx, true);
     OSH_TRY(lane_begin(cx, l, lane, sample));
     OSH_TRY(osh_walk_lane(cx, l->walk, l->first, l->end, &j));
@@ -530,10 +563,11 @@ size_t osh_lanes_bytes(const osh_graph *g, int n_threads)
 {
     size_t into = osh_mem_gross((size_t)g->n_values * sizeof(void *));
     return osh_mem_gross(sizeof(osh_lanes)) + osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
-           osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) + (size_t)n_threads * (osh_batch_lists(g, 2) + into);
+           osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) +
+           (size_t)n_threads * (osh_batch_lists(g, 2) + into);
 }
 
-/* ---- what the walk asks for ---- */
+/* ---- acts of the walk ---- */
 
 static int run_brought(const osh_walk *w, int from)
 {
@@ -569,8 +603,9 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* On a device few values are looked at: where one is not finite, what was brought is there yet, and the run is made
- * again with a look at every value. The message names the first that is not. */
+/* Ends a run. On a device only some values are checked. If one is not finite, the values that the
+ * caller brought are still there, and the run is repeated with a check of every value; the message
+ * names the first that is not finite. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -584,15 +619,23 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite"); // gone the second time
+    /* the second run found nothing */
+    OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
     return rc;
 }
 
-static const osh_walk_acts run_acts = {.brought = run_brought, .told = run_told, .made = run_made, .node = run_node,
-                                       .gated = run_gated, .lanes = run_lanes, .gone = run_gone,
-                                       .routes = run_routes, .mixture = run_mixture, .over = run_over};
+static const osh_walk_acts run_acts = {.brought = run_brought,
+                                       .told = run_told,
+                                       .made = run_made,
+                                       .node = run_node,
+                                       .gated = run_gated,
+                                       .lanes = run_lanes,
+                                       .gone = run_gone,
+                                       .routes = run_routes,
+                                       .mixture = run_mixture,
+                                       .over = run_over};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
@@ -602,7 +645,8 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s, .on_device = b->device != NULL};
     walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
-    walk.by_sample = j.lanes && !hooks->linear_input && !b->device && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
+    walk.by_sample = j.lanes && !hooks->linear_input && !b->device &&
+                     osh_exec_by_sample(b->seqs.n, osh_threads(cx));
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 

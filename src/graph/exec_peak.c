@@ -1,5 +1,5 @@
-/* exec_peak.c - what a run of nodes takes on the host: the walk of exec_walk.c, whose acts count bytes. device_peaks.c
- * does so for a device. */
+/* exec_peak.c - predicts the host bytes of a run of nodes: it does the walk of exec_walk.c with
+ * acts that count bytes. device_peaks.c does the same for a device. */
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
@@ -9,7 +9,7 @@
 
 #include "ops/gated.h"
 
-enum { PAGE = 4096 }; // by which the blocks of samples may be larger than one of all
+enum { PAGE = 4096 }; // bytes by which the blocks of n samples may exceed one block for all
 
 typedef struct tally {
     const osh_graph *g;
@@ -18,10 +18,10 @@ typedef struct tally {
     size_t live, peak;
     const osh_exec_brought *in;  // view
     const osh_exec_batch *batch; // view
-    bool *here;       // view: [values] that are live
-    bool *lane;       // view: [values] of a sample at work; none is set
+    bool *here;       // view: [values] live
+    bool *lane;       // view: [values] live of a sample; all false between uses
     int n_here;
-    size_t views;     // of samples at work: a thread's structs
+    size_t views;     // structs of views of one thread
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
@@ -34,27 +34,29 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
         rows = osh_picked_bytes(w, t->n_tokens);
     }
     if (routed) rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
-    if (n->op->scratch) scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
-    return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
+    if (n->op->scratch)
+        scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
+    /* allocated in this number of blocks */
+    return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0);
 }
 
-static size_t value_bytes(const tally *t, int v)
+static size_t tally_value_bytes(const tally *t, int v)
 {
     if (t->in && t->in->lent && t->in->lent[v]) return 0;
     return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
-/* more bytes for a moment. */
-static void touch(tally *t, size_t more)
+/* Counts a peak of `more` bytes above the live values. */
+static void tally_touch(tally *t, size_t more)
 {
     size_t now = t->live + more;
     if (now > t->peak) t->peak = now;
 }
 
-static void appear(tally *t, int v)
+static void tally_appear(tally *t, int v)
 {
     t->here[v] = true, t->n_here++;
-    t->live += osh_tensor_gross(value_bytes(t, v));
+    t->live += osh_tensor_gross(tally_value_bytes(t, v));
 }
 
 static void count_gone(osh_ctx *cx, osh_walk *w, int v)
@@ -63,7 +65,7 @@ static void count_gone(osh_ctx *cx, osh_walk *w, int v)
     (void)cx;
     if (!t->here[v]) return;
     t->here[v] = false, t->n_here--;
-    t->live -= osh_tensor_gross(value_bytes(t, v));
+    t->live -= osh_tensor_gross(tally_value_bytes(t, v));
 }
 
 static int count_brought(const osh_walk *w, int from)
@@ -76,24 +78,25 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 {
     tally *t = w->user;
     (void)cx;
-    touch(t, t->in->hook ? t->in->hook[v] : 0);
+    tally_touch(t, t->in->hook ? t->in->hook[v] : 0);
     return OSH_OK;
 }
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // of an earlier run that kept it
-    appear(w->user, v);
+    count_gone(cx, w, v); // an earlier run kept the value
+    tally_appear(w->user, v);
     return OSH_OK;
 }
 
-static void count_lane_scratch(tally *t, size_t scratch) // of one sample
+static void count_lane_scratch(tally *t, size_t scratch) // scratch of one sample
 {
     size_t threads = (size_t)t->batch->n_threads;
-    touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
+    tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Blocks of the samples at work are smaller than the one that is counted for all of them, a page each. */
+/* Counts a node. The blocks of samples together may be larger than the block that is counted for
+ * all of them, by a page each. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;
@@ -105,7 +108,7 @@ static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
         count_made(cx, w, n->out[k]);
     }
     if (!w->lane) {
-        touch(t, scratch_bytes(t, n, osh_walk_is_routed(w, node)));
+        tally_touch(t, scratch_bytes(t, n, osh_walk_is_routed(w, node)));
         return OSH_OK;
     }
     tally one = {.g = t->g, .n_tokens = t->batch->longest, .n_threads = 1};
@@ -123,7 +126,7 @@ static osh_status count_gated(osh_ctx *cx, osh_walk *w, int first, bool *done)
     if (osh_walk_out(w, glu, 0) != OSH_OUT_OF_BATCH) count_made(cx, w, n[OSH_GATED_GLU].out[0]);
     *done = true;
     if (!w->lane) {
-        touch(t, osh_gated_scratch(I, F, t->n_threads));
+        tally_touch(t, osh_gated_scratch(I, F, t->n_threads));
         return OSH_OK;
     }
     t->views += 2 * osh_mem_gross(sizeof(osh_tensor));
@@ -137,13 +140,14 @@ static osh_status count_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
     tally *t = w->user;
     tally lanes = {.g = t->g, .n_tokens = t->batch->at_once, .batch = t->batch, .here = t->lane};
     osh_status rc = osh_walk_lane(cx, w, first, end, &lanes);
-    touch(t, lanes.peak + (size_t)t->batch->n_threads * lanes.views);
+    tally_touch(t, lanes.peak + (size_t)t->batch->n_threads * lanes.views);
     memset(t->lane + of.v0, 0, (size_t)(of.v1 - of.v0) * sizeof *t->lane);
     return rc;
 }
 
-static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told, .made = count_made,
-                                         .node = count_node, .gated = count_gated, .lanes = count_lanes,
+static const osh_walk_acts count_acts = {.brought = count_brought, .told = count_told,
+                                         .made = count_made, .node = count_node,
+                                         .gated = count_gated, .lanes = count_lanes,
                                          .gone = count_gone};
 
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g)
@@ -163,8 +167,8 @@ void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m)
     osh_free(cx, m->lane);
 }
 
-osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s, const osh_exec_brought *in,
-                         const osh_exec_batch *b)
+osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
+                         const osh_exec_brought *in, const osh_exec_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_exec_marks made = {0}; // own
@@ -176,7 +180,9 @@ osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec
     if (!b->marks) OSH_TRY(osh_exec_marks_init(cx, &made, s->g));
     const osh_exec_marks *m = b->marks ? b->marks : &made;
     t.here = m->here, t.lane = m->lane, w.outer = m->outer;
-    for (int v = osh_next_set(in->in, of.v0, of.v1); v < of.v1; v = osh_next_set(in->in, v + 1, of.v1)) appear(&t, v);
+    for (int v = osh_next_set(in->in, of.v0, of.v1); v < of.v1;
+         v = osh_next_set(in->in, v + 1, of.v1))
+        tally_appear(&t, v);
     OSH_TRY(osh_walk_run(cx, &w));
     *peak = t.peak + arrays;
     if (left) *left = t.live + arrays;

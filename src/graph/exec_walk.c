@@ -1,4 +1,5 @@
-/* exec_walk.c - see exec_walk.h. A value goes behind the last node of the run that reads it. */
+/* exec_walk.c - walks the nodes of a run in order. A value is freed after the last node of the run
+ * that reads it. */
 #include "graph/exec_walk.h"
 
 #include <string.h>
@@ -9,11 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads); // few idle at the end
+    /* so few threads are idle at the end */
+    return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* The node runs on the whole batch: its rows are read or gathered for all samples. */
-static bool is_whole(const osh_exec_cut *c, int node)
+/* True if the node runs on the whole batch: its rows are read or gathered for all samples. */
+static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
 }
@@ -23,7 +25,7 @@ int osh_exec_together(const osh_exec_cut *c, int node)
     for (int i = node; i < c->end; i++) {
         const osh_node *n = &c->g->nodes[i];
         if (c->run && !c->run[i - c->first]) continue;
-        if (is_whole(c, i)) return i > node ? i : i + 1;
+        if (runs_on_whole_batch(c, i)) return i > node ? i : i + 1;
         bool ends = osh_node_routes(n);
         for (int k = 0; k < n->op->n_out; k++) ends |= c->seen && c->seen[n->out[k]];
         if (ends) return i + 1;
@@ -40,8 +42,8 @@ static bool is_read(const osh_exec_span *s, int value, int from)
     return false;
 }
 
-/* Nodes before `end` that run sample by sample make it, and others read it or it stays: it is made for the whole
- * batch. */
+/* True if a value that nodes before `end` make sample by sample must exist for the whole batch:
+ * later nodes read it, or it stays. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -62,12 +64,13 @@ int osh_next_set(const bool *set, int from, int n)
 
 bool osh_walk_is_routed(const osh_walk *w, int node)
 {
-    return w->s.routed && node >= w->s.first && node < w->s.first + w->s.n && w->s.routed[node - w->s.first];
+    return w->s.routed && node >= w->s.first && node < w->s.first + w->s.n &&
+           w->s.routed[node - w->s.first];
 }
 
 static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0]; }
 
-static bool stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
+static bool value_stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
 
 osh_out osh_walk_out(const osh_walk *w, int node, int k)
 {
@@ -75,12 +78,13 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     int v = n->in[0];
     if (w->lane && w->s.keep[n->out[k]]) return OSH_OUT_OF_BATCH;
     if (k || w->on_device || !n->op->in_place) return OSH_OUT_NEW;
-    bool goes = w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !stays(w, v);
+    bool goes =
+        w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !value_stays(w, v);
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
-/* Where each value is read for the last time in the run. */
-static osh_status find_last(osh_ctx *cx, osh_walk *w)
+/* Sets the last node of the run that reads each value. */
+static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = w->s.g;
@@ -89,13 +93,14 @@ static osh_status find_last(osh_ctx *cx, osh_walk *w)
     OSH_NEW(cx, w->last, n);
     memset(w->last, 0xff, n * sizeof *w->last); // -1
     for (int i = first; i < end; i++)
-        for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++) *last_of(w, g->nodes[i].in[k]) = i;
-    for (int i = first; i < end; i++) // an original is there when the hook sees what it is beside
+        for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
+            *last_of(w, g->nodes[i].in[k]) = i;
+    for (int i = first; i < end; i++) // the hook of a value also reads its original
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
         }
-    for (int i = first; w->s.routed && i < end; i++) { // and what tells an expert's rows
+    for (int i = first; w->s.routed && i < end; i++) { // routed nodes read the router's output
         int route = osh_walk_is_routed(w, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
         if (route >= 0 && i > *last_of(w, route)) *last_of(w, route) = i;
     }
@@ -105,29 +110,33 @@ done:
 
 static bool is_brought(const osh_walk *w, int v) { return w->s.g->values[v].producer < w->s.first; }
 
-static void drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
+static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
 {
-    if (v < 0 || *last_of(w, v) > done_node || stays(w, v) || (w->on_device && is_brought(w, v))) return;
+    if (v < 0 || *last_of(w, v) > done_node || value_stays(w, v) ||
+        (w->on_device && is_brought(w, v)))
+        return;
     w->acts->gone(cx, w, v);
 }
 
-/* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
+/* After a node has run: tells the hook what the node made, and drops the values that no later node
+ * of the run reads. */
 static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
 {
     osh_status rc = OSH_OK;
     const osh_node *n = &w->s.g->nodes[node];
-    for (int k = 0; k < n->op->n_in; k++) drop(cx, w, n->in[k], node);
+    for (int k = 0; k < n->op->n_in; k++) walk_drop(cx, w, n->in[k], node);
     for (int k = 0; k < n->op->n_out; k++) {
         int v = n->out[k];
         if (tell && w->tells) OSH_TRY(w->acts->told(cx, w, v));
-        drop(cx, w, v, node);
-        drop(cx, w, w->s.g->values[v].original, node);
+        walk_drop(cx, w, v, node);
+        walk_drop(cx, w, w->s.g->values[v].original, node);
     }
 done:
     return rc;
 }
 
-/* On a device: which rows go to each expert is found once for all of them, and known until the last has run. */
+/* On a device: finds the rows of all experts of a router at once; they are known until the last
+ * expert has run. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 {
     int route = w->s.g->nodes[osh_routed_to(w->s.g, node)].in[2];
@@ -162,11 +171,14 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* A gate and an up of one value, in either order, and the glu that alone reads both. */
+/* True if a gate and an up of one value, in either order, and the glu that alone reads both begin
+ * at `first`. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
-    if (!osh_node_is(glu, "glu") || glu->original || !is_bf16_product(g, n) || !is_bf16_product(g, up)) return false;
+    if (!osh_node_is(glu, "glu") || glu->original || !is_bf16_product(g, n) ||
+        !is_bf16_product(g, up))
+        return false;
     if (n->in[0] != up->in[0] || g->values[n->in[0]].dtype != OSH_BF16) return false;
     bool first_is_gate = glu->in[0] == n->out[0] && glu->in[1] == up->out[0];
     bool up_is_gate = glu->in[0] == up->out[0] && glu->in[1] == n->out[0];
@@ -187,7 +199,8 @@ bool osh_walk_is_gated(const osh_walk *w, int first)
     for (int i = first; i < first + OSH_GATED_NODES; i++) {
         int v = g->nodes[i].out[0];
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) return false;
-        if (i < first + OSH_GATED_GLU && (stays(w, v) || (w->seen && w->seen[v]))) return false;
+        if (i < first + OSH_GATED_GLU && (value_stays(w, v) || (w->seen && w->seen[v])))
+            return false;
     }
     return true;
 }
@@ -205,15 +218,16 @@ done:
     return rc;
 }
 
-/* Where the mixture that begins at first ends: behind an expert, all of which runs, and nothing of which stays but the
- * last one's sum. first: none begins there. */
+/* Returns the end of the mixture that begins at `first`; first: none begins there. It ends after an
+ * expert. All of its nodes run, and of their outputs only the last sum may stay. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;
-    if (w->on_device && osh_walk_is_routed(w, first)) end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
+    if (w->on_device && osh_walk_is_routed(w, first))
+        end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
     for (int i = first; i < end && osh_walk_runs(w, i); i++) {
         if ((i - first) % OSH_EXPERT_NODES == OSH_EXPERT_COMBINE) whole = i + 1;
-        if (stays(w, w->s.g->nodes[i].out[0])) break;
+        if (value_stays(w, w->s.g->nodes[i].out[0])) break;
     }
     return whole;
 }
@@ -232,7 +246,8 @@ done:
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last, .lane = true};
+    osh_walk lane = {
+        .acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last, .lane = true};
     lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer, lane.s.routed = NULL;
     if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
     for (int i = first; i < end; i++) {
@@ -247,7 +262,7 @@ done:
     return rc;
 }
 
-/* Nodes [first, end), of which `last` may be seen. */
+/* Walks nodes [first, end) sample by sample. The hook may see the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;
@@ -299,22 +314,22 @@ osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
     osh_status rc = OSH_OK;
     osh_exec_values of = w->s.of;
     w->route = -1;
-    OSH_TRY(find_last(cx, w));
+    OSH_TRY(walk_find_last(cx, w));
     for (int v = w->acts->brought(w, of.v0); v < of.v1; v = w->acts->brought(w, v + 1)) {
         OSH_TRY(w->acts->told(cx, w, v));
-        drop(cx, w, v, w->s.first - 1);
+        walk_drop(cx, w, v, w->s.first - 1);
     }
     w->tells = true;
     OSH_TRY(walk_nodes(cx, w));
     if (w->acts->over) OSH_TRY(w->acts->over(cx, w));
     for (int v = of.v0; w->on_device && v < of.v1; v++)
-        if (is_brought(w, v) && !stays(w, v)) w->acts->gone(cx, w, v);
+        if (is_brought(w, v) && !value_stays(w, v)) w->acts->gone(cx, w, v);
 done:
     osh_free(cx, w->last), w->last = NULL;
     return rc;
 }
 
-/* ---- what a run needs ---- */
+/* ---- nodes that must run ---- */
 
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want)
 {
@@ -324,7 +339,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* or read by a later node that runs */
+            /* or a later node that runs reads it */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

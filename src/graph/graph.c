@@ -1,5 +1,5 @@
-/* graph.c - a graph from the template of its architecture, what it can be asked for, and its end.
- * build.c does the work. */
+/* graph.c - makes and frees graphs and answers questions about them. build.c builds a graph from
+ * the template of its architecture. */
 #include "graph/graph.h"
 
 #include "base/buf.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
-                             const char *models_dir, bool by_route)
+static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults,
+                             const osh_checkpoint *ck, const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *config = ck->config;
@@ -26,10 +26,13 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
     if (wraps) {
         around = tpl, tpl = NULL;
         if (!config->text_architecture)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the model_type of text_config is none that a template serves",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: the model_type of text_config is none that a template serves",
                      config->path);
         OSH_TRY(osh_template_find(cx, &tpl, NULL, config->text_architecture, models_dir));
-        if (!tpl) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path, config->text_architecture);
+        if (!tpl)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path,
+                     config->text_architecture);
         tpl->wrap = wraps;
     }
     tpl->by_route = by_route;
@@ -41,7 +44,8 @@ done:
     return rc;
 }
 
-osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck, const char *models_dir)
+osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck,
+                                const char *models_dir)
 {
     osh_template *tpl = NULL; // own
     const char *text = ck->config->text_architecture;
@@ -57,18 +61,19 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
     return graph_make(cx, out, NULL, ck, models_dir, false);
 }
 
-osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck, const char *models_dir)
+osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                                  const char *models_dir)
 {
     return graph_make(cx, out, NULL, ck, models_dir, true);
 }
 
-osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
-                           const char *models_dir)
+osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults,
+                           const osh_checkpoint *ck, const char *models_dir)
 {
     return graph_make(cx, out, faults, ck, models_dir, false);
 }
 
-/* Of a product with a bias the other rows are not zeros. */
+/* A product with a bias is not by route: its bias is in the other rows, too. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {
@@ -89,7 +94,8 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
         osh_free(cx, g->modules[i].cls);
     }
     for (int i = 0; i < g->n_values; i++) osh_free(cx, g->values[i].name);
-    for (int i = 0; i < g->n_weights; i++) osh_free(cx, g->weights[i].name), osh_free(cx, g->weights[i].part);
+    for (int i = 0; i < g->n_weights; i++)
+        osh_free(cx, g->weights[i].name), osh_free(cx, g->weights[i].part);
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
         if (n->original) continue;
@@ -126,7 +132,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
         architecture ? osh_template_find(cx, &t, NULL, architecture, models_dir) : OSH_OK;
     bool yes = t != NULL;
     osh_template_free(cx, t);
-    if (rc) osh_error_clear(cx); // a broken template file is reported by osh_graph_new
+    if (rc) osh_error_clear(cx); // osh_graph_new reports a broken template file
     return yes;
 }
 

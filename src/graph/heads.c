@@ -1,5 +1,5 @@
-/* heads.c - see heads.h. The names are those of _tied_weights_keys in the model classes of
- * transformers 5.17. */
+/* heads.c - names of output heads, from _tied_weights_keys in the model classes of transformers
+ * 5.17, and the search for a missing head. */
 #include "graph/heads.h"
 
 #include <string.h>
@@ -8,8 +8,7 @@
 #include "graph/kind.h"
 
 typedef struct row {
-    const char *name,
-        *types; // a head, and the model types that call it so, with spaces between them
+    const char *name, *types; // head; model types that use the name, with spaces between them
 } row;
 
 static const char usual[] = "lm_head";
@@ -47,7 +46,7 @@ static bool words_have(const char *words, const char *word)
     return false;
 }
 
-static const char *head_of(const osh_hf_config *c)
+static const char *head_name(const osh_hf_config *c)
 {
     const char *type = osh_hf_config_str(c, "model_type");
     for (size_t i = 0; type && i < sizeof rows / sizeof *rows; i++)
@@ -55,9 +54,9 @@ static const char *head_of(const osh_hf_config *c)
     return usual;
 }
 
-/* The length of the module's name of a tensor that is a weight, or a part of a compressed one;
- * 0: it is none. */
-static size_t module_of(const char *tensor)
+/* Returns the length of the module name if the tensor is a weight, or a part of a compressed
+ * weight; else 0. */
+static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
     return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
@@ -86,13 +85,14 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;
     const char *arch = c->architecture ? c->architecture : "";
-    bool coded = false; // the table that was found so far is one of codes
-    *out = (osh_missing_head){.name = head_of(c), .embedding = -1, .tied = c->tie_word_embeddings};
+    bool coded = false; // the table found so far has codes
+    *out = (osh_missing_head){.name = head_name(c), .embedding = -1,
+                              .tied = c->tie_word_embeddings};
     out->renamed = out->name != usual || !(osh_ends_with(arch, strlen(arch), "ForCausalLM") ||
                                            osh_ends_with(arch, strlen(arch), "LMHeadModel"));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const char *name = ck->tensors[i].e->name;
-        size_t n = module_of(name);
+        size_t n = tensor_module_length(name);
         if (!n) continue;
         if (is_called(name, n, out->name) || is_called(name, n, usual) ||
             is_called(name, n, "embed_out"))

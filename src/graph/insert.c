@@ -1,8 +1,7 @@
-/* insert.c - see insert.h.
+/* insert.c - inserts nodes before or after nodes of a graph.
  *
- *   a ── down_proj ── y          before it      a ── rotate ── a (rotated) ── down_proj ── y
- *                                behind it      a ── down_proj ── y (as it comes) ── rotate ── y
- */
+ *   a ── down_proj ── y          before:     a ── rotate ── a (rotated) ── down_proj ── y
+ *                                after:      a ── down_proj ── y (as it comes) ── rotate ── y */
 #include "graph/insert.h"
 
 #include <string.h>
@@ -35,10 +34,10 @@ typedef struct splice {
     osh_graph *g;    // view
     osh_node *nodes; // own
     int n;
-    int *made;       // own [insertions]: value that it makes
+    int *made;       // own [insertions]: the value that each one makes
 } splice;
 
-static osh_status put_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
+static osh_status insert_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
 {
     osh_status rc = OSH_OK;
     osh_insertion *by = &list[i];
@@ -54,7 +53,7 @@ done:
     return rc;
 }
 
-static osh_status put_behind(osh_ctx *cx, splice *s, osh_insertion *by)
+static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
     osh_node *n = &s->nodes[s->n - 1]; // the node itself
@@ -77,11 +76,11 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
     for (int i = 0; i < g->n_nodes; i++) {
         int first = at;
         for (; at < n && list[at].node == i; at++)
-            if (!list[at].behind) OSH_TRY(put_before(cx, &s, list, at));
+            if (!list[at].behind) OSH_TRY(insert_before(cx, &s, list, at));
         moved[i] = s.n;
         s.nodes[s.n++] = g->nodes[i];
         for (int k = first; k < at; k++)
-            if (list[k].behind) OSH_TRY(put_behind(cx, &s, &list[k]));
+            if (list[k].behind) OSH_TRY(insert_after(cx, &s, &list[k]));
     }
     osh_free(cx, g->nodes);
     g->nodes = s.nodes, s.nodes = NULL; // give
@@ -93,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    for (int i = 0; s.nodes && i < s.n; i++) // what is not the graph's
+    for (int i = 0; s.nodes && i < s.n; i++) // nodes that the graph did not take
         if (!strcmp(s.nodes[i].op->name, "rotate")) osh_free(cx, s.nodes[i].attr);
     osh_free(cx, s.nodes);
     osh_free(cx, s.made);
@@ -101,7 +100,8 @@ done:
     return rc;
 }
 
-osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh_checkpoint *ck, int64_t tensor)
+osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh_checkpoint *ck,
+                                int64_t tensor)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *e = ck->tensors[tensor].e;
@@ -109,9 +109,10 @@ osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh
     if (!w) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     g->weights = w;
     w += g->n_weights;
-    *w = (osh_weight){.ndim = e->ndim, .dtype = e->dtype, .shape = {e->shape[0], e->shape[1]}, .tensor = tensor,
-                      .by_rows = OSH_DTYPE_NONE};
-    if (!(w->name = osh_strdup(cx, e->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
+    *w = (osh_weight){.ndim = e->ndim, .dtype = e->dtype, .shape = {e->shape[0], e->shape[1]},
+                      .tensor = tensor, .by_rows = OSH_DTYPE_NONE};
+    if (!(w->name = osh_strdup(cx, e->name)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     *index = g->n_weights++;
 done:
     return rc;

@@ -1,26 +1,30 @@
-/* kind.c - what a weight is, told without a template.
+/* kind.c - tells the kind of a weight without a template.
  *
- * A 2-D `weight` is no proof of a Linear: routers, position tables and GPT-2's Conv1D have one, too, and an output with
- * codes there is loaded by nobody. So a Linear is only what has all of these:
+ * A 2-D `weight` is no proof of a Linear: routers, position tables and Conv1D of GPT-2 have one,
+ * too, and no loader reads codes there. A weight is a Linear only if it has all of these:
  *
- *   - a name with the number of a decoder block:       model.layers.3.  transformer.h.3.  not beyond the last one (MTP)
- *   - a last part that only Linears have:              q_proj, w1, dense_4h_to_h; not gate, x_proj, c_attn
- *   - no part that says what else it is:               router, vision_tower
- *   - a bias, if any, as long as the weight has rows:  [3D] beside a c_attn of [D, 3D] is that of a Conv1D
+ *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
+ *                                                     block after the last one
+ *   - a last part that only Linears have:             q_proj, w1, dense_4h_to_h; not gate, x_proj
+ *   - no part that names another kind:                router, vision_tower
+ *   - a bias, if any, as long as the weight has rows: [3D] for a c_attn of [D, 3D] is a Conv1D's
  *
- * or what stands in the catalogue of a known family.
- * tests/golden/families has what transformers' own classes are. */
+ * or if it is in the catalogue of a known family (catalogue.c). tests/golden/families has the
+ * classes of transformers. */
 #include "graph/kind.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct part { // of a name, between dots
+typedef struct part { // part of a name, between dots
     const char *s;
     size_t n;
 } part;
 
-static bool part_is(part p, const char *word) { return p.n == strlen(word) && !memcmp(p.s, word, p.n); }
+static bool part_is(part p, const char *word)
+{
+    return p.n == strlen(word) && !memcmp(p.s, word, p.n);
+}
 
 static bool part_is_one_of(part p, const char *const *words, size_t n)
 {
@@ -44,7 +48,7 @@ static bool part_ends(part p, const char *tail)
     return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
 }
 
-/* The part that begins at s, of a name that ends at end. */
+/* Returns the part that begins at s, of a name that ends at `end`. */
 static part part_at(const char *s, const char *end)
 {
     const char *dot = memchr(s, '.', (size_t)(end - s));
@@ -60,8 +64,8 @@ static part last_part(const char *name, size_t n)
 
 /* ---- blocks ---- */
 
-/* Number of the block that a name is in; -1: none. */
-static int64_t block_of(const char *name, size_t n)
+/* Returns the number of the block in a name; -1: none. */
+static int64_t name_block(const char *name, size_t n)
 {
     static const char *const lists[] = {"layers", "layer", "h", "blocks", "block"};
     const char *end = name + n;
@@ -79,7 +83,7 @@ static int64_t block_of(const char *name, size_t n)
     return -1;
 }
 
-static bool some_part(const char *name, size_t n, bool (*is)(part))
+static bool any_part(const char *name, size_t n, bool (*is)(part))
 {
     const char *end = name + n;
     for (const char *s = name; s < end;) {
@@ -90,66 +94,73 @@ static bool some_part(const char *name, size_t n, bool (*is)(part))
     return false;
 }
 
-static bool is_tower(part p)
+static bool part_is_tower(part p)
 {
-    return part_has(p, "vision") || part_has(p, "visual") || part_has(p, "image") || part_has(p, "audio") ||
-           part_has(p, "speech");
+    return part_has(p, "vision") || part_has(p, "visual") || part_has(p, "image") ||
+           part_has(p, "audio") || part_has(p, "speech");
 }
 
-static bool is_mtp(part p) { return part_is(p, "mtp"); }
-static bool is_t5_mlp(part p) { return part_is(p, "DenseReluDense"); }
+static bool part_is_mtp(part p) { return part_is(p, "mtp"); }
+static bool part_is_t5_mlp(part p) { return part_is(p, "DenseReluDense"); }
 
 bool osh_in_decoder_block(const char *name)
 {
     size_t n = strlen(name);
-    return block_of(name, n) >= 0 && !some_part(name, n, is_tower);
+    return name_block(name, n) >= 0 && !any_part(name, n, part_is_tower);
 }
 
 bool osh_in_tower(const char *name)
 {
-    return some_part(name, strlen(name), is_tower);
+    return any_part(name, strlen(name), part_is_tower);
 }
 
-/* ---- what it is ---- */
+/* ---- kinds ---- */
 
-static bool is_head(part p) { return part_has(p, "head") || part_is(p, "embed_out"); }
+static bool part_is_head(part p) { return part_has(p, "head") || part_is(p, "embed_out"); }
 
-static bool is_router(part p)
+static bool part_is_router(part p)
 {
     return part_has(p, "router") || part_ends(p, "expert_gate") || part_ends(p, "experts_gate");
 }
-static bool is_gate(part p) { return part_is(p, "gate"); }
+static bool part_is_gate(part p) { return part_is(p, "gate"); }
 
-static bool is_norm(part p) { return part_has(p, "norm") || (p.n >= 2 && !memcmp(p.s, "ln", 2)); }
-
-static bool is_positions(part p)
+static bool part_is_norm(part p)
 {
-    return part_is(p, "wpe") || part_has(p, "relative_attention_bias") || (part_has(p, "emb") && part_has(p, "pos"));
+    return part_has(p, "norm") || (p.n >= 2 && !memcmp(p.s, "ln", 2));
 }
 
-static bool is_embedding(part p)
+static bool part_is_positions(part p)
 {
-    static const char *const words[] = {"wte", "tokens_embed", "embeddings", "embedding", "embed_in"};
-    return IS_ONE_OF(p, words) || (part_has(p, "embed") && !part_is(p, "embed_out") && !part_has(p, "proj"));
+    return part_is(p, "wpe") || part_has(p, "relative_attention_bias") ||
+           (part_has(p, "emb") && part_has(p, "pos"));
 }
 
-static bool is_conv1d(part p)
+static bool part_is_embedding(part p)
+{
+    static const char *const words[] = {"wte", "tokens_embed", "embeddings", "embedding",
+                                        "embed_in"};
+    return IS_ONE_OF(p, words) ||
+           (part_has(p, "embed") && !part_is(p, "embed_out") && !part_has(p, "proj"));
+}
+
+static bool part_is_conv1d(part p)
 {
     static const char *const words[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
     return IS_ONE_OF(p, words);
 }
 
-/* Conv1D where the bias says so, or the family. */
+/* True if the model type has Conv1D modules. */
 static bool has_conv1d(const char *model_type)
 {
-    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"};
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
+                                        "clvp"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(model_type, types[i])) return true;
     return false;
 }
 
-/* Elements of the module's bias; -1: it has none. */
-static int64_t bias_of(const osh_kinds *k, const char *name, size_t n)
+/* Returns the number of elements of the module's bias; -1: it has none. */
+static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
 {
     char bias[512];
     if (n + sizeof ".bias" > sizeof bias) return -1;
@@ -158,64 +169,101 @@ static int64_t bias_of(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* Last parts of Linears' names, but for those that end in "_proj". */
-static bool is_linear(part p)
+/* True for last parts of names of Linears: "_proj" at the end, or a word of the list. */
+static bool part_is_linear(part p)
 {
-    static const char *const words[] = {
-        "kv_a_proj_with_mqa", "in_proj_qkvz", "in_proj_qkv", "in_proj_ba", "in_proj_z", "in_proj_a", "in_proj_b",
-        "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "query", "key", "value", "fc1", "fc2", "fc_in",
-        "fc_out", "w1", "w2", "w3", "Wqkv", "wqkv", "wq", "wk", "wv", "wo", "qkv", "input_linear", "output_linear",
-        "q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"};
+    static const char *const words[] = {"kv_a_proj_with_mqa",
+                                        "in_proj_qkvz",
+                                        "in_proj_qkv",
+                                        "in_proj_ba",
+                                        "in_proj_z",
+                                        "in_proj_a",
+                                        "in_proj_b",
+                                        "query_key_value",
+                                        "dense",
+                                        "dense_h_to_4h",
+                                        "dense_4h_to_h",
+                                        "query",
+                                        "key",
+                                        "value",
+                                        "fc1",
+                                        "fc2",
+                                        "fc_in",
+                                        "fc_out",
+                                        "w1",
+                                        "w2",
+                                        "w3",
+                                        "Wqkv",
+                                        "wqkv",
+                                        "wq",
+                                        "wk",
+                                        "wv",
+                                        "wo",
+                                        "qkv",
+                                        "input_linear",
+                                        "output_linear",
+                                        "q_lin",
+                                        "k_lin",
+                                        "v_lin",
+                                        "out_lin",
+                                        "lin1",
+                                        "lin2"};
     return IS_ONE_OF(p, words) || part_ends(p, "_proj");
 }
 
-/* What transformers or vLLM read in a way of their own, though it looks like a Linear; NULL: nothing known. */
-static const char *special(const osh_kinds *k, const char *name, size_t n, part leaf)
+/* Returns why a module that looks like a Linear is none for transformers or vLLM; NULL: no reason
+ * is known. */
+static const char *special_kind(const osh_kinds *k, const char *name, size_t n, part leaf)
 {
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
         return "a part of a state-space scan, which reads its weight";
     if (!strcmp(k->model_type, "falcon")) return "a FalconLinear, which reads its weight";
-    if (some_part(name, n, is_t5_mlp)) return "T5's, which looks at its weight";
+    if (any_part(name, n, part_is_t5_mlp)) return "T5's, which looks at its weight";
     return NULL;
 }
 
-static osh_kind in_block(const osh_kinds *k, const char *name, size_t n, part leaf, const char **why)
+static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, part leaf,
+                              const char **why)
 {
-    int64_t block = block_of(name, n);
+    int64_t block = name_block(name, n);
     *why = NULL;
     if (block < 0)
-        *why = is_head(leaf) ? "a head" : "outside the decoder blocks";
-    else if (some_part(name, n, is_tower)) *why = "in a tower for images or sound";
-    else if (some_part(name, n, is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
+        *why = part_is_head(leaf) ? "a head" : "outside the decoder blocks";
+    else if (any_part(name, n, part_is_tower)) *why = "in a tower for images or sound";
+    else if (any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
         *why = "in a block beyond the model's";
     else if (part_ends(leaf, "gate")) *why = "a gate";
-    else if (!is_linear(leaf) && !is_conv1d(leaf)) *why = "not a name that only Linears have";
-    else *why = special(k, name, n, leaf);
+    else if (!part_is_linear(leaf) && !part_is_conv1d(leaf))
+        *why = "not a name that only Linears have";
+    else *why = special_kind(k, name, n, leaf);
     return *why ? OSH_KIND_DOUBT : OSH_KIND_LINEAR;
 }
 
-osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I, const char **why)
+osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
+                     const char **why)
 {
     static const char transposed[] = "a Conv1D, stored transposed";
     part leaf = last_part(name, n);
     int64_t bias;
     if (osh_catalogue_has(k->family, name, n)) return *why = NULL, OSH_KIND_LINEAR;
-    if (is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
-    if (is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
-    if (some_part(name, n, is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    if (some_part(name, n, is_gate)) { // with a row for each expert, or half of an MLP
+    if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
+    if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
+    if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
+    if (any_part(name, n, part_is_gate)) { // a row for each expert, or half of an MLP
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }
-    if (is_embedding(leaf)) return *why = "an embedding", OSH_KIND_EMBEDDING;
-    if (is_conv1d(leaf) && has_conv1d(k->model_type)) return *why = transposed, OSH_KIND_CONV1D;
-    bias = bias_of(k, name, n);
+    if (part_is_embedding(leaf)) return *why = "an embedding", OSH_KIND_EMBEDDING;
+    if (part_is_conv1d(leaf) && has_conv1d(k->model_type))
+        return *why = transposed, OSH_KIND_CONV1D;
+    bias = module_bias(k, name, n);
     if (bias >= 0 && bias != O) {
         if (bias == I) return *why = transposed, OSH_KIND_CONV1D;
         return *why = "a bias of another length than its rows", OSH_KIND_DOUBT;
     }
-    if (is_conv1d(leaf) && (bias < 0 || O == I)) return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
-    return in_block(k, name, n, leaf, why);
+    if (part_is_conv1d(leaf) && (bias < 0 || O == I))
+        return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
+    return kind_in_block(k, name, n, leaf, why);
 }
 
 const char *osh_kind_lasting_name(const char *name, size_t *n)
@@ -225,20 +273,21 @@ const char *osh_kind_lasting_name(const char *name, size_t *n)
     part leaf = last_part(name, strlen(name));
     for (const char *s = name; s < end;) {
         part p = part_at(s, end);
-        if (is_tower(p)) return *n = p.n, s;
+        if (part_is_tower(p)) return *n = p.n, s;
         s += p.n + 1;
     }
-    if (block_of(name, strlen(name)) >= 0) return NULL;
+    if (name_block(name, strlen(name)) >= 0) return NULL;
     *n = sizeof head - 1;
-    if (is_head(leaf)) return head;
-    const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s; // the last two parts
+    if (part_is_head(leaf)) return head;
+    /* the last two parts */
+    const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s;
     *n = (size_t)(end - s);
     return s;
 }
 
-/* ---- of a checkpoint ---- */
+/* ---- the state for a checkpoint ---- */
 
-static const cJSON *member(const cJSON *o, const char *key)
+static const cJSON *json_member(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
     return v && !cJSON_IsNull(v) ? v : NULL;
@@ -247,14 +296,17 @@ static const cJSON *member(const cJSON *o, const char *key)
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
 {
     static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers"};
-    const cJSON *text = member(ck->config->json, "text_config"), *c = text ? text : ck->config->json;
-    const cJSON *family = member(ck->config->json, "model_type"), *type = member(c, "model_type");
-    const cJSON *both = member(c, "is_encoder_decoder");
-    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "", .n_layers = -1,
-                    .family = cJSON_IsString(family) ? family->valuestring : ""};
+    const cJSON *text = json_member(ck->config->json, "text_config"),
+                *c = text ? text : ck->config->json;
+    const cJSON *family = json_member(ck->config->json, "model_type"),
+                *type = json_member(c, "model_type");
+    const cJSON *both = json_member(c, "is_encoder_decoder");
+    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "",
+                     .n_layers = -1, .family = cJSON_IsString(family) ? family->valuestring : ""};
     for (size_t i = 0; i < sizeof counts / sizeof *counts && k->n_layers < 0; i++) {
-        const cJSON *v = member(c, counts[i]);
-        if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6) k->n_layers = (int64_t)v->valuedouble;
+        const cJSON *v = json_member(c, counts[i]);
+        if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
+            k->n_layers = (int64_t)v->valuedouble;
     }
-    if (cJSON_IsTrue(both)) k->n_layers = -1; // of one of two stacks
+    if (cJSON_IsTrue(both)) k->n_layers = -1; // the number is that of one of two stacks
 }

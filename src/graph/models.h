@@ -1,4 +1,4 @@
-/* models.h - the graph templates of models/ as the build embeds them (cmake/embed.cmake writes the
+/* models.h - the graph templates of models/, embedded by the build (cmake/embed.cmake writes the
  * array). */
 #ifndef OSH_MODELS_H
 #define OSH_MODELS_H

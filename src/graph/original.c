@@ -1,21 +1,21 @@
-/* original.c - a graph with the original model beside the quantized one.
+/* original.c - puts the original model beside the quantized one in a graph.
  *
- *   h ── norm ── a ── q_proj ── q         q_proj's weight is going to be another one
+ *   h ── norm ── a ── q_proj ── q         the weight of q_proj will change
  *
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * h and a are the same in both; q and all that is made of it are there twice. The two nodes, and the two values, stand
- * next to each other. */
+ * h and a are the same in both models; q and all values made from it are doubled. The two nodes,
+ * and the two values, are next to each other. */
 #include "graph/graph.h"
 
 #include <string.h>
 
 typedef struct doubling {
-    bool *nodes, *values;  // own: what is there twice
-    int *moved;            // view: where each node is in the new graph, the original before it
-    int *moved_value;      // own: the same of values, the original behind it
-    int n_nodes, n_values; // of the new graph
+    bool *nodes, *values;  // own: it is doubled
+    int *moved;            // view: index of each node in the new graph; its original is before it
+    int *moved_value;      // own: index of each value in the new graph; its original is after it
+    int n_nodes, n_values; // sizes of the new graph
 } doubling;
 
 static void choose_twice(doubling *d, const osh_graph *g, const bool *changed)
@@ -43,7 +43,8 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    for (int v = n - 1; v >= 0; v--) { // from the back: none is written over before it has moved
+    /* from the end, so that no value is overwritten before it has moved */
+    for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];
         if (!d->values[v]) continue;
@@ -59,12 +60,13 @@ done:
     return rc;
 }
 
-/* Of the old graph's node. */
-static osh_node node_of(const doubling *d, const osh_node *n, bool original)
+/* Returns a node of the old graph with the values of the new one. */
+static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;
     to.original = original;
-    for (int k = 0; k < n->op->n_in; k++) to.in[k] = d->moved_value[n->in[k]] + (original && d->values[n->in[k]]);
+    for (int k = 0; k < n->op->n_in; k++)
+        to.in[k] = d->moved_value[n->in[k]] + (original && d->values[n->in[k]]);
     for (int k = 0; k < n->op->n_out; k++) to.out[k] = d->moved_value[n->out[k]] + original;
     return to;
 }
@@ -81,8 +83,8 @@ osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed
     OSH_NEW(cx, nodes, d.n_nodes);
     OSH_TRY(double_values(cx, g, &d));
     for (int i = 0; i < g->n_nodes; i++) {
-        nodes[moved[i]] = node_of(&d, &g->nodes[i], false);
-        if (d.nodes[i]) nodes[moved[i] - 1] = node_of(&d, &g->nodes[i], true);
+        nodes[moved[i]] = doubled_node(&d, &g->nodes[i], false);
+        if (d.nodes[i]) nodes[moved[i] - 1] = doubled_node(&d, &g->nodes[i], true);
     }
     osh_free(cx, g->nodes);
     g->nodes = nodes, nodes = NULL; // give

@@ -4,10 +4,10 @@
  *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A new part begins before a target when N targets are in the current one, and before the first
- * target (the head). What stands between two targets belongs to the part of the former; so the tail
- * joins the last target. Of nested targets the outermost counts. Nodes are already in execution
- * order, so a part is a range of nodes. */
+ * A new part begins before the first target, so the nodes before it are a part of their own, and
+ * before a target when the current part has N targets. Nodes between two targets belong to the part
+ * of the first; so the tail joins the last target. If targets are nested, the outermost one counts.
+ * Nodes are in execution order, so a part is a range of nodes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -25,14 +25,13 @@ void osh_partition_free(osh_ctx *cx, osh_partition *p)
     osh_free(cx, p);
 }
 
-/* hit[m]: module m is matched by a target. */
+/* Sets hit[m] if a target matches module m. */
 static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
                                 const char *const *targets, size_t n)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    for (size_t t = 0; t < n;
-         t++) { // one matcher each: all of them must match something, whichever would win
+    for (size_t t = 0; t < n; t++) { // each target must match by itself, whichever would win
         bool any = false;
         OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
         for (int i = 0; i < g->n_modules; i++) {
@@ -51,22 +50,22 @@ done:
     return rc;
 }
 
-static bool is_linear(const osh_node *n) { return !n->original && osh_node_is(n, "linear"); }
+static bool node_is_linear(const osh_node *n) { return !n->original && osh_node_is(n, "linear"); }
 
-static bool is_inside(const osh_graph *g, int module, int outer)
+static bool module_is_inside(const osh_graph *g, int module, int outer)
 {
     while (module >= 0 && module != outer) module = g->modules[module].parent;
     return module == outer;
 }
 
-static bool reads_it(const osh_node *n, int v) { return is_linear(n) && n->in[0] == v; }
+static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* Whether readers of v lie in modules of one class beside each other: experts, which are as good as independent. */
+/* True if readers of v are in sibling modules of one class: experts, which are independent. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
     for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
-        if (!reads_it(&g->nodes[i], v)) continue;
+        if (!linear_reads(&g->nodes[i], v)) continue;
         int parent = g->modules[g->nodes[i].module].parent, other = one < 0 ? parent : one;
         if (parent < 0) continue;
         if (parent != other && g->modules[parent].parent == g->modules[other].parent &&
@@ -76,30 +75,31 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* An expert's gate and up, which stand next to each other, belong together. */
+/* Keeps gate and up of each expert together; they are next to each other. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
         end = i;
-        while (reads_it(&g->nodes[i], v) && end < g->values[v].last_use &&
-               (reads_it(&g->nodes[end + 1], v) || g->nodes[end + 1].original)) end++;
-        while (end > i && !reads_it(&g->nodes[end], v)) end--;
+        while (linear_reads(&g->nodes[i], v) && end < g->values[v].last_use &&
+               (linear_reads(&g->nodes[end + 1], v) || g->nodes[end + 1].original)) end++;
+        while (end > i && !linear_reads(&g->nodes[end], v)) end--;
         if (end > reach[i]) reach[i] = end;
     }
 }
 
-/* reach[i]: the last node that belongs together with node i and all between them, for the sake of Linears that read
- * value v, of which i is the first: the last of these, where they stand next to each other; else the nodes of the
- * smallest module that they are in, but for experts. */
+/* reach[i]: the last node that must be in the same part as node i, with all nodes between. Raises
+ * it for the Linears that read value v. If these are next to each other, they stay together; else
+ * the smallest module that contains them stays together; of experts only gate and up do. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
     for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
-        bool reads = reads_it(&g->nodes[i], v);
+        bool reads = linear_reads(&g->nodes[i], v);
         others += n && !reads && !g->nodes[i].original;
         if (!reads) continue;
         if (n++ == 0) first = i, common = g->nodes[i].module;
-        while (common >= 0 && !is_inside(g, g->nodes[i].module, common)) common = g->modules[common].parent;
+        while (common >= 0 && !module_is_inside(g, g->nodes[i].module, common))
+            common = g->modules[common].parent;
         last = i, between = others;
     }
     if (n < 2) return;
@@ -108,19 +108,21 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
         return;
     }
     if (between) {
-        while (first > 0 && is_inside(g, g->nodes[first - 1].module, common)) first--;
-        while (last + 1 < g->n_nodes && is_inside(g, g->nodes[last + 1].module, common)) last++;
+        while (first > 0 && module_is_inside(g, g->nodes[first - 1].module, common)) first--;
+        while (last + 1 < g->n_nodes && module_is_inside(g, g->nodes[last + 1].module, common))
+            last++;
     }
     if (last > reach[first]) reach[first] = last;
 }
 
-/* unit[i]: module of the target that node i belongs to, -1: none. What belongs together joins the first's target. */
+/* Sets unit[i], the module of the target that node i belongs to; -1: none. Nodes that must stay
+ * together join the target of the first. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m; // the outermost stays
+            if (hit[m]) unit[i] = m; // the outermost one remains
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
     for (int i = 0; g->joined && i < g->n_nodes; i++)
@@ -128,18 +130,18 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
     for (int i = 0, end; i < g->n_nodes; i = end + 1) {
         int module = -1;
         end = reach[i];
-        for (int j = i; j <= end; j++) { // ranges that overlap are one
+        for (int j = i; j <= end; j++) { // overlapping ranges are merged
             if (reach[j] > end) end = reach[j];
             if (module < 0) module = unit[j];
         }
         for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
-    for (int i = 0; i < g->n_nodes; i++) // a node of the original model goes with the one behind it
+    for (int i = 0; i < g->n_nodes; i++) // a node of the original model joins the node after it
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-static osh_status shrink(osh_ctx *cx, int **list,
-                         int n) // a deep model has many parts and each few live values
+/* Shrinks the list to n items: a deep model has many parts with few live values each. */
+static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
     if (!p) return OSH_E_NOMEM;
@@ -147,14 +149,16 @@ static osh_status shrink(osh_ctx *cx, int **list,
     return OSH_OK;
 }
 
-typedef struct alive { // values that were made, or came in, and are read from here on
+typedef struct alive { // values that exist and that a later node reads
     int *v; // own [values]
     int n;
 } alive;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* What is made here joins, what nothing behind reads leaves: a part looks at no more values than live in it. */
+/* Sets live_in and live_out of a part. Values that are made here are added to `alive`; values that
+ * no later node reads are removed. So the cost of a part depends only on the values that are live
+ * in it. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;
@@ -178,31 +182,32 @@ static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, al
         a->v[n++] = v;
     }
     a->n = n;
-    OSH_TRY(shrink(cx, &s->live_in, s->n_live_in));
-    OSH_TRY(shrink(cx, &s->live_out, s->n_live_out));
+    OSH_TRY(list_shrink(cx, &s->live_in, s->n_live_in));
+    OSH_TRY(list_shrink(cx, &s->live_out, s->n_live_out));
 done:
     return rc;
 }
 
-typedef struct open_part { // a subgraph whose end is not known yet
-    int first, n_targets; // node; targets so far
-    int module;           // of the first target, -1: none
+typedef struct open_part { // a part whose end is not known yet
+    int first, n_targets; // first node; targets so far
+    int module;           // module of the first target; -1: none
 } open_part;
 
-static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o, int end,
-                             alive *a)
+static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o,
+                             int end, alive *a)
 {
     osh_status rc = OSH_OK;
     osh_subgraph *s = &p->parts[p->n++];
     *s = (osh_subgraph){.first = o->first, .n_nodes = end - o->first, .n_targets = o->n_targets};
-    s->name = osh_strdup(cx, g->modules[o->module >= 0 ? o->module : g->nodes[o->first].module].name);
+    s->name =
+        osh_strdup(cx, g->modules[o->module >= 0 ? o->module : g->nodes[o->first].module].name);
     if (!s->name) return OSH_E_NOMEM;
     OSH_TRY(live_sets(cx, s, g, a));
 done:
     return rc;
 }
 
-static osh_status cut(osh_ctx *cx, osh_partition *p, const osh_graph *g, const int *unit,
+static osh_status graph_cut(osh_ctx *cx, osh_partition *p, const osh_graph *g, const int *unit,
                       int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
@@ -243,7 +248,7 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     OSH_NEW(cx, reach, g->n_nodes);
     OSH_TRY(match_modules(cx, hit, g, n ? targets : &layer, n ? n : 1));
     mark_units(unit, reach, g, hit);
-    OSH_TRY(cut(cx, p, g, unit, per_subgraph));
+    OSH_TRY(graph_cut(cx, p, g, unit, per_subgraph));
     *out = p, p = NULL; // give
 done:
     osh_partition_free(cx, p);

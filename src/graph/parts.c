@@ -1,17 +1,18 @@
-/* parts.c - a weight that is a part of a stored tensor: one expert of many, each second column, a matrix that is stored
- * transposed. The entry's
+/* parts.c - a weight that is a part of a stored tensor: one expert of many, every second column, or
+ * a matrix that is stored transposed. The entry's
  *
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "transposed": bool}
  *
- * names the tensor inside the layer. "at": which of those along its first dimension; without it the tensor is the
- * matrix. Row r of the weight is row, or where it is transposed column, f + r s of that; element r of the bias element
- * f + r s. A convolution's [C, 1, K] is a matrix [C, K]. */
+ * names the tensor inside the layer. "at" is the index along its first dimension; without it the
+ * tensor is the matrix. Row r of the weight is row f + r s of the matrix, or column f + r s if it
+ * is transposed; element r of the bias is element f + r s. A convolution [C, 1, K] is a matrix [C,
+ * K]. */
 #include "graph/template.h"
 
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step; // at < 0: all of the tensor
+    int64_t at, first, step; // at < 0: the whole tensor
     bool transposed;
 } rule;
 
@@ -30,49 +31,59 @@ done:
     return rc;
 }
 
-/* The part's rows lie along dimension rows of the tensor, its columns (of a weight) along the other. */
-static osh_status place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored, const rule *r, int ndim,
-                        const int64_t *shape)
+/* Sets offsets and strides of the part. Its rows are along dimension `rows` of the tensor, its
+ * columns (of a weight) along the other one. */
+static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
+                             const rule *r, int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
-    int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed), columns = lead + !r->transposed;
-    osh_st_entry whole = *stored; // view: without dimensions of 1 in the middle, as a convolution's
+    int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
+        columns = lead + !r->transposed;
+    osh_st_entry whole = *stored; // view: without middle dimensions of 1, as in a convolution
     const osh_st_entry *e = &whole;
-    while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1) whole.shape[1] = whole.shape[2], whole.ndim--;
+    while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
+        whole.shape[1] = whole.shape[2], whole.ndim--;
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), matrix = size, step[OSH_MAX_DIMS] = {0};
     bool fits = e->ndim == lead + ndim && (!lead || r->at < e->shape[0]) &&
-                r->first + (shape[0] - 1) * r->step < e->shape[rows] && (ndim == 1 || e->shape[columns] == shape[1]);
+                r->first + (shape[0] - 1) * r->step < e->shape[rows] &&
+                (ndim == 1 || e->shape[columns] == shape[1]);
     if (!fits)
-        OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s has %d dimensions, shape [%lld, %lld...]: [%lld, %lld] is no part of it",
-                 e->name, e->ndim, e->ndim > 0 ? (long long)e->shape[0] : 0, e->ndim > 1 ? (long long)e->shape[1] : 0,
-                 (long long)shape[0], ndim > 1 ? (long long)shape[1] : 0);
+        OSH_FAIL(
+            cx, OSH_E_FORMAT,
+            "tensor %s has %d dimensions, shape [%lld, %lld...]: [%lld, %lld] is no part of it",
+            e->name, e->ndim, e->ndim > 0 ? (long long)e->shape[0] : 0,
+            e->ndim > 1 ? (long long)e->shape[1] : 0, (long long)shape[0],
+            ndim > 1 ? (long long)shape[1] : 0);
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
-        OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", e->name, osh_dtype_name(e->dtype));
+        OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", e->name,
+                 osh_dtype_name(e->dtype));
     for (int d = e->ndim - 1; d >= lead; d--) step[d] = matrix, matrix *= e->shape[d];
-    *part = (osh_st_entry){.dtype = e->dtype, .ndim = ndim, .shape = {shape[0], ndim > 1 ? shape[1] : 0}};
+    *part = (osh_st_entry){.dtype = e->dtype, .ndim = ndim,
+                           .shape = {shape[0], ndim > 1 ? shape[1] : 0}};
     part->at = e->begin + (lead ? r->at * matrix : 0) + r->first * step[rows];
     part->row = r->step * step[rows], part->column = ndim > 1 ? step[columns] : size;
     part->end = shape[0] * (ndim > 1 ? shape[1] : 1) * size;
     if (part->row != (ndim > 1 ? shape[1] : 1) * size || part->column != size) goto done;
-    part->begin = part->at, part->end += part->at, part->row = 0; // rows in a row
+    part->begin = part->at, part->end += part->at, part->row = 0; // the part is contiguous
 done:
     return rc;
 }
 
-osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const osh_checkpoint *ck, const char *tensor,
-                        const cJSON *json)
+osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const osh_checkpoint *ck,
+                        const char *tensor, const cJSON *json)
 {
     osh_status rc = OSH_OK;
     rule r;
     const osh_ckpt_tensor *t = osh_checkpoint_find(ck, tensor);
     OSH_TRY(read_rule(cx, &r, s, json));
     w->tensor = -1;
-    w->name = r.at < 0 ? osh_sprintf(cx, "%s[%lld]", tensor, (long long)r.first)
-                       : osh_sprintf(cx, "%s[%lld, %lld]", tensor, (long long)r.at, (long long)r.first);
+    w->name = r.at < 0
+                  ? osh_sprintf(cx, "%s[%lld]", tensor, (long long)r.first)
+                  : osh_sprintf(cx, "%s[%lld, %lld]", tensor, (long long)r.at, (long long)r.first);
     if (!w->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a weight");
     if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is missing in %s", tensor, ck->dir);
     OSH_NEW(cx, w->part, 1);
-    OSH_TRY(place(cx, w->part, t->e, &r, w->ndim, w->shape));
+    OSH_TRY(part_place(cx, w->part, t->e, &r, w->ndim, w->shape));
     w->dtype = w->part->dtype;
     w->part->name = t->e->name; // view
     w->tensor = t - ck->tensors;

@@ -1,5 +1,6 @@
-/* picked.c - see picked.h. A table of the vocabulary's size, 4 bytes a token, tells which rows are wanted; they are
- * read in its order, neighbours in one piece, on all threads. */
+/* picked.c - reads the table rows that a batch's tokens name. A list of the vocabulary's size, 4
+ * bytes a token, marks the rows. They are read in the order of the table, neighbours in one read,
+ * on all threads. */
 #include "graph/picked.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct reading {
     const osh_ckpt_tensor *t;
     osh_file *f;     // own
     osh_tensor *rows; // own: [m, D], in host memory
-    int32_t *at;     // own [V]: number of the row among those that are read; -1: not wanted
+    int32_t *at;     // own [V]: index among the rows that are read; -1: not wanted
     int32_t *wanted; // own [m]: rows of the table, ascending
     int64_t m;
 } reading;
@@ -24,15 +25,17 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
     return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* What a lookup makes, each a tensor of this shape (its data NULL): n ids that name m rows of w. The run makes them so,
- * the plan counts them so. */
+/* The tensors that a lookup allocates, for n ids that name m rows of w; data is NULL. The run
+ * allocates them by these shapes, and the plan counts them. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
 {
-    int64_t length[] = {[ROOM_AT] = w->shape[0], [ROOM_WANTED] = m, [ROOM_ROWS] = m, [ROOM_IDS] = n};
+    int64_t length[] = {
+        [ROOM_AT] = w->shape[0], [ROOM_WANTED] = m, [ROOM_ROWS] = m, [ROOM_IDS] = n};
     int64_t shape[2] = {length[of], w->shape[1]};
-    return osh_tensor_view(of == ROOM_ROWS ? w->by_rows : OSH_I32, of == ROOM_ROWS ? 2 : 1, shape, NULL);
+    return osh_tensor_view(of == ROOM_ROWS ? w->by_rows : OSH_I32, of == ROOM_ROWS ? 2 : 1, shape,
+                           NULL);
 }
 
 static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t m)
@@ -42,14 +45,19 @@ static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weigh
     return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for the rows of %s", w->name);
 }
 
-static osh_status room_tensor(osh_ctx *cx, osh_tensor **out, osh_where where, const osh_tensor *shape)
+static osh_status room_tensor(osh_ctx *cx, osh_tensor **out, osh_where where,
+                              const osh_tensor *shape)
 {
     return osh_tensor_new_on(cx, out, where, shape->dtype, shape->ndim, shape->shape);
 }
 
-static size_t row_bytes(const osh_tensor *rows) { return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype); }
+static size_t picked_row_bytes(const osh_tensor *rows)
+{
+    return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype);
+}
 
-static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n, const osh_weight *w)
+static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n,
+                              const osh_weight *w)
 {
     osh_status rc = OSH_OK;
     int64_t V = w->shape[0];
@@ -57,8 +65,8 @@ static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64
     memset(r->at, -1, (size_t)V * sizeof *r->at);
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= V)
-            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[i],
-                     (long long)i, (long long)V);
+            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)",
+                     (int)ids[i], (long long)i, (long long)V);
         r->m += r->at[ids[i]] < 0;
         r->at[ids[i]] = 0;
     }
@@ -73,14 +81,16 @@ static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const reading *r = user;
-    size_t row = row_bytes(r->rows);
+    size_t row = picked_row_bytes(r->rows);
     int64_t D = r->rows->shape[1], end = osh_min64(r->m, (chunk + 1) * PIECE);
     (void)worker;
     for (int64_t i = chunk * PIECE, n; i < end; i += n) {
         char *to = (char *)r->rows->data + (size_t)i * row;
         for (n = 1; i + n < end && r->wanted[i + n] == r->wanted[i] + n; n++) {}
-        OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row, r->t->e->begin + (int64_t)row * r->wanted[i]));
-        OSH_TRY(osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D));
+        OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row,
+                               r->t->e->begin + (int64_t)row * r->wanted[i]));
+        OSH_TRY(
+            osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D));
     }
 done:
     return rc;
@@ -101,8 +111,8 @@ done:
     return rc;
 }
 
-osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, const osh_checkpoint *ck,
-                           const osh_picked_ids *ids)
+osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
+                           const osh_checkpoint *ck, const osh_picked_ids *ids)
 {
     osh_status rc = OSH_OK;
     reading r = {.ck = ck, .t = &ck->tensors[w->tensor]};
@@ -135,7 +145,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* At most: each id names another row. */
+/* Returns the largest shape: each id names another row. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));
@@ -143,7 +153,8 @@ static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)
 {
-    size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256); // and an open file
+    /* the last term includes an open file */
+    size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);
         sum += osh_mem_gross(osh_tensor_bytes(&t));

@@ -1,14 +1,14 @@
-/* rope_freq.c - inverse frequencies as transformers' modeling_rope_utils.py computes them.
+/* rope_freq.c - computes inverse frequencies as modeling_rope_utils.py of transformers.
  *
  *   default   f[i] = 1 / theta^(2i / dim)
  *   linear    f / factor
- *   llama3    long waves / factor, short ones as they are, a blend between
- *   dynamic   theta grows with the sample: the op does it, here stands the short sample's f
+ *   llama3    long waves / factor, short waves unchanged, a blend between
+ *   dynamic   theta grows with the sample: the op does that; here f of short samples
  *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
  *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
  *
- * torch does this in f32, one rounding per step, and so does this file; only the power is taken in
- * double and rounded once (torch's own is within 1 ulp of that). */
+ * torch computes in f32, with one rounding per step, and so does this file. Only the power is
+ * computed in double and rounded once (torch's own is within 1 ulp of that). */
 #include "graph/rope_freq.h"
 #include "base/elementary.h"
 
@@ -16,7 +16,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-static void powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i / dim)
+static void rope_powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i / dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
@@ -30,8 +30,8 @@ static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, 
           high_wave = (float)(original / r->high_freq_factor);
     for (int64_t i = 0; i < n; i++) {
         float inv = 1.0f / p[i];
-        float wave =
-            (1.0f / inv) * (float)(2 * pi); // torch's scalar / tensor is reciprocal, then product
+        /* torch computes scalar / tensor as reciprocal, then product */
+        float wave = (1.0f / inv) * (float)(2 * pi);
         float x = wave > low_wave ? inv / factor : inv;
         if (!(wave < high_wave) && !(wave > low_wave)) {
             float smooth = ((1.0f / wave) * old - low) / span;
@@ -47,7 +47,7 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
-/* The dimension whose wave turns n times within the original positions. */
+/* Returns the dimension whose wave turns n times within the original positions. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
     return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));
@@ -83,15 +83,18 @@ static void fill_yarn(osh_rope_attr *attr, const float *p, const osh_rope *r, do
 
 double osh_rope_mscale(const osh_rope *r)
 {
-    return r->type == OSH_ROPE_DEFAULT || r->mscale_all_dim == 0 ? 1 : yarn_mscale(r->factor, r->mscale_all_dim);
+    return r->type == OSH_ROPE_DEFAULT || r->mscale_all_dim == 0
+               ? 1
+               : yarn_mscale(r->factor, r->mscale_all_dim);
 }
 
-static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double original,
+static osh_status rope_check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double original,
                         const char *path)
 {
     if (head_dim < 2 || head_dim % 2 || head_dim / 2 > OSH_ROPE_MAX_FREQS)
         return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s is %lld, want an even number up to %d", path,
-                        r->partial_rotary_factor == 1 ? "head_dim" : "head_dim times partial_rotary_factor",
+                        r->partial_rotary_factor == 1 ? "head_dim"
+                                                      : "head_dim times partial_rotary_factor",
                         (long long)head_dim, 2 * OSH_ROPE_MAX_FREQS);
     if (!(r->theta > 1))
         return osh_fail(cx, OSH_E_FORMAT, "%s: rope_theta is %g, want more than 1", path, r->theta);
@@ -106,8 +109,9 @@ static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double
                         "%s: rope type dynamic needs a head_dim of more than 2", path);
     int64_t factors = r->type == OSH_ROPE_LONGROPE ? cJSON_GetArraySize(r->short_factor) : 0;
     if (factors && (factors != head_dim / 2 || cJSON_GetArraySize(r->long_factor) != factors))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: short_factor has %lld numbers, long_factor %d, want %lld", path,
-                        (long long)factors, cJSON_GetArraySize(r->long_factor), (long long)head_dim / 2);
+        return osh_fail(
+            cx, OSH_E_FORMAT, "%s: short_factor has %lld numbers, long_factor %d, want %lld", path,
+            (long long)factors, cJSON_GetArraySize(r->long_factor), (long long)head_dim / 2);
     if (r->type == OSH_ROPE_LLAMA3 &&
         !(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor))
         return osh_fail(
@@ -117,7 +121,7 @@ static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double
     return OSH_OK;
 }
 
-/* 1 / (factor[i] p[i]) */
+/* f[i] = 1 / (factor[i] p[i]) */
 static void divide_by_factors(float *f, const float *p, const cJSON *factors)
 {
     const cJSON *v;
@@ -133,7 +137,8 @@ static void fill_longrope(osh_rope_attr *attr, const float *p, const osh_rope *r
     attr->long_from = (int64_t)original;
     divide_by_factors(attr->inv_freq, p, r->short_factor);
     divide_by_factors(attr->long_freq, p, r->long_factor);
-    attr->attention_scaling = r->factor <= 1 ? 1 : sqrt(1 + osh_math_log(r->factor) / osh_math_log(original));
+    attr->attention_scaling =
+        r->factor <= 1 ? 1 : sqrt(1 + osh_math_log(r->factor) / osh_math_log(original));
     if (r->attention_factor >= 0) attr->attention_scaling = r->attention_factor;
 }
 
@@ -144,10 +149,12 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
         (double)(rope->original_max_position_embeddings ? rope->original_max_position_embeddings
                                                         : max_positions);
     double theta = rope->theta;
-    int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor), turned = rotary_dim / 2;
-    if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim; // in halves of the head, of which some stay
+    int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
+            turned = rotary_dim / 2;
+    /* halves of the whole head; the last pairs do not turn */
+    if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
-    osh_status rc = check(cx, rope, rotary_dim, original, path);
+    osh_status rc = rope_check(cx, rope, rotary_dim, original, path);
     if (rc) return rc;
 
     *attr = (osh_rope_attr){.head_dim = head_dim,
@@ -157,7 +164,7 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
                             .factor = rope->factor,
                             .max_pos = max_positions};
     attr->dynamic = rope->type == OSH_ROPE_DYNAMIC;
-    powers(p, theta, rotary_dim);
+    rope_powers(p, theta, rotary_dim);
     if (rope->type == OSH_ROPE_LLAMA3)
         fill_llama3(attr->inv_freq, p, rotary_dim / 2, rope, original);
     else if (rope->type == OSH_ROPE_YARN)

@@ -1,4 +1,5 @@
-/* routed.c - see routed.h. Rows keep their order and stay with their sample: neither batches nor threads show. */
+/* routed.c - finds, gathers and scatters the rows of an expert. Rows keep their order and stay in
+ * their sample, so the results do not depend on batches or threads. */
 #include "graph/routed.h"
 
 #include "ops/cuda/cuda.h"
@@ -12,7 +13,8 @@ int osh_routed_to(const osh_graph *g, int node)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) break;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (osh_node_is(reader, "moe_combine")) return reader->in[1] == n->out[0] ? v->first_use : -1;
+        if (osh_node_is(reader, "moe_combine"))
+            return reader->in[1] == n->out[0] ? v->first_use : -1;
         n = reader;
     }
     return -1;
@@ -26,32 +28,41 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
     }
 }
 
-static bool is_product(const osh_graph *g, const osh_node *n) // as the device's kernel has them
+/* True if the node is a product that the device's kernel takes. */
+static bool is_product(const osh_graph *g, const osh_node *n)
 {
-    return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original && g->weights[n->w[0]].dtype == g->dtype;
+    return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original &&
+           g->weights[n->w[0]].dtype == g->dtype;
 }
 
-/* Nodes [first, first + OSH_EXPERT_NODES) are an expert. */
+/* True if nodes [first, first + OSH_EXPERT_NODES) are an expert. */
 static bool is_expert(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *down = &n[OSH_EXPERT_DOWN];
     const osh_node *combine = &n[OSH_EXPERT_COMBINE];
-    if (!is_product(g, n) || !is_product(g, &n[OSH_EXPERT_UP]) || !is_product(g, down)) return false;
-    if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original) return false;
+    if (!is_product(g, n) || !is_product(g, &n[OSH_EXPERT_UP]) || !is_product(g, down))
+        return false;
+    if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original)
+        return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
-    bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0]; // up stands before gate
+    /* up comes before gate */
+    bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
-           osh_cuda_mixture_takes(g->dtype, g->values[n->in[0]].width, g->values[glu->out[0]].width);
+           osh_cuda_mixture_takes(g->dtype, g->values[n->in[0]].width,
+                                  g->values[glu->out[0]].width);
 }
 
-static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b) // two experts
+/* True if two experts can run in one mixture. */
+static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
     const osh_node *c = &a[OSH_EXPERT_COMBINE], *d = &b[OSH_EXPERT_COMBINE];
-    return a->in[0] == b->in[0] && c->in[2] == d->in[2] && !strcmp(x->act, y->act) && x->limit == y->limit &&
-           x->alpha == y->alpha && g->values[a->out[0]].width == g->values[b->out[0]].width &&
-           ((const osh_moe_combine_attr *)c->attr)->plain == ((const osh_moe_combine_attr *)d->attr)->plain;
+    return a->in[0] == b->in[0] && c->in[2] == d->in[2] && !strcmp(x->act, y->act) &&
+           x->limit == y->limit && x->alpha == y->alpha &&
+           g->values[a->out[0]].width == g->values[b->out[0]].width &&
+           ((const osh_moe_combine_attr *)c->attr)->plain ==
+               ((const osh_moe_combine_attr *)d->attr)->plain;
 }
 
 int osh_mixture_end(const osh_graph *g, int first, int end)
@@ -62,7 +73,8 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         int sum = n[OSH_EXPERT_COMBINE].in[0];
         if (at == first) continue;
         if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
-        if (g->values[sum].first_use != g->values[sum].last_use) break; // others read the sum so far
+        /* other nodes read the sum so far */
+        if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;
 }
@@ -75,11 +87,12 @@ void osh_routed_deinit(osh_ctx *cx, osh_expert_rows *r)
     *r = (osh_expert_rows){0};
 }
 
-osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g, int combine, const osh_tensor *route,
-                            const osh_seqs *seqs)
+osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g, int combine,
+                            const osh_tensor *route, const osh_seqs *seqs)
 {
     osh_status rc = OSH_OK;
-    int64_t E = route->shape[1], expert = ((const osh_moe_combine_attr *)g->nodes[combine].attr)->expert;
+    int64_t E = route->shape[1],
+            expert = ((const osh_moe_combine_attr *)g->nodes[combine].attr)->expert;
     osh_routed_deinit(cx, r);
     r->combine = combine;
     OSH_NEW(cx, r->rows, route->shape[0]);
@@ -95,17 +108,21 @@ done:
     return rc;
 }
 
-static size_t row_bytes(const osh_tensor *t) { return (size_t)t->shape[1] * osh_dtype_bytes(t->dtype); }
+static size_t routed_row_bytes(const osh_tensor *t)
+{
+    return (size_t)t->shape[1] * osh_dtype_bytes(t->dtype);
+}
 
 osh_status osh_routed_gather(osh_ctx *cx, osh_expert_rows *r, int k, int value, const osh_tensor *x)
 {
     osh_status rc = OSH_OK;
-    size_t row = row_bytes(x);
+    size_t row = routed_row_bytes(x);
     if (r->x[k] && r->value[k] == value) goto done;
     osh_tensor_free(cx, r->x[k]), r->x[k] = NULL;
     OSH_TRY(osh_tensor_new(cx, &r->x[k], x->dtype, 2, (int64_t[]){r->n, x->shape[1]}));
     for (int64_t i = 0; i < r->n; i++)
-        memcpy((char *)r->x[k]->data + (size_t)i * row, (char *)x->data + (size_t)r->rows[i] * row, row);
+        memcpy((char *)r->x[k]->data + (size_t)i * row, (char *)x->data + (size_t)r->rows[i] * row,
+               row);
     r->value[k] = value;
 done:
     return rc;
@@ -113,9 +130,10 @@ done:
 
 void osh_routed_scatter(const osh_expert_rows *r, osh_tensor *to, const osh_tensor *rows)
 {
-    size_t row = row_bytes(rows);
+    size_t row = routed_row_bytes(rows);
     for (int64_t i = 0; i < r->n; i++)
-        memcpy((char *)to->data + (size_t)r->rows[i] * row, (char *)rows->data + (size_t)i * row, row);
+        memcpy((char *)to->data + (size_t)r->rows[i] * row, (char *)rows->data + (size_t)i * row,
+               row);
 }
 
 size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
@@ -124,7 +142,8 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // and the router's
+                 osh_value_bytes(g, g->nodes[combine].in[2]); // and of the router
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
-           osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) + osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
+           osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
+           osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
 }

@@ -1,8 +1,8 @@
-/* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of
- * dims and attributes.
+/* template.c - finds graph templates (models/<name>.json) by architecture and evaluates dims and
+ * attributes.
  *
- * Expressions are sums and differences of products and quotients of names, numbers and square roots of names; so
- * that a template stays data, nothing else. */
+ * Expressions are sums and differences of products and quotients of names, numbers and square roots
+ * of names. They can do nothing else, so a template is data. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
@@ -47,7 +47,7 @@ done:
     return rc;
 }
 
-/* Takes t: into *out when it has the architecture, else its architectures go into known. */
+/* Takes `t`: gives it to *out if it has the architecture, else adds its architectures to known. */
 static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
                              const char *architecture)
 {
@@ -128,8 +128,8 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
-/* The member of the object whose key is this number; transformers 5 fills keys up with zeros,
- * "05" beside "11". */
+/* Returns the member of the object whose key is the number. transformers 5 pads keys with zeros:
+ * "05" next to "11". */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;
@@ -141,16 +141,19 @@ static const cJSON *member_numbered(const cJSON *object, int64_t number)
     return NULL;
 }
 
-/* {"layers", "key", "same", "else"}: the key of the layer's own part of this object of config.json, whose keys are
- * numbers of layers; same, where the layer has none; else, where there is no such object. */
-static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
+/* {"layers", "key", "same", "else"}: `key` of the layer's member in an object of config.json whose
+ * keys are numbers of layers; `same` if the layer has no such key; `else` if there is no such
+ * object. */
+static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                                int depth)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(row, "layers"), *own,
                 *key = cJSON_GetObjectItemCaseSensitive(row, "key");
     if (!cJSON_IsString(name) || !cJSON_IsString(key))
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"layers\" and \"key\" are not words", s->tpl->name);
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(s->config->model, name->valuestring);
-    if (!cJSON_IsObject(all)) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
+    if (!cJSON_IsObject(all))
+        return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     own = cJSON_GetObjectItemCaseSensitive(member_numbered(all, s->layer), key->valuestring);
     if (!own) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "same"), depth);
     if (!cJSON_IsNumber(own) || !isfinite(own->valuedouble))
@@ -169,17 +172,20 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* {"list", "at", "else"}: an item of a list of config.json; else, where there is no list or the item is infinite, which
- * transformers 5 writes as {"__float__": "Infinity"}. */
+/* {"list", "at", "else"}: an item of a list of config.json; `else` if there is no list or the item
+ * is infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
-    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *at = cJSON_GetObjectItemCaseSensitive(row, "at");
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
+                *at = cJSON_GetObjectItemCaseSensitive(row, "at");
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
-    const cJSON *item = cJSON_IsArray(list) && cJSON_IsNumber(at) ? cJSON_GetArrayItem(list, at->valueint) : NULL;
+    const cJSON *item =
+        cJSON_IsArray(list) && cJSON_IsNumber(at) ? cJSON_GetArrayItem(list, at->valueint) : NULL;
     const cJSON *named = cJSON_GetObjectItemCaseSensitive(item, "__float__");
-    bool infinite = cJSON_IsNumber(item) ? isinf(item->valuedouble)
-                                         : cJSON_IsString(named) && !strcmp(named->valuestring, "Infinity");
+    bool infinite = cJSON_IsNumber(item)
+                        ? isinf(item->valuedouble)
+                        : cJSON_IsString(named) && !strcmp(named->valuestring, "Infinity");
     if (!list || cJSON_IsNull(list) || infinite)
         return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
@@ -189,9 +195,11 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     return OSH_OK;
 }
 
-/* {"list", "is", "every", "else"}: whether the layer's item of this list of config.json, or the word that stands there
- * for all, is not 0, or is this word, or one of these; without the list else, or whether the number of the layer, from
- * 1, is no multiple of every. {"from"}: whether the number of the layer, from 0, is at least that. */
+/* {"list", "is", "every", "else"}: tests the layer's item of a list of config.json, or one word
+ * that is there for all layers. With `is`, the flag is on if the item is that word, or one of these
+ * words; else if the item is not 0. Without the list it is `else`, or on if the number of the
+ * layer, from 1, is not a multiple of `every`. {"from"}: on if the number of the layer, from 0, is
+ * at least that. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
@@ -205,18 +213,21 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
         *out = (double)s->layer >= every;
         goto done;
     }
-    if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
+    if (!cJSON_IsString(key))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
-    if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) { // an empty one is none
-        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : cJSON_IsString(list) ? list : NULL;
+    /* an empty list counts as no list */
+    if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
+        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
+                                   : cJSON_IsString(list) ? list : NULL;
         if (is && !cJSON_IsString(item))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path, key->valuestring,
-                     (long long)s->layer);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path,
+                     key->valuestring, (long long)s->layer);
         *out = is && is_word(is, item->valuestring);
         if (is) goto done;
         if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path, key->valuestring,
-                     (long long)s->layer);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path,
+                     key->valuestring, (long long)s->layer);
         *out = cJSON_IsNumber(item) ? item->valuedouble != 0 : cJSON_IsTrue(item);
         goto done;
     }
@@ -226,7 +237,8 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     }
     OSH_TRY(num_at(cx, &every, s, cJSON_GetObjectItemCaseSensitive(row, "every"), depth));
     if (!(every >= 1 && every <= max_int && every == floor(every)))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1", s->config->path, every);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1",
+                 s->config->path, every);
     *out = (s->layer + 1) % (int64_t)every != 0;
 done:
     return rc;
@@ -238,8 +250,8 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     if (depth > MAX_DEPTH)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
     const struct { const char *name; double value; } own[] = {
-        {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse}, {"e", (double)s->e},
-        {"i", (double)s->layer},
+        {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse},
+        {"e", (double)s->e}, {"i", (double)s->layer},
         {"rope_mscale", osh_rope_mscale(&s->config->rope)}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) {
@@ -263,15 +275,17 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     const cJSON *dflt =
         cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, table), name);
     if (!dflt && !row && s->tpl->wrap)
-        dflt = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "wrapped_defaults"), name);
+        dflt = cJSON_GetObjectItemCaseSensitive(
+            cJSON_GetObjectItemCaseSensitive(json, "wrapped_defaults"), name);
     if (!dflt)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %s", s->config->path, name,
                         row ? "null" : "missing");
     return num_at(cx, out, s, dflt, depth + 1);
 }
 
-/* A name, a number, or sqrt(a name) at *p, which goes behind it. */
-static osh_status factor_at(osh_ctx *cx, double *out, const osh_scope *s, const char **p, int depth)
+/* Evaluates a name, a number or sqrt(a name) at *p, and moves *p to its end. */
+static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s, const char **p,
+                                    int depth)
 {
     static const char root[] = "sqrt(";
     const char *text = *p;
@@ -282,7 +296,8 @@ static osh_status factor_at(osh_ctx *cx, double *out, const osh_scope *s, const 
     while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_')) n++;
     memcpy(name, *p, n), name[n] = 0, *p += n;
     if (n == 0 || (square_root && *(*p)++ != ')'))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' does not begin with a name, a number or a square root of one",
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: '%s' does not begin with a name, a number or a square root of one",
                         s->tpl->name, text);
     if (isdigit((unsigned char)name[0])) {
         *out = strtod(name, &end);
@@ -303,7 +318,7 @@ static osh_status text_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     for (const char *p = text;;) {
         double x = 0;
         const char *at = p;
-        rc = factor_at(cx, &x, s, &p, depth);
+        rc = expression_factor(cx, &x, s, &p, depth);
         if (rc) goto done;
         if (op == '/' && x == 0)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.*s is 0", s->config->path, (int)(p - at), at);
@@ -312,7 +327,8 @@ static osh_status text_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
         if (!*p) break;
         op = *p++;
         if (op != '*' && op != '/' && op != '+' && op != '-')
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%s' is not a sum of products of names and numbers", s->tpl->name, text);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%s' is not a sum of products of names and numbers",
+                     s->tpl->name, text);
     }
     *out = sum + product;
 done:
@@ -344,9 +360,9 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* What a message calls expr: config.json's word where it is a dim, which only the template knows.
- * */
-static const char *words(const osh_scope *s, const cJSON *expr)
+/* Returns the name of expr for messages: of a dim, which only the template knows, the word of
+ * config.json. */
+static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;
     if (!cJSON_IsString(expr)) return "a number";
@@ -362,7 +378,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
     if (rc) return rc;
     if (!(x >= (double)min && x <= max_int && x == floor(x)))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least %lld",
-                        s->config->path, words(s, expr), x, (long long)min);
+                        s->config->path, expression_words(s, expr), x, (long long)min);
     *out = (int64_t)x;
     return OSH_OK;
 }
@@ -380,8 +396,9 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* layer_types of config.json decides where it is given; else every layer from max_window_layers on slides, or all but
- * those whose number, from 1, is a multiple of every. */
+/* *yes: the layer has sliding attention. layer_types of config.json decides if it is given; else
+ * layers from `from` (max_window_layers) on have it, or all but those whose number, from 1, is a
+ * multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {
@@ -414,7 +431,8 @@ done:
     return rc;
 }
 
-osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s, int64_t layer)
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
+                            int64_t layer)
 {
     osh_status rc = OSH_OK;
     const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "window");
@@ -433,8 +451,9 @@ done:
     return rc;
 }
 
-/* Whether the list of config.json under this key has the layer; absent or null: an empty list. */
-static osh_status listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key, int64_t layer)
+/* *yes: the list under this key of config.json has the layer; an absent or null list is empty. */
+static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
+                                  int64_t layer)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
     *yes = false;
@@ -444,7 +463,8 @@ static osh_status listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char 
     cJSON_ArrayForEach(item, list)
     {
         if (!cJSON_IsNumber(item))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
+                            key);
         *yes |= item->valuedouble == (double)layer;
     }
     return OSH_OK;
@@ -467,9 +487,10 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
     if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
     if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
-    if (cJSON_IsString(except)) OSH_TRY(listed(cx, &dense, s, except->valuestring, layer));
-    if (cJSON_IsString(only) && cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
-        OSH_TRY(listed(cx, out, s, only->valuestring, layer));
+    if (cJSON_IsString(except)) OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, layer));
+    if (cJSON_IsString(only) &&
+        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
+        OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, layer));
         goto done;
     }
     *out = on > 0 && !dense && layer >= first && (layer + 1) % step == 0;

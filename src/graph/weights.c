@@ -1,5 +1,5 @@
-/* weights.c - the weights of a range of nodes, read from the shards when they are needed and freed
- * behind. */
+/* weights.c - loads the weights of a range of nodes from the shards when they are needed, and frees
+ * them after that. */
 #include "graph/exec.h"
 #include "graph/picked.h"
 
@@ -66,13 +66,14 @@ done:
     return rc;
 }
 
-/* Its bytes are a range of a file, and what a load gives. */
-static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck, int weight)
+/* Returns the stored tensor if the bytes that a load gives are a range of a file; else NULL. */
+static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck,
+                                            int weight)
 {
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    if (!w->part) t = osh_checkpoint_find(ck, w->name); // as a load does
+    if (!w->part) t = osh_checkpoint_find(ck, w->name); // a load does this, too
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;
 }
@@ -82,7 +83,8 @@ bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weig
     return stored_tensor(g, ck, weight) != NULL;
 }
 
-const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, const osh_checkpoint *ck, int weight)
+const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
+                                const osh_checkpoint *ck, int weight)
 {
     const osh_ckpt_tensor *t = ck->sums ? NULL : stored_tensor(g, ck, weight);
     if (!t) return NULL;
@@ -90,19 +92,22 @@ const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, cons
     return ck->shards[t->shard];
 }
 
-osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight)
+osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
+                           const osh_checkpoint *ck, int weight)
 {
     return load_one(cx, out, &g->weights[weight], ck);
 }
 
-osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g, const osh_checkpoint *ck, int weight)
+osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g,
+                            const osh_checkpoint *ck, int weight)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
     if (!w->host[weight]) OSH_TRY(load_one(cx, &w->host[weight], &g->weights[weight], ck));
     const osh_tensor *h = w->host[weight];
     if (w->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){w->device, OSH_LIFE_LONG}, h->dtype, h->ndim, h->shape));
+        OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){w->device, OSH_LIFE_LONG}, h->dtype, h->ndim,
+                                  h->shape));
         OSH_TRY(osh_tensor_copy(cx, t, h));
     } else {
         t = w->host[weight], w->host[weight] = NULL; // give

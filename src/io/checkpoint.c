@@ -1,8 +1,8 @@
-/* checkpoint.c - opens a Hugging Face directory: shards, tensors, and whether the index agrees.
+/* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
- * As transformers: model.safetensors if it is there, else model.safetensors.index.json. Both are an error unless they
- * are one model (ckpt_files.c). The index decides nothing that the shards do not say too, so every disagreement is an
- * error. */
+ * Like transformers, it reads model.safetensors, or else model.safetensors.index.json. If both are
+ * there and are not the same model, it fails (ckpt_files.c). The index says nothing that the shards
+ * do not say, too, so every disagreement is an error. */
 #include "io/ckpt_files.h"
 #include "base/name.h"
 
@@ -21,13 +21,13 @@ static int by_string(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A plain file name: an index must not reach outside its directory. */
+/* True for a plain file name: an index must not lead out of its directory. */
 static bool is_plain_name(const char *s)
 {
     return *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..");
 }
 
-/* The distinct shards of weight_map, sorted. */
+/* Lists the distinct shards of weight_map, sorted. */
 static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *weights,
                                   const char *path)
 {
@@ -48,7 +48,7 @@ static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *
     OSH_NEW(cx, ck->shards, n);
     for (const cJSON *w = weights->child; w; w = w->next) {
         if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
-            continue; // at is the order of first mention
+            continue; // at: order of first mention
         ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
         if (!ck->shard_names[ck->n_shards]) {
             rc = OSH_E_NOMEM;
@@ -101,7 +101,7 @@ done:
     return rc;
 }
 
-static osh_status list_tensors(osh_ctx *cx, osh_checkpoint *ck)
+static osh_status shards_list_tensors(osh_ctx *cx, osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     int64_t k = 0, other;
@@ -121,7 +121,8 @@ done:
     return rc;
 }
 
-/* Every tensor of the index in the shard that it names, and as many there as here. */
+/* Checks that every tensor of the index is in the shard that it names, and that the index lists
+ * every tensor. */
 static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON *weights,
                               const char *path)
 {
@@ -151,7 +152,7 @@ done:
     return rc;
 }
 
-static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // their names; none is open
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names; no shard is open
 {
     for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
     osh_free(cx, ck->shard_names);
@@ -164,7 +165,7 @@ static osh_status open_single(osh_ctx *cx, osh_checkpoint *ck)
     osh_status rc = OSH_OK;
     OSH_TRY(only_shard(cx, ck));
     OSH_TRY(open_shards(cx, ck));
-    OSH_TRY(list_tensors(cx, ck));
+    OSH_TRY(shards_list_tensors(cx, ck));
 done:
     return rc;
 }
@@ -189,7 +190,7 @@ static osh_status open_indexed(osh_ctx *cx, osh_checkpoint *ck, const char *path
         goto done;
     }
     OSH_TRY(open_shards(cx, ck));
-    OSH_TRY(list_tensors(cx, ck));
+    OSH_TRY(shards_list_tensors(cx, ck));
     OSH_TRY(check_index(cx, ck, weights, path));
 done:
     cJSON_Delete(index);
@@ -257,7 +258,7 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
     return sum;
 }
 
-/* Weights in any format, their indexes, and what this program writes anew. */
+/* True for weights in any format, for their indexes, and for files that this program writes. */
 static bool is_replaced(const char *name)
 {
     static const char *const tails[] = {".safetensors", ".bin",  ".pt",        ".pth",
@@ -265,7 +266,8 @@ static bool is_replaced(const char *name)
                                         ".ot",          ".ckpt", ".index.json"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
-    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") || !strcmp(name, "oneshot.log") ||
+    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
+           !strcmp(name, "oneshot.log") ||
            !strncmp(name, "oneshot-", 8); // reports of the run that made the source
 }
 
@@ -292,7 +294,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            char *swap = all[kept]; // what is dropped gathers behind
+            char *swap = all[kept]; // dropped names collect at the end
             all[kept++] = all[i];
             all[i] = swap;
         }

@@ -1,4 +1,5 @@
-/* checkpoint.h - a Hugging Face directory: config.json, shards, tensor by name. Opening reads headers only. */
+/* checkpoint.h - opens a Hugging Face directory (config.json and shards) and reads tensors by name.
+ * Opening reads only headers. */
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
@@ -9,20 +10,20 @@
 
 typedef struct osh_ckpt_tensor {
     const osh_st_entry *e; // view: lives as long as the checkpoint
-    int shard;             // < 0: virtual tensor -1 - shard
+    int shard;             // < 0: virtual tensor with index -1 - shard
 } osh_ckpt_tensor;
 
-/* Fills to with rows [first, first + n) of a tensor that no shard holds, a weight that is dequantized as it is read. A
- * row is what the last dimension has: [8, 32, 64] has 256 of them. */
-typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first,
-                                    int64_t n);
+/* Makes rows [first, first + n) of a tensor that no shard has, as a weight that is dequantized when
+ * it is read. A row is one vector of the last dimension: [8, 32, 64] has 256 rows. */
+typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+                                    int64_t first, int64_t n);
 typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
-    osh_ckpt_make make; // NULL: an alias
+    osh_ckpt_make make; // NULL: a second name of a stored tensor
     void *user;
-    bool kept;      // what it is made of is in the list, too, and is what is to be copied
-    int64_t stored; // tensor of its name in the list; -1: none
-    int first_shard, last_shard; // what it is made of is there, and in none outside; last < first: in none
+    bool kept;      // its sources are in the list, too, and are copied to the output
+    int64_t stored; // stored tensor of the same name; -1: none
+    int first_shard, last_shard; // all of its sources are in these shards; last < first: in none
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {
@@ -31,99 +32,119 @@ typedef struct osh_checkpoint {
     osh_st **shards;         // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
-    char **aside;            // own, and each: names of other safetensors files, which are not read
+    char **aside;            // own, each own: safetensors files that are not read
     size_t n_aside;
-    osh_ckpt_tensor *tensors; // own: every tensor, by shard then file order
+    osh_ckpt_tensor *tensors; // own: all tensors, by shard, then in file order
     int64_t n_tensors;
     osh_map *by_name;        // own: name -> index into tensors
     osh_ckpt_virtual *virtuals; // own
-    struct osh_ckpt_sums *sums; // own: of the tensors that were read; NULL: nobody asks
+    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: not watched
     int n_virtuals;
-    struct osh_ckpt_changes *changes; // own: of tensors; NULL: none
-    osh_st_entry *parts;        // own, names own: of experts that lie in one tensor
+    struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: none
+    osh_st_entry *parts;        // own, names own: experts of tensors that hold several
     int64_t n_parts;
 } osh_checkpoint;
 
-/* model.safetensors, or else model.safetensors.index.json with its shards; both only if they are one (ckpt_files.h). A
- * tensor in the index and not in its shard, in a shard and not in the index, or twice, is an error. */
+/* Opens model.safetensors, or else model.safetensors.index.json with its shards. If both exist,
+ * they must be one model (ckpt_files.h). A tensor that is only in the index, only in a shard, or in
+ * two shards is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
-const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name); // NULL: absent
-osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t);
-/* own tensor in its stored dtype; fails where it is absent or its shape differs (ndim < 0: any shape) */
-osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck, const char *name, int ndim,
-                               const int64_t *shape);
-/* Adds a tensor of that name, with like's dtype and shape, that make() fills whenever it is read; it takes the name
- * over from a stored one. ckpt_virtual.c */
-osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, const osh_st_entry *like,
-                                      osh_ckpt_make make, void *user);
-/* What a virtual tensor is made of: [tensors] the virtual one that takes its place in the list, -1: it stays, < -1: it
- * goes. Indices of tensors change. ckpt_virtual.c */
+/* Finds a tensor by name; NULL: absent. */
+const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name);
+osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                               const osh_ckpt_tensor *t);
+/* Loads a tensor, own, in its stored dtype. Fails if it is absent or has another shape (ndim < 0:
+ * any shape). */
+osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck,
+                               const char *name, int ndim, const int64_t *shape);
+/* Adds a tensor with the dtype and shape of `like`, which make() fills whenever it is read. It
+ * takes its name from a stored tensor of that name (ckpt_virtual.c). */
+osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
+                                      const osh_st_entry *like, osh_ckpt_make make, void *user);
+/* Removes the sources of virtual tensors from the list. by [tensors]: the virtual tensor that
+ * replaces the tensor; -1: it stays; < -1: it is removed. Indices of tensors change
+ * (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
-/* Bytes [offset, offset + n_bytes) of a tensor, stored or virtual, without changes and not seen (see below). */
-osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                    int64_t offset, size_t n_bytes);
-/* All of a part of it, whose entry says where it lies in the tensor's bytes. */
-osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                  const osh_st_entry *part);
-bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor); // a virtual tensor that is kept
-const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name); // find, but no kept one
-int64_t osh_ckpt_columns(const osh_st_entry *e); // of the last dimension: elements of a row
-int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // of all tensors in the shards
-/* Tensors may be changed, as below. */
+/* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without changes and
+ * checksums (see below). */
+osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                                    const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
+/* Reads a part of a tensor; the entry has its position in the tensor's bytes. */
+osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                                  const osh_ckpt_tensor *t, const osh_st_entry *part);
+/* Returns true for a virtual tensor that is kept. */
+bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
+/* Finds a tensor by name; if it is a virtual one that is kept, the stored one. NULL: absent. */
+const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
+int64_t osh_ckpt_columns(const osh_st_entry *e); // elements of a row, the last dimension
+int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // bytes of all tensors in the shards
+/* Allows the functions below to change tensors. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
-/* Whoever reads this tensor from here on gets it with these factors folded in (a view: while the checkpoint lives),
- * after those that were there before. Not while another thread reads it. ckpt_changes.c */
-osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_fold_rule *r);
+/* Folds factors into a tensor: from here on every reader gets it with them (r: view, lives as long
+ * as the checkpoint), after the factors added before. No other thread may read the tensor meanwhile
+ * (ckpt_changes.c). */
+osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
+                                 const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
-/* A step of what is known of a tensor before anything is read, each rounded to its dtype. A row of a tensor of one
- * dimension has one element. */
+/* A change of a tensor that is known before anything is read. The result of each step is rounded to
+ * the tensor's dtype. A row of a 1-D tensor has one element. */
 typedef enum {
-    OSH_REWRITE_FILL,   // all elements become value
-    OSH_REWRITE_CENTRE, // each row loses its mean
-    OSH_REWRITE_NORM,   // column c is multiplied by element c of the tensor norm, plus value
+    OSH_REWRITE_FILL,   // sets all elements to value
+    OSH_REWRITE_CENTRE, // subtracts the mean from each row
+    OSH_REWRITE_NORM,   // multiplies column c by (element c of tensor norm + value)
     OSH_REWRITE_ROWS,   // osh_rotate_rows
     OSH_REWRITE_COLUMNS // osh_rotate_columns
 } osh_rewrite_kind;
 typedef struct osh_rewrite {
     osh_rewrite_kind kind;
     bool transposed;
-    const osh_rotation *r; // view: while the checkpoint lives
+    const osh_rotation *r; // view: lives as long as the checkpoint
     int64_t norm;          // tensor
     double value;
 } osh_rewrite;
-/* The same of such a step; those of a tensor come before all factors, in the order in which they were added. */
-osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_rewrite *w);
-int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor); // elements that are changed together, 1 or more
-size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck); // gross: that one reader takes meanwhile, at most
-/* Who reads a tensor in parts has them changed: elements [first, first + n), as they are stored, at data; first and n
- * are multiples of its unit. Nothing where it is not changed. */
-osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data, int64_t first,
-                                int64_t n);
-/* A name more for the bytes of a stored tensor, which is then changed for itself. */
+/* Adds such a step to a tensor. The steps come before all factors, in the order in which they are
+ * added. */
+osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
+                                  const osh_rewrite *w);
+/* Returns the number of elements that are changed together, at least 1. */
+int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
+/* Returns the gross bytes that one reader needs for changes, at most. */
+size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
+/* Changes elements [first, first + n) of a tensor that was read in parts. data: the elements as
+ * they are stored; first and n are multiples of the unit. Does nothing if the tensor is not
+ * changed. */
+osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
+                                int64_t first, int64_t n);
+/* Adds a second name for the bytes of a stored tensor; it can be changed by itself. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
-void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by close
-/* What was read of each tensor, from here on: XXH3 of its bytes. Of tensors that are read in parts the reader says it;
- * two reads of one tensor must give the same. ckpt_sums.c */
-osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck); // forgets what was seen before
+void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+/* Begins to record XXH3 of each tensor that is read. For tensors that are read in parts the reader
+ * reports it. Two reads of a tensor must give the same sum (ckpt_sums.c). */
+osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
-/* From any thread. Fails where this tensor was seen with another sum. */
+/* Records a checksum, from any thread. Fails if the tensor was recorded with another one. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
-/* Reads a tensor for its checksum alone, where that is watched and was not seen yet. */
+/* Reads a tensor for its checksum alone, if sums are watched and it has none yet. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
-/* The at-th of those that were read, in the order in which that was first; false: there are no more yet. */
+/* Gets the at-th tensor in the order of first reads. Returns false if there are no more yet. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
-/* Whether the file of that shard has the header that was read, and in each tensor that was seen the same bytes. *diff:
- * what is another, own; NULL: nothing. *stamp: the file's, when all of that was read again. */
-osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard);
-osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path); // XXH3 of all of it
-void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by close
-/* Called by open: of families whose loaders know experts by name, each is a tensor of its own. ckpt_experts.c */
+/* Reads a shard again and compares its header, and each tensor with a recorded checksum. *diff: a
+ * message on the first difference, own; NULL: none. *stamp: stamp of the file when it was read
+ * again. */
+osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
+                                 const osh_checkpoint *ck, int shard);
+/* Computes XXH3 of a whole file. */
+osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
+void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+/* Splits tensors that hold several experts, for families whose loaders find experts by name;
+ * osh_checkpoint_open calls it (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by close
-/* Files of dir to carry along byte for byte: not weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5,
- * *.msgpack, *.ot, *.ckpt), their *.index.json, recipe.yaml, config.json, nor directories. sorted; own:
- * osh_strings_free. */
-osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n, const osh_checkpoint *ck);
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
+/* Lists the files of the directory to copy unchanged, sorted, own (osh_strings_free): not
+ * directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot,
+ * *.ckpt), *.index.json, recipe.yaml, config.json, oneshot.log or oneshot-*. */
+osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
+                                     const osh_checkpoint *ck);
 #endif

@@ -1,12 +1,12 @@
-/* ckpt_changes.c - tensors of a checkpoint that are read otherwise than they are stored: steps that were known before
- * the first one was read, then each factor that was folded into them, in the order in which it came. Their checksums
- * are those of the stored bytes. */
+/* ckpt_changes.c - applies changes to tensors of a checkpoint when they are read: first the steps
+ * that are known before the first read, then the folded factors in the order in which they were
+ * added. Checksums are of the stored bytes. */
 #include <assert.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // of one tensor: what it takes over, and what it gives away
+enum { MOST = 2 }; // factors of one tensor: one that it takes over and one that it gives away
 enum { PIECE = 256 }; // elements at a time
 
 struct osh_ckpt_changes {
@@ -29,19 +29,24 @@ done:
     return rc;
 }
 
-osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_fold_rule *r)
+osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
+                                 const osh_fold_rule *r)
 {
     struct changed *c = &ck->changes->tensors[tensor];
-    if (c->n == MOST) return osh_fail(cx, OSH_E_INTERNAL, "%s is changed too often", ck->tensors[tensor].e->name);
+    if (c->n == MOST)
+        return osh_fail(cx, OSH_E_INTERNAL, "%s is changed too often", ck->tensors[tensor].e->name);
     c->of[c->n++] = *r;
     return OSH_OK;
 }
 
-osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_rewrite *w)
+osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
+                                  const osh_rewrite *w)
 {
     struct changed *c = &ck->changes->tensors[tensor];
     osh_rewrite *grown = osh_realloc(cx, c->steps, (size_t)(c->n_steps + 1) * sizeof *grown);
-    if (!grown) return osh_fail(cx, OSH_E_NOMEM, "no memory for what changes %s", ck->tensors[tensor].e->name);
+    if (!grown)
+        return osh_fail(cx, OSH_E_NOMEM, "no memory for the changes of %s",
+                        ck->tensors[tensor].e->name);
     c->steps = grown;
     c->steps[c->n_steps++] = *w;
     return OSH_OK;
@@ -58,25 +63,29 @@ void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck)
 
 static const struct changed *changes_of(const osh_checkpoint *ck, int64_t tensor)
 {
-    const struct changed *c = ck->changes && tensor < ck->changes->n ? &ck->changes->tensors[tensor] : NULL;
+    const struct changed *c =
+        ck->changes && tensor < ck->changes->n ? &ck->changes->tensors[tensor] : NULL;
     return c && (c->n || c->n_steps) ? c : NULL;
 }
 
-bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor) { return changes_of(ck, tensor) != NULL; }
+bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor)
+{
+    return changes_of(ck, tensor) != NULL;
+}
 
-static int64_t row_width(const osh_st_entry *e) { return e->ndim > 1 ? e->shape[1] : 1; }
+static int64_t entry_row_width(const osh_st_entry *e) { return e->ndim > 1 ? e->shape[1] : 1; }
 
 static int64_t rewrite_unit(const osh_rewrite *w, const osh_st_entry *e)
 {
     if (w->kind == OSH_REWRITE_FILL) return 1;
-    return w->kind == OSH_REWRITE_COLUMNS ? w->r->n * row_width(e) : row_width(e);
+    return w->kind == OSH_REWRITE_COLUMNS ? w->r->n * entry_row_width(e) : entry_row_width(e);
 }
 
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // one divides the other
+    for (int k = 0; c && k < c->n_steps; k++) { // each unit divides the larger ones
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }
@@ -101,8 +110,10 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
     return most;
 }
 
-/* Products of f64 of f32 of both: none is rounded. */
-static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w, osh_tensor *m)
+/* Multiplies the columns by (norm + value), in f64. With value 0 the products of two f32 are exact,
+ * so only the conversion back rounds. */
+static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w,
+                                osh_tensor *m)
 {
     osh_status rc = OSH_OK;
     osh_dtype dt = m->dtype;
@@ -120,7 +131,8 @@ static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh
         for (int64_t row = 0; row < rows; row++) {
             char *at = (char *)m->data + (size_t)(row * width + c) * osh_dtype_bytes(dt);
             osh_to_f32(x, at, dt, k);
-            for (int64_t i = 0; i < k; i++) x[i] = (float)((double)x[i] * ((double)g[i] + w->value));
+            for (int64_t i = 0; i < k; i++)
+                x[i] = (float)((double)x[i] * ((double)g[i] + w->value));
             osh_from_f32(at, dt, x, k);
         }
     }
@@ -161,11 +173,11 @@ static void fill_with(void *data, osh_dtype dt, double value, int64_t n)
     }
 }
 
-static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_st_entry *e, const osh_rewrite *w,
-                               void *data, int64_t n)
+static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_st_entry *e,
+                               const osh_rewrite *w, void *data, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int64_t width = row_width(e);
+    int64_t width = entry_row_width(e);
     osh_tensor m = osh_tensor_view(e->dtype, 2, (int64_t[]){n / width, width}, data);
     switch (w->kind) {
     case OSH_REWRITE_FILL: fill_with(data, e->dtype, w->value, n); break;
@@ -177,14 +189,15 @@ static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_
     return rc;
 }
 
-osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data, int64_t first,
-                                int64_t n)
+osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
+                                int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const struct changed *c = changes_of(ck, tensor);
     const osh_st_entry *e = ck->tensors[tensor].e;
     if (!c) goto done;
-    assert(first % osh_checkpoint_unit(ck, tensor) == 0 && n % osh_checkpoint_unit(ck, tensor) == 0);
+    assert(first % osh_checkpoint_unit(ck, tensor) == 0 &&
+           n % osh_checkpoint_unit(ck, tensor) == 0);
     for (int k = 0; k < c->n_steps; k++) OSH_TRY(rewrite_part(cx, ck, e, &c->steps[k], data, n));
     for (int k = 0; k < c->n; k++) osh_fold_factors(data, e->dtype, &c->of[k], first, n);
 done:

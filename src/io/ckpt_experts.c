@@ -1,25 +1,27 @@
-/* ckpt_experts.c - experts that lie in one tensor read as tensors of their own, under the names by which loaders know
- * the experts of a quantized model.
+/* ckpt_experts.c - splits tensors that hold all experts of a layer into tensors of single experts,
+ * under the names by which loaders find the experts of a quantized model.
  *
- *   experts.gate_up_proj [E, 2F, D]      gate's rows, then up's             experts.3.gate_proj.weight [F, D]
- *   experts.down_proj    [E, D, F]                                          experts.3.up_proj.weight   [F, D]
- *   or both transposed:  [E, D, 2F], [E, F, D]                              experts.3.down_proj.weight [D, F]
+ *   experts.gate_up_proj [E, 2F, D]    rows of gate, then of up   experts.3.gate_proj.weight [F, D]
+ *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
+ *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
- * No four sizes are both. The scales of experts in FP8 lie as they do, with names that end in _scale_inv or _scale and
- * a number for each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. Those that end in _scale
- * may have one for each output, however the weights lie ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). What
- * stands in a row in the file is a range of it; a transposed matrix is gathered as it is read (st_part.c). The tensor
- * that held them is no longer one of the checkpoint's. */
+ * No shapes fit both layouts. The scales of FP8 experts have the same layout, names that end in
+ * _scale_inv or _scale, and a number for each block, or one for each expert ([E], [E, 1, 1]), which
+ * gate and up share. Scales that end in _scale may have one number for each output, in either
+ * layout of the weights ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). An expert that
+ * is contiguous in the file is a range of it; a transposed matrix is gathered when it is read
+ * (st_part.c). The split tensor is removed from the list of the checkpoint. */
 #include <string.h>
 
 #include "base/name.h"
 #include "io/checkpoint.h"
 
-/* transformers and vLLM find the experts of a quantized one by these names: of Qwen's, GLM's and DeepSeek's by the
- * conversions of its conversion_mapping.py, of Llama 4 because its quantizers/base.py takes them apart. */
+/* Families whose experts have these names in transformers and vLLM when the model is quantized:
+ * Qwen, GLM and DeepSeek by the conversions of conversion_mapping.py, Llama 4 because
+ * quantizers/base.py splits its experts. */
 static const char *const families[] = {
-    "deepseek_v2", "deepseek_v3", "glm4_moe", "llama4", "llama4_text", "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text",
-    "qwen3_moe", "qwen3_next",
+    "deepseek_v2", "deepseek_v3", "glm4_moe",         "llama4",    "llama4_text",
+    "qwen2_moe",   "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next",
 };
 
 typedef struct stack { // the two tensors of a layer
@@ -40,24 +42,26 @@ typedef struct parting {
 } parting;
 
 static const struct stack_kind {
-    const char *up, *down, *leaf; // ends of names, and of the parts'
+    const char *up, *down, *leaf; // suffixes of the two tensors; leaf of the parts
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
     {".experts.gate_up_proj_scale", ".experts.down_proj_scale", "weight_scale"},
 };
 
-static bool is_known(const osh_hf_config *c)
+static bool family_is_known(const osh_hf_config *c)
 {
-    const cJSON *type = cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
+    const cJSON *type =
+        cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
     for (size_t i = 0; cJSON_IsString(type) && i < sizeof families / sizeof *families; i++)
         if (!strcmp(type->valuestring, families[i])) return true;
     return false;
 }
 
-/* The tensor whose name has `to` in the place of its end `from`. */
-static osh_status find_other(osh_ctx *cx, const osh_ckpt_tensor **other, const osh_checkpoint *ck, const char *name,
-                             const char *from, const char *to)
+/* Finds the tensor whose name has `to` in place of its suffix `from`. */
+static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
+                                   const osh_checkpoint *ck, const char *name, const char *from,
+                                   const char *to)
 {
     char *text = osh_sprintf(cx, "%.*s%s", (int)(strlen(name) - strlen(from)), name, to); // own
     if (!text) return OSH_E_NOMEM;
@@ -66,13 +70,16 @@ static osh_status find_other(osh_ctx *cx, const osh_ckpt_tensor **other, const o
     return OSH_OK;
 }
 
-static bool read_stack(stack *s, const struct stack_kind *kind, const osh_ckpt_tensor *up, const osh_ckpt_tensor *down)
+static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_tensor *up,
+                       const osh_ckpt_tensor *down)
 {
     const int64_t *a = up->e->shape, *b = down->e->shape;
     int64_t n[2] = {0, 0};
     osh_shape_numel(&n[0], up->e->ndim, a), osh_shape_numel(&n[1], down->e->ndim, b);
-    *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard, .kind = kind};
-    s->single = kind != kinds && up->e->ndim && down->e->ndim && n[0] == a[0] && n[1] == b[0] && n[0] == n[1];
+    *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard,
+                 .kind = kind};
+    s->single = kind != kinds && up->e->ndim && down->e->ndim && n[0] == a[0] && n[1] == b[0] &&
+                n[0] == n[1];
     if (s->single) {
         s->n = n[0];
         return s->n > 0;
@@ -89,8 +96,9 @@ static bool read_stack(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
 }
 
-/* The stack of which tensor t is one, *s without up: of none. */
-static osh_status find_stack(osh_ctx *cx, stack *s, const osh_checkpoint *ck, const osh_ckpt_tensor *t)
+/* Finds the stack that tensor t belongs to; s->up NULL: none. */
+static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
+                             const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(t->e->name);
@@ -100,25 +108,30 @@ static osh_status find_stack(osh_ctx *cx, stack *s, const osh_checkpoint *ck, co
         const struct stack_kind *k = &kinds[i];
         bool up = osh_ends_with(t->e->name, n, k->up);
         if (!up && !osh_ends_with(t->e->name, n, k->down)) continue;
-        OSH_TRY(find_other(cx, &other, ck, t->e->name, up ? k->up : k->down, up ? k->down : k->up));
-        if (!other || read_stack(s, k, up ? t : other, up ? other : t)) goto done;
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
-                 "transposed", ck->dir, t->e->name, other->e->name);
+        OSH_TRY(stack_find_other(cx, &other, ck, t->e->name, up ? k->up : k->down,
+                                 up ? k->down : k->up));
+        if (!other || stack_read(s, k, up ? t : other, up ? other : t)) goto done;
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
+                 "transposed",
+                 ck->dir, t->e->name, other->e->name);
     }
 done:
     if (rc || !other) *s = (stack){0};
     return rc;
 }
 
-/* Appends the part `leaf` of expert e: [rows, columns] of a tensor whose expert begins at `at`, with `width` of its own
- * elements in a row, from its row or, where it is transposed, its column `first` on. */
-static osh_status add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e, const char *leaf, int64_t first)
+/* Appends part `leaf` of expert e. `first`: its first row in the expert's matrix, or its first
+ * column if the matrix is transposed. */
+static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
+                                  const char *leaf, int64_t first)
 {
     osh_status rc = OSH_OK;
     bool down = !strcmp(leaf, "down_proj");
     const char *tail = down ? s->kind->down : s->kind->up;
     const osh_st_entry *of = down ? s->down : s->up;
-    int64_t size = (int64_t)osh_dtype_bytes(of->dtype), width = s->single ? size : of->shape[2] * size;
+    int64_t size = (int64_t)osh_dtype_bytes(of->dtype),
+            width = s->single ? size : of->shape[2] * size;
     int64_t rows = down ? s->D : s->F, columns = s->by_output ? 1 : down ? s->F : s->D;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
     size_t stem = strlen(of->name) - strlen(tail);
@@ -129,10 +142,12 @@ static osh_status add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e, c
     else if (s->by_output)
         part->begin = at + first * size, part->end = part->begin + rows * size;
     else if (s->transposed)
-        part->at = at + first * size, part->row = size, part->column = width, part->end = rows * columns * size;
+        part->at = at + first * size, part->row = size, part->column = width,
+        part->end = rows * columns * size;
     else
         part->begin = at + first * width, part->end = part->begin + rows * width;
-    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf, s->kind->leaf);
+    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
+                             s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
     p->n_parts++; // counted: its name is freed from here on
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
@@ -140,43 +155,43 @@ done:
     return rc;
 }
 
-static osh_status part_all(osh_ctx *cx, parting *p)
+static osh_status experts_part_all(osh_ctx *cx, parting *p)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = p->ck;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_ckpt_tensor *t = &ck->tensors[i];
         stack s;
-        OSH_TRY(find_stack(cx, &s, ck, t));
+        OSH_TRY(stack_find(cx, &s, ck, t));
         if (!s.up) p->tensors[p->n++] = *t;
         for (int64_t e = 0; s.up && e < s.n; e++) {
             if (t->e == s.down) {
-                OSH_TRY(add_part(cx, p, &s, e, "down_proj", 0));
+                OSH_TRY(expert_add_part(cx, p, &s, e, "down_proj", 0));
                 continue;
             }
-            OSH_TRY(add_part(cx, p, &s, e, "gate_proj", 0));
-            OSH_TRY(add_part(cx, p, &s, e, "up_proj", s.F));
+            OSH_TRY(expert_add_part(cx, p, &s, e, "gate_proj", 0));
+            OSH_TRY(expert_add_part(cx, p, &s, e, "up_proj", s.F));
         }
     }
 done:
     return rc;
 }
 
-static osh_status count_parts(osh_ctx *cx, int64_t *n, const osh_checkpoint *ck)
+static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     *n = 0;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         stack s;
-        OSH_TRY(find_stack(cx, &s, ck, &ck->tensors[i]));
+        OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:
     return rc;
 }
 
-/* Names to their places in the new list. */
-static osh_status name_all(osh_ctx *cx, osh_map **out, const parting *p)
+/* Maps names to indices of the new list. */
+static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;
     osh_map *m = NULL; // own
@@ -184,7 +199,8 @@ static osh_status name_all(osh_ctx *cx, osh_map **out, const parting *p)
     for (int64_t i = 0; i < p->n; i++) {
         const char *name = p->tensors[i].e->name;
         if (osh_map_get(m, name, strlen(name), &(int64_t){0}))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others", p->ck->dir, name);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others",
+                     p->ck->dir, name);
         OSH_TRY(osh_map_put(cx, m, name, strlen(name), i));
     }
     *out = m, m = NULL; // give
@@ -193,7 +209,7 @@ done:
     return rc;
 }
 
-static void free_parts(osh_ctx *cx, osh_st_entry *parts, int64_t n)
+static void experts_free_parts(osh_ctx *cx, osh_st_entry *parts, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) osh_free(cx, parts[i].name);
     osh_free(cx, parts);
@@ -205,26 +221,26 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
     parting p = {.ck = ck};
     osh_map *names = NULL; // own
     int64_t n;
-    if (!is_known(ck->config)) goto done;
-    OSH_TRY(count_parts(cx, &n, ck));
+    if (!family_is_known(ck->config)) goto done;
+    OSH_TRY(experts_count_parts(cx, &n, ck));
     if (!n) goto done;
     OSH_NEW(cx, p.parts, n);
     OSH_NEW(cx, p.tensors, ck->n_tensors + n);
-    OSH_TRY(part_all(cx, &p));
-    OSH_TRY(name_all(cx, &names, &p));
+    OSH_TRY(experts_part_all(cx, &p));
+    OSH_TRY(experts_name_all(cx, &names, &p));
     osh_map_free(cx, ck->by_name);
     osh_free(cx, ck->tensors);
     ck->by_name = names, ck->tensors = p.tensors, ck->n_tensors = p.n; // give
     ck->parts = p.parts, ck->n_parts = p.n_parts;
     return OSH_OK;
 done:
-    free_parts(cx, p.parts, p.n_parts);
+    experts_free_parts(cx, p.parts, p.n_parts);
     osh_free(cx, p.tensors);
     return rc;
 }
 
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck)
 {
-    free_parts(cx, ck->parts, ck->n_parts);
+    experts_free_parts(cx, ck->parts, ck->n_parts);
     ck->parts = NULL, ck->n_parts = 0;
 }

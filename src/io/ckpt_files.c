@@ -1,4 +1,4 @@
-/* ckpt_files.c - see ckpt_files.h. */
+/* ckpt_files.c - decides which files of a directory are the model's shards, if several could be. */
 #include "io/ckpt_files.h"
 
 #include <string.h>
@@ -11,8 +11,9 @@ static const char index_name[] = "model.safetensors.index.json";
 
 /* ---- a model in one file, and an index ---- */
 
-/* The file that a name in the directory leads to; *there false: no regular file. */
-static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const char *dir, const char *name)
+/* Gets the status of a file in the directory. *there: it is a regular file. */
+static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const char *dir,
+                            const char *name)
 {
     char *path = osh_path_join(cx, dir, name); // own
     *there = path && !stat(path, st) && S_ISREG(st->st_mode);
@@ -20,7 +21,7 @@ static osh_status find_file(osh_ctx *cx, bool *there, struct stat *st, const cha
     return path ? OSH_OK : OSH_E_NOMEM;
 }
 
-static bool is_same(const struct stat *a, const struct stat *b)
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -29,33 +30,35 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    const char *other = NULL; // a shard that is there, and another file
+    const char *other = NULL; // a shard that exists and is another file
     int n_there = 0;
     bool has_one = false, there = false;
     OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
     for (int s = 0; s < ck->n_shards; s++) {
         OSH_TRY(find_file(cx, &there, &st, ck->dir, ck->shard_names[s]));
         n_there += there;
-        if (there && (!has_one || !is_same(&st, &one))) other = ck->shard_names[s];
+        if (there && (!has_one || !is_same_file(&st, &one))) other = ck->shard_names[s];
     }
     *single = !n_there || (ck->n_shards == 1 && !other);
     if (!n_there)
-        osh_log(cx, OSH_LOG_INFO, "%s: %s names no file that is there: %s is read, as by transformers; vLLM would find "
-                "no weights", ck->dir, index_name, single_name);
+        osh_log(cx, OSH_LOG_INFO,
+                "%s: no file that %s names exists; %s is read, as transformers does; vLLM would "
+                "find no weights", ck->dir, index_name, single_name);
     if (!*single)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: has both %s and %s, which names %s: transformers reads the first, vLLM the shards of the second, "
-                 "and which is meant cannot be told; want one of them moved away", ck->dir, single_name, index_name,
-                 other ? other : ck->shard_names[0]);
+                 "%s: has both %s and %s, which names %s: transformers reads the first, vLLM the "
+                 "shards of the second, and which is meant cannot be told; want one of them moved "
+                 "away",
+                 ck->dir, single_name, index_name, other ? other : ck->shard_names[0]);
 done:
     return rc;
 }
 
 /* ---- safetensors files that are no shards ---- */
 
-typedef struct numbering { // of "model-00001-of-00003.safetensors"
+typedef struct numbering { // numbering of "model-00001-of-00003.safetensors"
     const char *name;
-    size_t n_prefix;             // bytes in front of "-00001"
+    size_t n_prefix;             // bytes before "-00001"
     const char *total;           // "00003.safetensors"
 } numbering;
 
@@ -63,12 +66,13 @@ static bool read_numbering(numbering *to, const char *name)
 {
     static const char of[] = "-of-";
     const char *at = strstr(name, of), *next;
-    while (at && (next = strstr(at + 1, of))) at = next; // the last one
+    while (at && (next = strstr(at + 1, of))) at = next; // the last one in the name
     if (!at) return false;
     const char *total = at + strlen(of), *first = at;
     while (first > name && first[-1] >= '0' && first[-1] <= '9') first--;
     size_t n_digits = strspn(total, "0123456789");
-    if (first == at || first == name || first[-1] != '-' || !n_digits || strcmp(total + n_digits, ".safetensors"))
+    if (first == at || first == name || first[-1] != '-' || !n_digits ||
+        strcmp(total + n_digits, ".safetensors"))
         return false;
     *to = (numbering){name, (size_t)(first - 1 - name), total};
     return true;
@@ -76,26 +80,30 @@ static bool read_numbering(numbering *to, const char *name)
 
 static bool is_same_numbering(const numbering *a, const numbering *b)
 {
-    return a->n_prefix == b->n_prefix && !strncmp(a->name, b->name, a->n_prefix) && !strcmp(a->total, b->total);
+    return a->n_prefix == b->n_prefix && !strncmp(a->name, b->name, a->n_prefix) &&
+           !strcmp(a->total, b->total);
 }
 
 static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const char *name)
 {
     numbering a, b;
     if (!read_numbering(&a, name)) return OSH_OK;
-    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], single_name) && a.n_prefix == 5 && !strncmp(name, "model", 5))
+    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], single_name) && a.n_prefix == 5 &&
+        !strncmp(name, "model", 5))
         return osh_fail(cx, OSH_E_FORMAT,
-                        "%s: has both %s and %s, and no %s that says which is meant: want one of them moved away",
+                        "%s: has both %s and %s, and no %s that says which is meant: want one of "
+                        "them moved away",
                         ck->dir, single_name, name, index_name);
     for (int s = 0; s < ck->n_shards; s++)
         if (read_numbering(&b, ck->shard_names[s]) && is_same_numbering(&a, &b))
             return osh_fail(cx, OSH_E_FORMAT,
-                            "%s: %s is one of the shards that %s belongs to, but %s does not list it: want an index of "
-                            "all shards, or the file moved away", ck->dir, name, ck->shard_names[s], index_name);
+                            "%s: %s is one of the shards that %s belongs to, but %s does not list "
+                            "it: want an index of all shards, or the file moved away",
+                            ck->dir, name, ck->shard_names[s], index_name);
     return OSH_OK;
 }
 
-/* A shard, also by a second name of its file, or no file at all. */
+/* *is: the file is a shard, has a second name that is a shard, or is not a regular file. */
 static osh_status is_shard(osh_ctx *cx, bool *is, const osh_checkpoint *ck, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -109,7 +117,7 @@ static osh_status is_shard(osh_ctx *cx, bool *is, const osh_checkpoint *ck, cons
     *is = !there;
     for (int s = 0; s < ck->n_shards && !*is; s++) {
         OSH_TRY(find_file(cx, &there, &shard, ck->dir, ck->shard_names[s]));
-        *is = there && is_same(&file, &shard);
+        *is = there && is_same_file(&file, &shard);
     }
 done:
     return rc;
@@ -124,7 +132,8 @@ osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck)
     OSH_NEW(cx, ck->aside, n);
     for (size_t i = 0; i < n; i++) {
         bool shard = true;
-        if (osh_ends_with(names[i], strlen(names[i]), ".safetensors")) OSH_TRY(is_shard(cx, &shard, ck, names[i]));
+        if (osh_ends_with(names[i], strlen(names[i]), ".safetensors"))
+            OSH_TRY(is_shard(cx, &shard, ck, names[i]));
         if (shard) continue;
         OSH_TRY(check_unlisted(cx, ck, names[i]));
         ck->aside[ck->n_aside++] = names[i], names[i] = NULL; // give

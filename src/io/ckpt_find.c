@@ -1,4 +1,4 @@
-/* ckpt_find.c - tensors of a checkpoint by name. */
+/* ckpt_find.c - finds tensors of a checkpoint by name. */
 #include <string.h>
 
 #include "io/checkpoint.h"

@@ -1,4 +1,5 @@
-/* ckpt_read.c - bytes of a tensor of a checkpoint, or of a part of one, whether a shard holds it or it is made. */
+/* ckpt_read.c - reads a tensor of a checkpoint, or a part of one, from its shard or from the
+ * function that makes it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +8,9 @@
 
 int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
 
-/* Bytes of rows of which the first and the last may be wanted in part. */
-static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset, int64_t n)
+/* Makes bytes [offset, offset + n). The first and the last row may be partial. */
+static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset,
+                               int64_t n)
 {
     osh_status rc = OSH_OK;
     char *row = NULL; // own
@@ -19,7 +21,8 @@ static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
             take = n / size * size;
             OSH_TRY(v->make(cx, to, v->user, v->e, offset / size, n / size));
         } else {
-            if (!row && !(row = osh_alloc(cx, (size_t)size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
+            if (!row && !(row = osh_alloc(cx, (size_t)size)))
+                OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
             OSH_TRY(v->make(cx, row, v->user, v->e, offset / size, 1));
             memcpy(to, row + at, (size_t)take);
         }
@@ -30,14 +33,15 @@ done:
     return rc;
 }
 
-/* A part whose elements lie apart (st_part.c has that of a stored tensor): row after row is made, and its elements are
- * put where they belong. */
-static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, const osh_st_entry *e)
+/* Gathers a part whose elements are not contiguous (st_part.c does it for stored tensors). It makes
+ * row after row and copies the wanted elements. */
+static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
+                                 const osh_st_entry *e)
 {
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
-    bool turned = e->row < e->column; // a row of what is made has elements of one column
+    bool turned = e->row < e->column; // a row of the made tensor has elements of one column
     int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
     int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
     char *row = osh_alloc(cx, (size_t)pitch); // own
@@ -46,26 +50,29 @@ static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *
         int64_t at = e->at + k * far;
         OSH_TRY(v->make(cx, row, v->user, v->e, at / pitch, 1));
         for (int64_t i = 0; i < each; i++)
-            memcpy(to + (size_t)(turned ? i * columns + k : k * columns + i) * size, row + at % pitch + i * near, size);
+            memcpy(to + (size_t)(turned ? i * columns + k : k * columns + i) * size,
+                   row + at % pitch + i * near, size);
     }
 done:
     osh_free(cx, row);
     return rc;
 }
 
-osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                  const osh_st_entry *part)
+osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                                  const osh_ckpt_tensor *t, const osh_st_entry *part)
 {
     osh_status rc;
     if (t->shard >= 0) return osh_st_read(cx, to, ck->shards[t->shard], part);
-    if (!part->row) return osh_checkpoint_read_part(cx, to, ck, t, part->begin, (size_t)(part->end - part->begin));
+    if (!part->row)
+        return osh_checkpoint_read_part(cx, to, ck, t, part->begin,
+                                        (size_t)(part->end - part->begin));
     rc = virtual_gather(cx, to, &ck->virtuals[-1 - t->shard], part);
     if (rc) osh_note(cx, "reading a part of %.200s", t->e->name);
     return rc;
 }
 
-osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
-                                    int64_t offset, size_t n_bytes)
+osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                                    const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes)
 {
     if (t->shard >= 0) return osh_st_read_part(cx, to, ck->shards[t->shard], t->e, offset, n_bytes);
     osh_status rc = virtual_read(cx, to, &ck->virtuals[-1 - t->shard], offset, (int64_t)n_bytes);
@@ -78,7 +85,8 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
 {
     osh_status rc = osh_checkpoint_read_part(cx, to, ck, t, 0, (size_t)(t->e->end - t->e->begin));
     if (!rc && ck->sums)
-        rc = osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
+        rc = osh_checkpoint_saw(cx, ck, t - ck->tensors,
+                                XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
     if (!rc && osh_checkpoint_is_changed(ck, t - ck->tensors)) {
         int64_t n = 0;
         osh_shape_numel(&n, t->e->ndim, t->e->shape);
@@ -87,8 +95,8 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
     return rc;
 }
 
-/* "[576, 1536]" */
-static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+/* Prints a shape: "[576, 1536]". */
+static void shape_print(char *to, size_t room, int ndim, const int64_t *shape)
 {
     size_t at = (size_t)snprintf(to, room, "[");
     for (int d = 0; d < ndim && at < room; d++)
@@ -109,8 +117,8 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
     if (ndim >= 0 &&
         (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {
         char has[200], wanted[200];
-        shape_text(has, sizeof has, e->ndim, e->shape);
-        shape_text(wanted, sizeof wanted, ndim, shape);
+        shape_print(has, sizeof has, e->ndim, e->shape);
+        shape_print(wanted, sizeof wanted, ndim, shape);
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has shape %s, wanted %s",
                  found->shard < 0 ? ck->dir : ck->shard_names[found->shard], name, has, wanted);
     }

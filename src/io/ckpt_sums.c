@@ -1,19 +1,19 @@
-/* ckpt_sums.c - what was read of a checkpoint, tensor by tensor: a source that changes while it is read, or between two
- * runs that share an output, shows as a tensor with another checksum. */
+/* ckpt_sums.c - checksums of the tensors that were read. If a source changes while it is read, or
+ * between two runs that share an output, a tensor has another checksum. */
 #include <pthread.h>
 #include <string.h>
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { PIECE_BYTES = 256 << 10 }; // at a time, about, of a tensor that is no range of a file
+enum { PIECE_BYTES = 256 << 10 }; // bytes read at once from a tensor that is no range of a file
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
     uint64_t *sums; // own [n]
     bool *seen;     // own [n]
-    int64_t *order; // own [n]: tensors as they were first seen
-    int64_t n, n_seen; // stored tensors; in order
+    int64_t *order; // own [n]: tensors in the order in which they were first seen
+    int64_t n, n_seen; // number of stored tensors; length of order
 };
 
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
@@ -23,7 +23,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_unwatch(cx, ck);
     OSH_NEW(cx, s, 1);
     pthread_mutex_init(&s->lock, NULL);
-    ck->sums = s; // give: unwatch frees what is there
+    ck->sums = s; // give: unwatch frees it
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
     OSH_NEW(cx, s->order, ck->n_tensors);
@@ -56,9 +56,10 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     pthread_mutex_unlock(&s->lock);
     if (was == sum) return OSH_OK;
     const osh_ckpt_tensor *t = &ck->tensors[tensor];
-    return osh_fail(cx, OSH_E_IO, "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
-                    t->shard < 0 ? ck->dir : osh_st_path(ck->shards[t->shard]), t->e->name, (unsigned long long)sum,
-                    (unsigned long long)was);
+    return osh_fail(cx, OSH_E_IO,
+                    "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
+                    t->shard < 0 ? ck->dir : osh_st_path(ck->shards[t->shard]), t->e->name,
+                    (unsigned long long)sum, (unsigned long long)was);
 }
 
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum)
@@ -99,12 +100,13 @@ done:
     return rc;
 }
 
-/* The sum of a tensor's bytes as a reader gets them; f is its shard. */
+/* Computes the checksum of a tensor's bytes as a reader gets them. f: its shard. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
-    int64_t all = t->e->end - t->e->begin, piece = osh_ckpt_columns(t->e) * (int64_t)osh_dtype_bytes(t->e->dtype);
+    int64_t all = t->e->end - t->e->begin,
+            piece = osh_ckpt_columns(t->e) * (int64_t)osh_dtype_bytes(t->e->dtype);
     char *room = NULL; // own
     XXH3_state_t *state = NULL; // own
     if (t->shard >= 0 && !t->e->row) return sum_of_bytes(cx, sum, f, t->e->begin, t->e->end);
@@ -153,9 +155,9 @@ done:
     return rc;
 }
 
-/* *diff, where two sums are not the same: about what, of which file. */
-static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint64_t now, uint64_t was,
-                               const char *what)
+/* Sets *diff to a message, own, if the two sums differ. */
+static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint64_t now,
+                               uint64_t was, const char *what)
 {
     if (now == was) return OSH_OK;
     *diff = osh_sprintf(cx, "%s: %.200s has checksum %016llx, had %016llx", osh_file_path(f), what,
@@ -170,14 +172,16 @@ static bool is_in_shard(const osh_checkpoint *ck, const osh_ckpt_tensor *t, int 
     return v->first_shard <= shard && shard <= v->last_shard;
 }
 
-static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_checkpoint *ck, int shard)
+static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_checkpoint *ck,
+                               int shard)
 {
     osh_status rc = OSH_OK;
     uint64_t was, now;
     int64_t n = osh_st_header(ck->shards[shard], &was), size = osh_file_bytes(f);
     int64_t had = osh_st_stamp(ck->shards[shard])->n_bytes;
     if (size != had) {
-        *diff = osh_sprintf(cx, "%s has %lld bytes, had %lld", osh_file_path(f), (long long)size, (long long)had);
+        *diff = osh_sprintf(cx, "%s has %lld bytes, had %lld", osh_file_path(f), (long long)size,
+                            (long long)had);
         if (!*diff) rc = OSH_E_NOMEM;
         goto done;
     }
@@ -193,7 +197,8 @@ done:
     return rc;
 }
 
-osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard)
+osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
+                                 const osh_checkpoint *ck, int shard)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
@@ -204,7 +209,8 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, con
     OSH_TRY(osh_file_stamp(cx, stamp, f));
     OSH_TRY(compare_file(cx, diff, f, ck, shard));
     OSH_TRY(osh_path_stamp(cx, &after, path));
-    if (!*diff && !osh_stamp_same(stamp, &after) && !(*diff = osh_sprintf(cx, "%s is being written", path)))
+    if (!*diff && !osh_stamp_same(stamp, &after) &&
+        !(*diff = osh_sprintf(cx, "%s is being written", path)))
         rc = OSH_E_NOMEM;
 done:
     osh_file_close(cx, f);

@@ -1,16 +1,18 @@
-/* ckpt_virtual.c - tensors of a checkpoint that no shard holds under their name: made when they are asked for, or the
- * bytes of another one. */
+/* ckpt_virtual.c - tensors of a checkpoint that no shard has under their name: they are made when
+ * they are read, or are a second name of a stored tensor. */
 #include <string.h>
 
 #include "io/checkpoint.h"
 
-/* e: own from here on, its name, too. */
-static osh_status add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard, const osh_ckpt_virtual *as)
+/* Adds the entry. Takes ownership of `e` and of its name. */
+static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
+                                    const osh_ckpt_virtual *as)
 {
     osh_status rc = OSH_OK;
     osh_ckpt_virtual *v = osh_realloc(cx, ck->virtuals, (size_t)(ck->n_virtuals + 1) * sizeof *v);
     if (v) ck->virtuals = v;
-    osh_ckpt_tensor *t = v ? osh_realloc(cx, ck->tensors, (size_t)(ck->n_tensors + 1) * sizeof *t) : NULL;
+    osh_ckpt_tensor *t =
+        v ? osh_realloc(cx, ck->tensors, (size_t)(ck->n_tensors + 1) * sizeof *t) : NULL;
     if (t) ck->tensors = t;
     if (!t) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     OSH_TRY(osh_map_put(cx, ck->by_name, e->name, strlen(e->name), ck->n_tensors));
@@ -23,7 +25,8 @@ done:
     return rc;
 }
 
-static osh_status entry_new(osh_ctx *cx, osh_st_entry **out, const char *name, const osh_st_entry *like)
+static osh_status entry_new(osh_ctx *cx, osh_st_entry **out, const char *name,
+                            const osh_st_entry *like)
 {
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
@@ -36,13 +39,13 @@ done:
     return rc;
 }
 
-osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, const osh_st_entry *like,
-                                      osh_ckpt_make make, void *user)
+osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
+                                      const osh_st_entry *like, osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored one gives its name away
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored tensor loses the name
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
@@ -51,7 +54,7 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     for (int i = 0; i < like->ndim; i++) whole.shape[i] = like->shape[i];
     OSH_TRY(entry_new(cx, &e, name, &whole));
     const osh_ckpt_virtual as = {.make = make, .user = user, .stored = -1, .last_shard = -1};
-    OSH_TRY(add_entry(cx, ck, e, -1 - ck->n_virtuals, &as));
+    OSH_TRY(virtual_add_entry(cx, ck, e, -1 - ck->n_virtuals, &as));
 done:
     return rc;
 }
@@ -61,7 +64,7 @@ osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char 
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     OSH_TRY(entry_new(cx, &e, name, ck->tensors[of].e));
-    OSH_TRY(add_entry(cx, ck, e, ck->tensors[of].shard, &(osh_ckpt_virtual){0}));
+    OSH_TRY(virtual_add_entry(cx, ck, e, ck->tensors[of].shard, &(osh_ckpt_virtual){0}));
 done:
     return rc;
 }
@@ -71,7 +74,7 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
     osh_status rc = OSH_OK;
     osh_ckpt_tensor *list = NULL; // own
     osh_map *names = NULL;        // own
-    bool *placed = NULL;          // own [tensors]: virtual ones that are in the list
+    bool *placed = NULL;          // own [tensors]: virtual tensors that are in the list
     int64_t n = 0;
     OSH_NEW(cx, list, ck->n_tensors);
     OSH_NEW(cx, placed, ck->n_tensors);
@@ -82,8 +85,10 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    for (int64_t i = 0; i < n; i++) // a virtual one behind a stored one of its name takes the name
-        if (list[i].shard >= 0) OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));
+    /* stored tensors first: a virtual one of the same name replaces the stored one */
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].shard >= 0)
+            OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));
     for (int64_t i = 0; i < n; i++) {
         if (list[i].shard >= 0) continue;
         int64_t *stored = &ck->virtuals[-1 - list[i].shard].stored;

@@ -1,5 +1,6 @@
-/* edges.c - see edges.h. The blocks that wait are few: each piece of a file leaves one at either end, and its neighbour
- * fills it soon. Where more wait than there is room for, the oldest is written as far as it came. */
+/* edges.c - collects the blocks at the edges of pieces of files. Few blocks wait at a time: each
+ * piece leaves one at either end, and its neighbour soon fills it. If there is no room for another,
+ * the oldest block is written as far as it is filled. */
 #include "io/edges.h"
 
 #include <pthread.h>
@@ -11,10 +12,10 @@ typedef enum { FREE, WAITS, IS_WRITTEN } edge_state;
 typedef struct edge {
     edge_state state;
     osh_file *f; // view
-    int64_t at;  // of the block
+    int64_t at;  // offset of the block
     int64_t age;
-    size_t n;             // bytes that came
-    uint64_t came[WORDS]; // which ones
+    size_t n;             // bytes present
+    uint64_t came[WORDS]; // bits of the bytes present
     uint8_t *bytes;       // view: [OSH_BLOCK_BYTES], aligned
 } edge;
 
@@ -57,16 +58,16 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
     osh_free(cx, e);
 }
 
-static bool has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
+static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* The runs of bytes that came, each by itself: what lies between is somebody else's. */
-static osh_status write_runs(osh_ctx *cx, edge *x)
+/* Writes each run of present bytes by itself; other pieces write the bytes between. */
+static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < OSH_BLOCK_BYTES;) {
         size_t from = i;
-        if (!has(x, i++)) continue;
-        while (i < OSH_BLOCK_BYTES && has(x, i)) i++;
+        if (!edge_has(x, i++)) continue;
+        while (i < OSH_BLOCK_BYTES && edge_has(x, i)) i++;
         OSH_TRY(osh_file_pwrite(cx, x->f, x->bytes + from, i - from, x->at + (int64_t)from));
     }
     x->state = FREE;
@@ -74,8 +75,8 @@ done:
     return rc;
 }
 
-/* With the lock: the edge of that block, new or not. */
-static osh_status find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
+/* Finds or makes the edge of a block. The caller holds the lock. */
+static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;
     edge *x = NULL, *oldest = NULL;
@@ -91,7 +92,7 @@ static osh_status find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64
             if (e->edges[i].state == FREE) x = &e->edges[i];
     }
     if (!x) {
-        OSH_TRY(write_runs(cx, oldest));
+        OSH_TRY(edge_write_runs(cx, oldest));
         x = oldest;
     }
     x->state = WAITS, x->f = f, x->at = at, x->age = e->age++, x->n = 0;
@@ -101,13 +102,14 @@ done:
     return rc;
 }
 
-static osh_status put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_t *from, size_t n, int64_t at)
+static osh_status edges_put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_t *from, size_t n,
+                            int64_t at)
 {
     osh_status rc = OSH_OK;
     edge *x = NULL;
     size_t lead = (size_t)(at % OSH_BLOCK_BYTES);
     pthread_mutex_lock(&e->lock);
-    OSH_TRY(find(cx, e, &x, f, at - (int64_t)lead));
+    OSH_TRY(edge_find(cx, e, &x, f, at - (int64_t)lead));
     memcpy(x->bytes + lead, from, n);
     for (size_t i = lead; i < lead + n; i++) x->came[i / 64] |= (uint64_t)1 << i % 64;
     if ((x->n += n) < OSH_BLOCK_BYTES) goto done;
@@ -115,14 +117,15 @@ static osh_status put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_t *fro
     pthread_mutex_unlock(&e->lock);
     rc = osh_file_write_blocks(cx, f, x->bytes, OSH_BLOCK_BYTES, x->at);
     pthread_mutex_lock(&e->lock);
-    x->state = rc ? WAITS : FREE; // whoever syncs tries again
+    x->state = rc ? WAITS : FREE; // osh_edges_flush tries again
     pthread_cond_broadcast(&e->written);
 done:
     pthread_mutex_unlock(&e->lock);
     return rc;
 }
 
-osh_status osh_edges_write(osh_ctx *cx, osh_edges *e, osh_file *f, const void *from, size_t n, int64_t at)
+osh_status osh_edges_write(osh_ctx *cx, osh_edges *e, osh_file *f, const void *from, size_t n,
+                           int64_t at)
 {
     osh_status rc = OSH_OK;
     const uint8_t *p = from;
@@ -130,11 +133,11 @@ osh_status osh_edges_write(osh_ctx *cx, osh_edges *e, osh_file *f, const void *f
     if (head > n) head = n;
     size_t whole = (n - head) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES, tail = n - head - whole;
     int64_t middle = at + (int64_t)head, end = middle + (int64_t)whole;
-    if (head) OSH_TRY(put(cx, e, f, p, head, at));
+    if (head) OSH_TRY(edges_put(cx, e, f, p, head, at));
     if (whole && (uintptr_t)(p + head) % OSH_BLOCK_BYTES)
         OSH_TRY(osh_file_pwrite(cx, f, p + head, whole, middle));
     else if (whole) OSH_TRY(osh_file_write_blocks(cx, f, p + head, whole, middle));
-    if (tail) OSH_TRY(put(cx, e, f, p + head + whole, tail, end));
+    if (tail) OSH_TRY(edges_put(cx, e, f, p + head + whole, tail, end));
 done:
     return rc;
 }
@@ -146,7 +149,7 @@ osh_status osh_edges_flush(osh_ctx *cx, osh_edges *e)
     for (int i = 0; i < N_EDGES; i++) {
         edge *x = &e->edges[i];
         while (x->state == IS_WRITTEN) pthread_cond_wait(&e->written, &e->lock);
-        if (x->state == WAITS) OSH_TRY(write_runs(cx, x));
+        if (x->state == WAITS) OSH_TRY(edge_write_runs(cx, x));
     }
 done:
     pthread_mutex_unlock(&e->lock);

@@ -1,9 +1,9 @@
-/* hf_config.c - config.json of transformers 4 and 5 in one form.
+/* hf_config.c - reads config.json of transformers 4 and 5 into one form.
  *
- * What transformers takes where a key is absent is its config class's default: for the families of the table below
- * that of the row, for any other family that of transformers 4's PretrainedConfig: tied. has_tie_word_embeddings tells
- * whether the file says so itself, of the whole model or of its text model.
- */
+ * An absent key has the default of the config class in transformers: the table below has it for the
+ * families listed. Other families have the default of PretrainedConfig in transformers 4, which
+ * ties the embeddings. has_tie_word_embeddings: the file has the key itself, for the whole model or
+ * for its text model. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_rope.h"
@@ -17,7 +17,7 @@ enum { MAX_CONFIG_BYTES = 16 << 20 };
 typedef struct family {
     const char *model_type, *architecture;
     osh_rope_defaults rope;
-    bool tied; // without tie_word_embeddings
+    bool tied; // default of tie_word_embeddings
 } family;
 
 static const family families[] = {
@@ -37,7 +37,8 @@ static const family families[] = {
     {"gemma2", "Gemma2ForCausalLM", {8192}, true},
     {"gemma3_text", "Gemma3ForCausalLM",
      {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
-    {"gemma4_text", "Gemma4ForCausalLM", {131072, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, true},
+    {"gemma4_text", "Gemma4ForCausalLM",
+     {131072, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, true},
     {"falcon", "FalconForCausalLM", {2048}, true},
     {"opt", "OPTForCausalLM", {2048}, true},
     {"gpt2", "GPT2LMHeadModel", {1024}, true},
@@ -50,7 +51,8 @@ static const family families[] = {
     {"deepseek_v2", "DeepseekV2ForCausalLM", {2048}, false},
     {"deepseek_v3", "DeepseekV3ForCausalLM", {4096}, false},
     {"kimi_k2", "DeepseekV3ForCausalLM", {4096}, false},
-    {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false}, // flat: a config.json of transformers 4
+    /* flat: a config.json of transformers 4 */
+    {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
     {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
@@ -59,19 +61,21 @@ static const family families[] = {
     {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
     {"gpt_oss", "GptOssForCausalLM", {131072, .theta = 1.5e5}, false},
     {"gpt_neox", "GPTNeoXForCausalLM",
-     {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base", .partial_key = "rotary_pct"}, false},
+     {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base",
+      .partial_key = "rotary_pct"}, false},
 };
 
-static const cJSON *member(const cJSON *o, const char *key)
+static const cJSON *hf_member(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* model_type chooses the class; a file may have the architecture alone. NULL: none of ours. */
+/* Returns the family by model_type, or by architecture if the file has no model_type. NULL: not in
+ * the table. */
 static const family *find_family(const osh_hf_config *c)
 {
-    const cJSON *v = member(c->model, "model_type");
+    const cJSON *v = hf_member(c->model, "model_type");
     const char *type = cJSON_IsString(v) ? v->valuestring : NULL;
 
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -82,11 +86,12 @@ static const family *find_family(const osh_hf_config *c)
     return NULL;
 }
 
-/* dtype wins over torch_dtype, as in transformers 5. */
+/* Reads the dtype. "dtype" has precedence over "torch_dtype", as in transformers 5. */
 static osh_status take_dtype(osh_ctx *cx, osh_hf_config *c)
 {
-    const cJSON *json = member(c->json, "dtype") || member(c->json, "torch_dtype") ? c->json : c->model;
-    const char *key = member(json, "dtype") ? "dtype" : "torch_dtype", *name = NULL;
+    const cJSON *json =
+        hf_member(c->json, "dtype") || hf_member(c->json, "torch_dtype") ? c->json : c->model;
+    const char *key = hf_member(json, "dtype") ? "dtype" : "torch_dtype", *name = NULL;
     osh_status rc = OSH_OK;
 
     c->dtype = OSH_DTYPE_NONE;
@@ -101,7 +106,7 @@ done:
 
 static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
 {
-    const cJSON *list = member(c->json, "architectures");
+    const cJSON *list = hf_member(c->json, "architectures");
 
     if (!list) return OSH_OK;
     if (!cJSON_IsArray(list) || (list->child && !cJSON_IsString(list->child)))
@@ -110,20 +115,20 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* The places where loaders look, in their order. */
+/* Finds the quantization config, in the order in which loaders look for it. */
 static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 {
-    const cJSON *q = member(c->json, "quantization_config");
+    const cJSON *q = hf_member(c->json, "quantization_config");
 
-    if (!q) q = member(member(c->json, "text_config"), "quantization_config");
-    if (!q) q = member(c->json, "compression_config");
+    if (!q) q = hf_member(hf_member(c->json, "text_config"), "quantization_config");
+    if (!q) q = hf_member(c->json, "compression_config");
     if (q && !cJSON_IsObject(q))
         return osh_fail(cx, OSH_E_FORMAT, "%s: quantization_config is not an object", c->path);
     c->quantization_config = q;
     return OSH_OK;
 }
 
-/* Models around a text model whose config class ties where config.json does not say it
+/* True if the config class of a model around a text model ties when config.json has no key
  * (transformers 5.17). */
 static bool ties_by_default(const osh_hf_config *c)
 {
@@ -166,8 +171,8 @@ static bool ties_by_default(const osh_hf_config *c)
     return false;
 }
 
-/* config.json says it of the whole model or of the text model; transformers reads either, by
- * family. */
+/* Reads tie_word_embeddings. config.json has it for the whole model or for the text model;
+ * transformers reads one of them, depending on the family. */
 static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
 {
     osh_status rc = OSH_OK;
@@ -180,7 +185,7 @@ static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
                              c->path));
     if (inside) OSH_TRY(osh_json_bool_or(cx, &inner, c->model, key, false, c->path));
     c->tie_word_embeddings |= inner;
-    c->has_tie_word_embeddings = member(c->json, key) || member(c->model, key);
+    c->has_tie_word_embeddings = hf_member(c->json, key) || hf_member(c->model, key);
 done:
     return rc;
 }
@@ -190,7 +195,7 @@ static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
     osh_status rc = OSH_OK;
     const osh_rope_defaults none = {0};
     const family *fam;
-    const cJSON *text = member(c->json, "text_config");
+    const cJSON *text = hf_member(c->json, "text_config");
     osh_rope rope[2];
 
     c->model = cJSON_IsObject(text) ? text : c->json;
@@ -240,7 +245,7 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c)
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key)
 {
-    const cJSON *v = member(c->json, key);
+    const cJSON *v = hf_member(c->json, key);
 
     *found = v != NULL;
     *out = 0;
@@ -254,11 +259,12 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
 
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
 {
-    const cJSON *v = member(c->json, key);
+    const cJSON *v = hf_member(c->json, key);
     return v && cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const char *value, const char *path)
+static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const char *value,
+                             const char *path)
 {
     char *old = *text; // own
     *text = NULL;
@@ -267,16 +273,16 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* text_config without its quantization_config, which a quantized source may have there, and
- * untied where the head gets a weight of its own. It is printed anew where that changes it. */
+/* Removes quantization_config from text_config, if the source is quantized and has it there, and
+ * unties the text model if the head gets its own weight. A changed text_config is printed anew. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const cJSON *inner = member(c->json, "text_config");
+    const cJSON *inner = hf_member(c->json, "text_config");
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
-    untie &= cJSON_IsTrue(member(inner, "tie_word_embeddings"));
-    if (!member(inner, "quantization_config") && !untie) goto done;
+    untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
+    if (!hf_member(inner, "quantization_config") && !untie) goto done;
     if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
     if (untie &&
@@ -290,8 +296,9 @@ done:
     return rc;
 }
 
-/* Keys under which families have it. */
-static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts"};
+/* Keys of the number of experts, by family. */
+static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts",
+                                          "n_routed_experts"};
 enum { N_EXPERT_KEYS = sizeof expert_keys / sizeof *expert_keys };
 
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n)
@@ -299,7 +306,8 @@ osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_al
     osh_status rc = OSH_OK;
     int n_set = 0;
     if (c->model != c->json)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: has its number of experts in text_config, which is not made another",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: has its number of experts in text_config, want it at the top level",
                  c->path);
     for (int k = 0; k < N_EXPERT_KEYS; k++) {
         cJSON *v = cJSON_GetObjectItemCaseSensitive(c->json, expert_keys[k]);
@@ -308,8 +316,10 @@ osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_al
         n_set++;
     }
     if (!n_set)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: does not say that there are %lld experts: want num_experts or "
-                 "num_local_experts", c->path, (long long)n_all);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: does not say that there are %lld experts: want num_experts or "
+                 "num_local_experts",
+                 c->path, (long long)n_all);
     c->n_experts = n;
 done:
     return rc;
@@ -321,7 +331,7 @@ static osh_status edit_experts(osh_ctx *cx, char **text, const osh_hf_config *c)
     char n[24];
     snprintf(n, sizeof n, "%lld", (long long)c->n_experts);
     for (int k = 0; c->n_experts && k < N_EXPERT_KEYS; k++) {
-        const cJSON *v = member(c->json, expert_keys[k]);
+        const cJSON *v = hf_member(c->json, expert_keys[k]);
         if (cJSON_IsNumber(v) && v->valuedouble == (double)c->n_experts)
             OSH_TRY(edit_again(cx, text, expert_keys[k], n, c->path));
     }
@@ -337,7 +347,8 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
 
     OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text,
                           (osh_json_member){"quantization_config",
-                                            *quantization_json ? quantization_json : NULL}, c->path));
+                                            *quantization_json ? quantization_json : NULL},
+                          c->path));
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
     OSH_TRY(edit_text_config(cx, &text, c, untie));
     OSH_TRY(edit_experts(cx, &text, c));

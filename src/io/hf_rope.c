@@ -1,30 +1,31 @@
-/* hf_rope.c - rope_theta and rope_scaling (transformers 4), rope_parameters (5) to one osh_rope.
+/* hf_rope.c - reads rope_theta and rope_scaling (transformers 4) or rope_parameters (5) into one
+ * osh_rope.
  *
- * Follows transformers 5's RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS:
+ * Follows RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS of transformers 5:
  *   a non-empty rope_scaling wins over rope_parameters; "rope_type" wins over "type"
- *   rope_theta: of the dict, else top level, else 10000; partial_rotary_factor likewise, else 1
- *   original_max_position_embeddings (llama3, yarn): top level, else of the dict, else
- *   max_position_embeddings; the other types have none
+ *   rope_theta: from the dict, else top level, else 10000; partial_rotary_factor: same, else 1
+ *   original_max_position_embeddings (llama3, yarn): top level, else from the dict, else
+ *   max_position_embeddings; other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
- * rope_parameters per layer type are read where all are the same, and of the families whose sliding layers have a rope
- * of their own (Gemma 3, OLMo 3): there the flat keys are those of the full layers.
- */
+ * rope_parameters per layer type are read if all of them are equal, or if sliding layers of the
+ * family have their own rope (Gemma 3, OLMo 3). In these families the flat keys are for the full
+ * layers. */
 #include "io/hf_rope.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The first problem found, as text; parsing goes on with defaults. */
+/* Collects the first problem as text; parsing goes on with defaults. */
 typedef struct reader {
     osh_ctx *cx;
-    const cJSON *config, *dict; // dict: rope_scaling or rope_parameters, or NULL
+    const cJSON *config, *dict; // dict: rope_scaling or rope_parameters; NULL: none
     const osh_rope_defaults *family;
     const char *type;           // for messages
     char *problem;              // own
     osh_status rc;              // OSH_E_NOMEM or OSH_OK
 } reader;
 
-static const cJSON *member(const cJSON *o, const char *key)
+static const cJSON *rope_member(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
     return v && !cJSON_IsNull(v) ? v : NULL;
@@ -37,10 +38,10 @@ static void set_problem(reader *r, const char *key, const char *text)
     if (!r->problem) r->rc = OSH_E_NOMEM;
 }
 
-/* Finite number of o by key; dflt where it is absent. */
+/* Returns a finite number of o by key; dflt if it is absent. */
 static double take_num(reader *r, const cJSON *o, const char *key, double dflt)
 {
-    const cJSON *v = member(o, key);
+    const cJSON *v = rope_member(o, key);
 
     if (!v) return dflt;
     if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble)) {
@@ -54,7 +55,7 @@ static double need_positive(reader *r, const char *key)
 {
     double d;
 
-    if (!member(r->dict, key)) {
+    if (!rope_member(r->dict, key)) {
         set_problem(r, key, "is missing");
         return 1;
     }
@@ -63,26 +64,28 @@ static double need_positive(reader *r, const char *key)
     return d;
 }
 
-/* A length: whole, from 1; 0 where it is absent. */
+/* Returns a length, a whole number from 1; dflt if it is absent. */
 static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
 {
     double d = take_num(r, o, key, (double)dflt);
 
-    if (d != floor(d) || d > 1e15 || (member(o, key) && d < 1)) {
+    if (d != floor(d) || d > 1e15 || (rope_member(o, key) && d < 1)) {
         set_problem(r, key, "is not a whole number above 0");
         return dflt;
     }
     return (int64_t)d;
 }
 
-/* dict: what holds rope_type and the rest; NULL where the config has none. */
+/* Sets r->dict, the object with rope_type and its parameters; NULL: the config has none. */
 static void find_dict(reader *r, bool sliding)
 {
-    const cJSON *d = member(r->config, "rope_scaling"), *first = NULL, *types = member(r->config, "rope_parameters");
+    const cJSON *d = rope_member(r->config, "rope_scaling"), *first = NULL,
+                *types = rope_member(r->config, "rope_parameters");
     bool by_type = r->family->sliding_theta != 0;
 
-    if (!d || (cJSON_IsObject(d) && !d->child)) d = by_type ? member(types, "full_attention") : types;
-    if (sliding) d = member(types, "sliding_attention");
+    if (!d || (cJSON_IsObject(d) && !d->child))
+        d = by_type ? rope_member(types, "full_attention") : types;
+    if (sliding) d = rope_member(types, "sliding_attention");
     r->dict = d;
     if (!d) return;
     if (!cJSON_IsObject(d)) {
@@ -90,8 +93,8 @@ static void find_dict(reader *r, bool sliding)
         set_problem(r, "rope_scaling", "is not an object");
         return;
     }
-    if (member(d, "rope_type") || member(d, "type")) return;
-    for (const cJSON *v = d->child; v; v = v->next) // nested: one dict for each layer type
+    if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
+    for (const cJSON *v = d->child; v; v = v->next) // nested: one dict per layer type
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;
     r->dict = first;
@@ -106,16 +109,16 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
-                 {"mrope", OSH_ROPE_DEFAULT}, // three positions, which are one where there is text alone
+                 {"mrope", OSH_ROPE_DEFAULT}, // three positions, equal for text
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},
                  {"yarn", OSH_ROPE_YARN},
                  {"longrope", OSH_ROPE_LONGROPE},
                  {"proportional", OSH_ROPE_PROPORTIONAL}};
-    const cJSON *v = member(r->dict, "rope_type");
+    const cJSON *v = rope_member(r->dict, "rope_type");
 
-    if (!v) v = member(r->dict, "type");
+    if (!v) v = rope_member(r->dict, "type");
     const char *name = cJSON_IsString(v) ? v->valuestring : "";
     if (r->family->longrope && (!strcmp(name, "su") || !strcmp(name, "yarn"))) {
         r->type = "longrope";
@@ -141,10 +144,11 @@ static osh_rope_type find_type(reader *r)
 static void read_original_max(reader *r, osh_rope *p)
 {
     static const char key[] = "original_max_position_embeddings";
-    const cJSON *from = member(r->config, key) ? r->config : r->dict;
+    const cJSON *from = rope_member(r->config, key) ? r->config : r->dict;
     int64_t dflt = r->family->original_max_position_embeddings;
 
-    p->original_max_position_embeddings = take_length(r, from, key, dflt ? dflt : p->max_position_embeddings);
+    p->original_max_position_embeddings =
+        take_length(r, from, key, dflt ? dflt : p->max_position_embeddings);
     if (p->original_max_position_embeddings < 1) set_problem(r, key, "is missing");
 }
 
@@ -160,13 +164,13 @@ static void read_llama3(reader *r, osh_rope *p)
 
 static void read_yarn(reader *r, osh_rope *p)
 {
-    const cJSON *truncate = member(r->dict, "truncate");
+    const cJSON *truncate = rope_member(r->dict, "truncate");
     double d;
 
     read_original_max(r, p);
     if (!cJSON_GetObjectItemCaseSensitive(r->dict, "factor"))
         set_problem(r, "factor", "is missing");
-    if (member(r->dict, "factor"))
+    if (rope_member(r->dict, "factor"))
         p->factor = need_positive(r, "factor");
     else if (p->max_position_embeddings > 0 && p->original_max_position_embeddings > 0)
         p->factor =
@@ -179,7 +183,7 @@ static void read_yarn(reader *r, osh_rope *p)
     if (d != 0) p->beta_slow = d;
     if (!(p->beta_slow > 0 && p->beta_fast > 0))
         set_problem(r, "beta_fast", "or beta_slow is below 0");
-    if (member(r->dict, "attention_factor")) {
+    if (rope_member(r->dict, "attention_factor")) {
         p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
         if (p->attention_factor < 0) set_problem(r, "attention_factor", "is below 0");
     }
@@ -191,7 +195,7 @@ static void read_yarn(reader *r, osh_rope *p)
 
 static const cJSON *need_numbers(reader *r, const char *key)
 {
-    const cJSON *list = member(r->dict, key), *v;
+    const cJSON *list = rope_member(r->dict, key), *v;
 
     if (!cJSON_IsArray(list) || !list->child) {
         set_problem(r, key, "is not a list of numbers");
@@ -209,19 +213,20 @@ static void read_longrope(reader *r, osh_rope *p)
     p->short_factor = need_numbers(r, "short_factor");
     p->long_factor = need_numbers(r, "long_factor");
     p->factor = (double)p->max_position_embeddings / (double)p->original_max_position_embeddings;
-    if (member(r->dict, "factor")) p->factor = need_positive(r, "factor");
-    if (member(r->dict, "attention_factor")) p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
+    if (rope_member(r->dict, "factor")) p->factor = need_positive(r, "factor");
+    if (rope_member(r->dict, "attention_factor"))
+        p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
 }
 
 static void read_theta(reader *r, osh_rope *p, bool sliding)
 {
     const osh_rope_defaults *f = r->family;
     const char *key = sliding ? f->sliding_key : "rope_theta";
-    if (!sliding && f->theta_key && !member(r->config, key)) key = f->theta_key;
+    if (!sliding && f->theta_key && !rope_member(r->config, key)) key = f->theta_key;
     double dflt = sliding ? f->sliding_theta : f->theta;
 
     if (dflt == 0) dflt = 10000;
-    if (member(r->dict, "rope_theta")) p->theta = take_num(r, r->dict, "rope_theta", dflt);
+    if (rope_member(r->dict, "rope_theta")) p->theta = take_num(r, r->dict, "rope_theta", dflt);
     else p->theta = key ? take_num(r, r->config, key, dflt) : dflt;
 }
 
@@ -239,11 +244,11 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     p.type = find_type(&r);
     read_theta(&r, &p, sliding);
     if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
-    from = member(r.dict, "partial_rotary_factor") ? r.dict : config;
+    from = rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
     const char *partial = "partial_rotary_factor";
-    if (!member(from, partial) && family->partial_key) partial = family->partial_key;
-    p.partial_rotary_factor =
-        take_num(&r, from, partial, family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1);
+    if (!rope_member(from, partial) && family->partial_key) partial = family->partial_key;
+    p.partial_rotary_factor = take_num(
+        &r, from, partial, family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1);
     p.llama_4_scaling_beta = take_num(&r, r.dict, "llama_4_scaling_beta", 0);
     if (p.partial_rotary_factor <= 0 || p.partial_rotary_factor > 1)
         set_problem(&r, "partial_rotary_factor", "is not in (0, 1]");
@@ -259,7 +264,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc || *unknown) { // the first problem is told
+    if (r.rc || *unknown) { // keeps the first problem
         osh_free(cx, r.problem);
         return r.rc;
     }
@@ -273,6 +278,7 @@ osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     *unknown = NULL;
     osh_status rc = read_rope(cx, &rope[0], unknown, config, family, false);
     rope[1] = rope[0];
-    if (!rc && family->sliding_theta != 0) rc = read_rope(cx, &rope[1], unknown, config, family, true);
+    if (!rc && family->sliding_theta != 0)
+        rc = read_rope(cx, &rope[1], unknown, config, family, true);
     return rc;
 }

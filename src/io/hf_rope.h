@@ -1,20 +1,20 @@
-/* hf_rope.h - the rotary embedding's parameters from a config.json tree; part of hf_config. */
+/* hf_rope.h - reads the parameters of the rotary embedding from config.json; part of hf_config. */
 #ifndef OSH_HF_ROPE_H
 #define OSH_HF_ROPE_H
 #include "io/hf_config.h"
 
-/* unknown: own; NULL where rope is complete, else what stands in the way ("longrope", "yarn: no
- * 'factor'"). That alone is no failure: a recipe without data needs no rope. */
-typedef struct osh_rope_defaults { // of a family, where config.json has no such key
+typedef struct osh_rope_defaults { // defaults of a family, if config.json has no such key
     int64_t max_position_embeddings, original_max_position_embeddings; // 0: none
     double theta, partial_rotary_factor; // 0: 10000; 0: 1
-    const char *theta_key, *partial_key; // what older files call these; NULL: the same
-    double sliding_theta;    // not 0: layers with a sliding window have a rope of their own, with this theta
+    const char *theta_key, *partial_key; // names of these keys in older files; NULL: the same
+    double sliding_theta;    // theta of sliding layers that have their own rope; 0: they have none
     const char *sliding_key; // key of that theta; NULL: none
-    double proportional;     // not 0: of full layers whose rope config.json does not have, this part of them
+    double proportional;     // rotary part of full layers without rope in config.json; 0: not used
     bool longrope;           // "su" and "yarn" are names of longrope
 } osh_rope_defaults;
-/* rope [2]: of full layers, of sliding ones. */
+/* Reads rope [2]: of full layers, and of sliding layers. *unknown: own; NULL: rope is complete,
+ * else the reason why not ("longrope", "yarn: 'factor' is missing"). That is no failure: a recipe
+ * without data needs no rope. */
 osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
                             const osh_rope_defaults *family);
 #endif

@@ -1,4 +1,4 @@
-/* journal.c - see journal.h. */
+/* journal.c - reads, checks and writes the records of a journal. */
 #include "io/journal.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@ static const char magic[] = "OSHJRNL1";
 
 struct osh_journal {
     osh_file *f;                 // own
-    uint8_t *bytes;              // own: the file as it was opened
+    uint8_t *bytes;              // own: content of the file when it was opened
     osh_journal_record *records; // own
     int64_t n, cap;
-    int64_t end, damaged;        // bytes: of the good records, behind them
-    uint64_t number, sum;        // of the next record, of the last one
+    int64_t end, damaged;        // bytes of the good records; bytes after them
+    uint64_t number, sum;        // number of the next record; checksum of the last one
     struct { int64_t end; uint64_t number, sum; } synced;
 };
 
@@ -101,8 +101,9 @@ osh_status osh_put_text(osh_ctx *cx, osh_buf *b, const char *s)
     return rc ? rc : osh_buf_append(cx, b, s, n);
 }
 
-/* The record at p [left]: its payload's bytes, or -1 where it is cut or does not agree. */
-static int64_t check(const uint8_t *p, int64_t left, uint64_t number, uint64_t *sum)
+/* Checks the record at p [left]. Returns the bytes of its payload; -1 if it is cut or its number or
+ * checksum does not match. */
+static int64_t record_check(const uint8_t *p, int64_t left, uint64_t number, uint64_t *sum)
 {
     if (left < HEAD_BYTES + SUM_BYTES) return -1;
     int64_t n = u32_at(p);
@@ -113,7 +114,7 @@ static int64_t check(const uint8_t *p, int64_t left, uint64_t number, uint64_t *
     return n;
 }
 
-static osh_status add(osh_ctx *cx, osh_journal *j, osh_journal_record r)
+static osh_status journal_add_record(osh_ctx *cx, osh_journal *j, osh_journal_record r)
 {
     osh_status rc = OSH_OK;
     if (j->n == j->cap) {
@@ -127,21 +128,22 @@ done:
     return rc;
 }
 
-static osh_status read_records(osh_ctx *cx, osh_journal *j)
+static osh_status journal_read_records(osh_ctx *cx, osh_journal *j)
 {
     osh_status rc = OSH_OK;
     int64_t size = osh_file_bytes(j->f);
     if (size > MAX_BYTES)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %lld bytes, at most %lld are read", osh_file_path(j->f), (long long)size,
-                 (long long)MAX_BYTES);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %lld bytes, at most %lld are read", osh_file_path(j->f),
+                 (long long)size, (long long)MAX_BYTES);
     OSH_NEW(cx, j->bytes, size);
     if (size) OSH_TRY(osh_file_pread(cx, j->f, j->bytes, (size_t)size, 0));
     if (size >= MAGIC_BYTES && !memcmp(j->bytes, magic, MAGIC_BYTES)) j->end = MAGIC_BYTES;
     while (j->end) {
         const uint8_t *p = j->bytes + j->end;
-        int64_t n = check(p, size - j->end, j->number, &j->sum);
+        int64_t n = record_check(p, size - j->end, j->number, &j->sum);
         if (n < 0) break;
-        OSH_TRY(add(cx, j, (osh_journal_record){u32_at(p + 4), (uint32_t)n, p + HEAD_BYTES}));
+        OSH_TRY(journal_add_record(
+            cx, j, (osh_journal_record){u32_at(p + 4), (uint32_t)n, p + HEAD_BYTES}));
         j->end += HEAD_BYTES + n + SUM_BYTES;
         j->number++;
     }
@@ -191,12 +193,12 @@ osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bo
     OSH_NEW(cx, j, 1);
     OSH_TRY(osh_file_open_or_create(cx, &j->f, path));
     OSH_TRY(osh_file_lock(cx, j->f, &taken));
-    /* Who had it may have finished meanwhile, and the file has another name or none. */
+    /* Its owner may have finished meanwhile and renamed or removed the file. */
     if (!taken || !osh_file_is_at(j->f, path)) {
         *busy = true;
         goto done;
     }
-    OSH_TRY(read_records(cx, j));
+    OSH_TRY(journal_read_records(cx, j));
     *out = j, j = NULL; // give
 done:
     osh_journal_close(cx, j);
@@ -211,7 +213,10 @@ void osh_journal_close(osh_ctx *cx, osh_journal *j)
     osh_free(cx, j);
 }
 
-bool osh_journal_is_at(const osh_journal *j, const char *path) { return osh_file_is_at(j->f, path); }
+bool osh_journal_is_at(const osh_journal *j, const char *path)
+{
+    return osh_file_is_at(j->f, path);
+}
 int64_t osh_journal_count(const osh_journal *j) { return j->n; }
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i) { return &j->records[i]; }
 int64_t osh_journal_damaged(const osh_journal *j) { return j->damaged; }
@@ -223,8 +228,9 @@ void osh_journal_drop(osh_ctx *cx, osh_journal *j)
     j->bytes = NULL, j->records = NULL, j->n = j->cap = 0;
 }
 
-/* What stands behind the good records goes first: a shorter record over a longer one would leave a tail. */
-static osh_status cut_tail(osh_ctx *cx, osh_journal *j)
+/* Cuts the bytes after the good records: a shorter record over a longer one would leave a tail. An
+ * empty file gets its magic. */
+static osh_status journal_cut_tail(osh_ctx *cx, osh_journal *j)
 {
     osh_status rc = OSH_OK;
     if (osh_file_bytes(j->f) > j->end) OSH_TRY(osh_file_truncate(cx, j->f, j->end));
@@ -235,14 +241,15 @@ done:
     return rc;
 }
 
-osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload, size_t n)
+osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
+                              size_t n)
 {
     osh_status rc = OSH_OK;
     uint8_t *p = NULL; // own
     size_t all = HEAD_BYTES + n + SUM_BYTES;
     if (n > MAX_PAYLOAD) OSH_FAIL(cx, OSH_E_INTERNAL, "a journal record of %zu bytes", n);
     if (!(p = osh_alloc(cx, all))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a journal record");
-    OSH_TRY(cut_tail(cx, j));
+    OSH_TRY(journal_cut_tail(cx, j));
     put_u32(p, (uint32_t)n);
     put_u32(p + 4, type);
     put_u64(p + 8, j->number);
@@ -280,7 +287,7 @@ osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j)
     osh_journal_drop(cx, j);
     j->end = 0, j->number = 0, j->sum = 0, j->damaged = 0;
     OSH_TRY(osh_file_truncate(cx, j->f, 0));
-    OSH_TRY(cut_tail(cx, j)); // what it begins with: the directory is known by it
+    OSH_TRY(journal_cut_tail(cx, j)); // writes the magic, which identifies the directory
     OSH_TRY(osh_journal_sync(cx, j));
 done:
     return rc;

@@ -1,12 +1,12 @@
-/* st_part.c - a part of a stored tensor whose elements lie apart: one expert's gate in [E, D, 2F], transposed, each
- * second column.
+/* st_part.c - reads a part of a stored tensor whose elements are not contiguous: gate of one expert
+ * in [E, D, 2F], transposed, every second column.
  *
- *   stored, of one expert:   g u g u g u g u      gate [4, 3]:   column by column of what is stored,
- *                            g u g u g u g u                     strips of which are read and
- *                            g u g u g u g u                     put where they belong
+ *   stored, of one expert:   g u g u g u g u      gate [4, 3]:   strips of the stored rows are
+ *                            g u g u g u g u                     read, and their elements are
+ *                            g u g u g u g u                     copied to gate
  *
- * Read is what lies between the first and the last element of a strip, into a room of one size: reading takes no memory
- * that a plan would have to count. */
+ * Each strip is read from its first to its last wanted element into a buffer of fixed size on the
+ * stack, so a plan need not count memory for it. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
-typedef struct axis { // near: neighbours in the file; far
-    int64_t n, step;  // elements; bytes from one to the next in the file
-    int64_t pitch;    // and where they go
+typedef struct axis { // near: neighbours in the file; far: the other dimension
+    int64_t n, step;  // elements; bytes between them in the file
+    int64_t pitch;    // bytes between them in the result
 } axis;
 
 static void put_element(char *to, const char *from, size_t size)
@@ -27,8 +27,8 @@ static void put_element(char *to, const char *from, size_t size)
 }
 
 typedef struct block { // all elements of both axes
-    int64_t at;  // in the file
-    size_t size; // of an element
+    int64_t at;  // offset in the file
+    size_t size; // bytes of an element
     axis near, far;
 } block;
 
@@ -58,26 +58,30 @@ done:
     return rc;
 }
 
-/* Rows [r, r + n_r), columns [c, c + n_c), to where a row has n_c elements. */
-static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e, const int64_t r[2],
-                              const int64_t c[2])
+/* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) into rows of c[1] elements. */
+static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e,
+                              const int64_t r[2], const int64_t c[2])
 {
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t at = e->at + r[0] * e->row + c[0] * e->column;
     axis rows = {r[1], e->row, c[1] * (int64_t)size}, columns = {c[1], e->column, (int64_t)size};
     bool down = e->row < e->column;
-    return gather_block(cx, to, f, &(block){at, size, down ? rows : columns, down ? columns : rows});
+    return gather_block(cx, to, f,
+                        &(block){at, size, down ? rows : columns, down ? columns : rows});
 }
 
-osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset, size_t n_bytes)
+osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset,
+                         size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), columns = e->ndim > 1 ? e->shape[1] : 1;
     int64_t first = offset / size, end = (offset + (int64_t)n_bytes) / size;
-    assert(offset % size == 0 && (int64_t)n_bytes % size == 0 && e->row >= size && e->column >= size);
+    assert(offset % size == 0 && (int64_t)n_bytes % size == 0 && e->row >= size &&
+           e->column >= size);
     for (int64_t i = first, n; i < end; i += n) {
         int64_t row = i / columns, column = i % columns, left = end - i, n_rows = 1;
-        n = columns - column < left ? columns - column : left; // of a row of which the range has a part
+        /* elements of a row that is wanted in part */
+        n = columns - column < left ? columns - column : left;
         if (!column && left >= columns) n_rows = left / columns, n = n_rows * columns;
         OSH_TRY(gather_rows(cx, (char *)to + (i - first) * size, f, e, (int64_t[]){row, n_rows},
                             (int64_t[]){column, n / n_rows}));

@@ -1,11 +1,10 @@
-/* st_read.c - opens one safetensors file: every byte is accounted for before a tensor is read.
+/* st_read.c - opens a safetensors file and accounts for every byte before a tensor is read.
  *
  *   [0, 8)        u64 little-endian: bytes of the header, h
  *   [8, 8 + h)    JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, __metadata__
- *   [8 + h, ...)  data; the offsets count from here, without a hole, an overlap or a byte left over
+ *   [8 + h, ...)  data; offsets count from here, without holes, overlaps or bytes left over
  *
- * No file stays open: a checkpoint may have more shards than a process may have descriptors.
- */
+ * No file stays open: a checkpoint may have more shards than a process may have descriptors. */
 #include "io/safetensors.h"
 #include "base/xxh3.h"
 #include "text/json.h"
@@ -16,18 +15,18 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library's own cap
-#define EXACT_INT 9007199254740992.0   // 2^53: a JSON number holds integers up to here
+enum { MAX_HEADER_BYTES = 100000000 }; // the limit of the safetensors library
+#define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers hold integers exactly up to here
 
 struct osh_st {
     char *path;            // own
-    osh_stamp stamp;       // of the file, when it was opened
-    int64_t header_bytes;  // with the 8 of their number
-    uint64_t header_sum;   // XXH3 of them
+    osh_stamp stamp;       // stamp of the file when it was opened
+    int64_t header_bytes;  // with the 8 bytes of the length
+    uint64_t header_sum;   // XXH3 of these bytes
     osh_st_entry *entries; // own, in file order
     int64_t n;
     bool direct; // tensors are read past the page cache
-    char *names; // own: all names, NUL behind each
+    char *names; // own: all names, each with a NUL
 };
 
 static int64_t u64_le(const uint8_t *b)
@@ -57,7 +56,8 @@ static bool is_utf8(const char *s, size_t n, size_t *bad)
     return true;
 }
 
-/* text: own, the header. A length that lies about the file is refused before it is allocated. */
+/* Reads the header. text: own. A length that does not fit the file is an error before memory is
+ * allocated. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -113,7 +113,7 @@ static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *met
     return OSH_OK;
 }
 
-/* A whole number in [0, 2^53], as an item of tensor name's list key. */
+/* Reads a whole number in [0, 2^53], an item of a tensor's list `key`. */
 static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const char *name,
                             const char *key, const cJSON *v)
 {
@@ -130,8 +130,10 @@ static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const c
     return OSH_OK;
 }
 
-/* e's own fields from its JSON object; begin and end still count from the data's start. */
-static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const char *name, const cJSON *o)
+/* Reads the fields of an entry from its JSON object; begin and end count from the start of the
+ * data. */
+static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const char *name,
+                              const cJSON *o)
 {
     osh_status rc = OSH_OK;
     const char *tag = NULL;
@@ -178,11 +180,12 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_st_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; // empty tensors in front of the next one
+    if (x->end != y->end) return x->end < y->end ? -1 : 1; // empty tensors come before the next one
     return strcmp(x->name, y->name);
 }
 
-/* Sorted entries must tile [0, data_bytes); then their offsets are moved to the file's start. */
+/* Checks that the sorted entries tile [0, data_bytes), then makes their offsets count from the
+ * start of the file. */
 static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
 {
     osh_status rc = OSH_OK;
@@ -221,18 +224,20 @@ typedef struct taking {
     bool has_metadata;
 } taking;
 
-static osh_status fail_twice(osh_ctx *cx, const osh_st *st, const char *name)
+static osh_status header_fail_twice(osh_ctx *cx, const osh_st *st, const char *name)
 {
-    return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%.200s' occurs twice in one object", st->path, name);
+    return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%.200s' occurs twice in one object", st->path,
+                    name);
 }
 
-static osh_status take_entry(osh_ctx *cx, void *user, size_t i, size_t n, const char *name, const cJSON *o)
+static osh_status header_take_entry(osh_ctx *cx, void *user, size_t i, size_t n, const char *name,
+                                    const cJSON *o)
 {
     osh_status rc = OSH_OK;
     taking *t = user;
     osh_st *st = t->st;
     if (!strcmp(name, "__metadata__")) {
-        if (t->has_metadata) OSH_TRY(fail_twice(cx, st, name));
+        if (t->has_metadata) OSH_TRY(header_fail_twice(cx, st, name));
         t->has_metadata = true;
         OSH_TRY(check_metadata(cx, st, o));
         goto done;
@@ -251,13 +256,13 @@ static osh_status parse_entries(osh_ctx *cx, osh_st *st, const char *text, size_
     taking t = {.st = st};
     const char *twice;
     osh_buf_init(&t.names, 0);
-    OSH_TRY(osh_json_members(cx, text, n_text, st->path, take_entry, &t));
+    OSH_TRY(osh_json_members(cx, text, n_text, st->path, header_take_entry, &t));
     OSH_NEW(cx, st->names, t.names.len);
     if (st->n) memcpy(st->names, t.names.data, t.names.len);
     char *name = st->names;
     for (int64_t i = 0; i < st->n; i++, name += strlen(name) + 1) st->entries[i].name = name;
     OSH_TRY(osh_st_twice(cx, &twice, st->entries, st->n));
-    if (twice) OSH_TRY(fail_twice(cx, st, twice));
+    if (twice) OSH_TRY(header_fail_twice(cx, st, twice));
     if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
 done:
     osh_buf_deinit(cx, &t.names);
@@ -324,7 +329,7 @@ const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
     return &st->entries[i];
 }
 
-/* f: own; still the file whose header was read. */
+/* Opens the file again and checks that it has the same size. f: own. */
 static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
 {
     osh_status rc = OSH_OK;
@@ -362,12 +367,14 @@ osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st)
     return rc;
 }
 
-osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e, int64_t offset,
-                              size_t n_bytes)
+osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e,
+                              int64_t offset, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    assert(offset >= 0 && offset <= e->end - e->begin && n_bytes <= (uint64_t)(e->end - e->begin - offset));
-    if (n_bytes && e->row) rc = osh_st_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset, n_bytes);
+    assert(offset >= 0 && offset <= e->end - e->begin &&
+           n_bytes <= (uint64_t)(e->end - e->begin - offset));
+    if (n_bytes && e->row)
+        rc = osh_st_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset, n_bytes);
     else if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
     if (rc) osh_note(cx, "reading %.200s", e->name);
     return rc;

@@ -1,29 +1,31 @@
-/* st_write.c - lays a safetensors file out before a byte of it is written.
+/* st_write.c - lays out a safetensors file before any byte of it is written.
  *
- * Same bytes as the safetensors library's serialize with metadata {"format": "pt"}: JSON without
- * spaces, tensors by dtype (widest alignment first), then by name bytes, spaces behind up to 8.
- */
+ * The bytes are the same as from `serialize` of the safetensors library with metadata {"format":
+ * "pt"}: JSON without spaces, tensors by dtype (widest alignment first), then by bytes of the name,
+ * padded with spaces to a multiple of 8. */
 #include "base/buf.h"
 #include "io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses to read more
-enum { HEADER_BYTES = 8 + 64 };         // beside its entries: its length, metadata, spaces
+enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses larger ones
+enum { HEADER_BYTES = 8 + 64 };         // besides entries: length, metadata, padding
 
-/* The library sorts by its dtype enum, downwards: the unsigned types stand between the others. */
+/* Returns the rank of a dtype. The library sorts by its dtype enum in descending order, with
+ * unsigned types between the others. */
 static int dtype_rank(osh_dtype dt)
 {
     static const int rank[OSH_N_DTYPES] = {
-        [OSH_U64] = 0,  [OSH_I64] = 1,       [OSH_F64] = 2, [OSH_F32] = 3, [OSH_U32] = 4,
-        [OSH_I32] = 5,  [OSH_BF16] = 6,      [OSH_F16] = 7, [OSH_U16] = 8, [OSH_I16] = 9,
-        [OSH_FP8_E8M0] = 10, [OSH_FP8] = 11, [OSH_FP8_E5M2] = 12, [OSH_I8] = 13, [OSH_U8] = 14, [OSH_BOOL] = 15,
+        [OSH_U64] = 0,       [OSH_I64] = 1, [OSH_F64] = 2,       [OSH_F32] = 3,
+        [OSH_U32] = 4,       [OSH_I32] = 5, [OSH_BF16] = 6,      [OSH_F16] = 7,
+        [OSH_U16] = 8,       [OSH_I16] = 9, [OSH_FP8_E8M0] = 10, [OSH_FP8] = 11,
+        [OSH_FP8_E5M2] = 12, [OSH_I8] = 13, [OSH_U8] = 14,       [OSH_BOOL] = 15,
     };
     return rank[dt];
 }
 
-static int by_name(const void *a, const void *b)
+static int by_entry_name(const void *a, const void *b)
 {
     const osh_st_entry *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
@@ -33,19 +35,19 @@ static int by_dtype_and_name(const void *a, const void *b)
 {
     const osh_st_entry *const *x = a, *const *y = b;
     int d = dtype_rank((*x)->dtype) - dtype_rank((*y)->dtype);
-    return d ? d : by_name(a, b);
+    return d ? d : by_entry_name(a, b);
 }
 
 const char *osh_st_twice_of(osh_st_entry **list, int64_t n)
 {
-    if (n) qsort(list, (size_t)n, sizeof *list, by_name);
+    if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
     for (int64_t i = 1; i < n; i++)
         if (!strcmp(list[i]->name, list[i - 1]->name)) return list[i]->name;
     return NULL;
 }
 
-/* own: pointers to them. */
-static osh_status list_of(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
+/* Lists pointers to the entries. list: own. */
+static osh_status entry_list(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, *list, n);
@@ -58,17 +60,18 @@ osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, i
 {
     osh_status rc = OSH_OK;
     osh_st_entry **list = NULL; // own: pointers
-    OSH_TRY(list_of(cx, &list, entries, n));
+    OSH_TRY(entry_list(cx, &list, entries, n));
     *name = osh_st_twice_of(list, n);
 done:
     osh_free(cx, list);
     return rc;
 }
 
-/* As serde_json: two-letter escapes, \u00xx for the other control characters, the rest raw. */
+/* Appends a JSON string as serde_json does: two-letter escapes, \u00xx for other control
+ * characters, other bytes unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
-    static const char letters[] = "btn?fr"; // of 0x08 to 0x0d; serde has no \v
+    static const char letters[] = "btn?fr"; // escapes of 0x08 to 0x0d; serde has no \v
     osh_status rc = OSH_OK;
     const char *from = s;
 
@@ -106,8 +109,8 @@ done:
     return rc;
 }
 
-/* Sorts, and fills in begin and end from the data's start. */
-static osh_status place(osh_ctx *cx, osh_st_entry **list, int64_t n)
+/* Sorts the entries and sets begin and end, counted from the start of the data. */
+static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, numel, n_bytes;
@@ -117,7 +120,8 @@ static osh_status place(osh_ctx *cx, osh_st_entry **list, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         osh_st_entry *e = list[i];
         if (!bad && !strcmp(e->name, "__metadata__")) bad = e->name;
-        if (bad) OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'", bad);
+        if (bad)
+            OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'", bad);
         e->begin = at;
         if (!osh_shape_numel(&numel, e->ndim, e->shape) ||
             __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(e->dtype), &n_bytes) ||
@@ -129,7 +133,8 @@ done:
     return rc;
 }
 
-/* The header of many tensors is as large as what it says: a buffer that grew would be up to three times that. */
+/* Appends the whole header. It computes its size first: a growing buffer could take three times the
+ * size, which is large for many tensors. */
 static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -142,7 +147,7 @@ static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list
         sum += one.len;
     }
     OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
-    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length, known at the end
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // the length, set at the end
     OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
     OSH_TRY(osh_buf_append(cx, b, "}", 1));
@@ -152,14 +157,15 @@ done:
     return rc;
 }
 
-osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list, int64_t n)
+osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list,
+                            int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     uint64_t json_bytes;
 
     osh_buf_init(&b, 0);
-    OSH_TRY(place(cx, list, n));
+    OSH_TRY(entries_place(cx, list, n));
     OSH_TRY(put_entries(cx, &b, list, n));
     json_bytes = b.len - 8;
     if (json_bytes > MAX_HEADER_BYTES)
@@ -178,13 +184,14 @@ done:
     return rc;
 }
 
-osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n)
+osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries,
+                         int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_st_entry **list = NULL;  // own: pointers
     osh_st_entry *sorted = NULL; // own
     OSH_NEW(cx, sorted, n);
-    OSH_TRY(list_of(cx, &list, entries, n));
+    OSH_TRY(entry_list(cx, &list, entries, n));
     OSH_TRY(osh_st_layout_of(cx, header, header_bytes, list, n));
     for (int64_t i = 0; i < n; i++) sorted[i] = *list[i];
     if (n) memcpy(entries, sorted, (size_t)n * sizeof *sorted);

@@ -1,15 +1,16 @@
-/* test_back.c - gradients through whole tiny models: against finite differences of the loss, in parts against the
- * whole, a batch against its samples; what is predicted is kept, and what has no gradient is refused by name. On a
- * card, too, which has no byte more than is predicted. */
+/* test_back.c - tests gradients through whole tiny models: against finite differences of the loss,
+ * in parts against the whole, and a batch against its samples. It checks that predicted bytes are
+ * enough and that an op without gradient is refused by name. On a GPU the arena has exactly the
+ * predicted bytes. */
 #include "graph/back.h"
 #include "tiny_model.h"
 #include "kernels/card.h"
 
 typedef struct model {
     tiny_model at;
-    osh_tensor **dw; // own [weights]: sums of what the hook got; NULL: nothing
+    osh_tensor **dw; // own [weights]: sums of the gradients from the hook; NULL: none
     bool *wants;     // own [weights]
-    bool places;     // what is wanted has a place
+    bool places;     // wanted gradients have storage of the caller
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
@@ -19,7 +20,7 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
     tiny_check(m->at.cx, osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->at.g->n_nodes; i++) { // of all but the embedding and the head
+    for (int i = 0; i < m->at.g->n_nodes; i++) { // wants all but embedding and head
         const osh_node *n = &m->at.g->nodes[i];
         for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
             if (n->w[k] >= 0) m->wants[n->w[k]] = true;
@@ -36,7 +37,7 @@ static void model_close(model *m)
 
 static float probe(int64_t row, int64_t i) { return osh_rng_sym(3, (uint64_t)row, (uint64_t)i); }
 
-/* sum of probe * hidden over all samples */
+/* Returns the sum of probe * hidden over all samples. */
 static double loss(model *m)
 {
     osh_batch *b = NULL;
@@ -66,7 +67,8 @@ done:
     return rc;
 }
 
-/* NaNs, for what is written there; of a sum of more there is none. */
+/* Makes the storage of a gradient. It is full of NaNs, because the gradient overwrites it; NULL
+ * when there is a sum already. */
 static osh_tensor *place_of(void *user, int weight)
 {
     model *m = user;
@@ -77,8 +79,9 @@ static osh_tensor *place_of(void *user, int weight)
     return m->dw[weight];
 }
 
-/* Forward and back over samples [first, first + n); cut: the range is nodes [0, cut) and those behind; 0: one range. In
- * parts, values that the first one makes and the second reads wait as copies do in a store. */
+/* Runs forward and back over samples [first, first + n). cut: the range is split at node cut; 0:
+ * one range. Between the parts, copies of the values that the second part reads from the first
+ * wait, as in a store. */
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;
@@ -111,7 +114,8 @@ done:
     return rc;
 }
 
-/* Along `way`, with that step: an F32 loss of this size errs by 1e-6 or so. */
+/* Compares `got` with a finite difference along `way` with this step. An F32 loss of this size has
+ * errors of about 1e-6. */
 static bool agrees(model *m, int weight, const float *way, double got, double step, double *want)
 {
     float *x = m->at.w->w[weight]->data;
@@ -129,8 +133,9 @@ static bool agrees(model *m, int weight, const float *way, double got, double st
     return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
 }
 
-/* Along dw / |dw| or, so that no large element hides the others, along the sign of dw. Within a long step a router may
- * choose other experts, which no gradient tells. */
+/* Checks the gradient of a weight along dw / |dw|, or along the sign of dw, so that no large
+ * element hides the others. A long step may make a router choose other experts, which no gradient
+ * predicts. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];
@@ -175,7 +180,7 @@ static void gradients_are_differences(void **state)
     }
 }
 
-/* BF16, so that values are rounded as in a run. */
+/* Uses BF16, so that values are rounded as in a run. */
 static void parts_threads_and_samples_do_not_matter(void **state)
 {
     (void)state;
@@ -191,7 +196,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
-            double error = 0, square = 1e-30; // sums of samples, each rounded to f32
+            double error = 0, square = 1e-30; // each sample is rounded to f32
             for (int64_t e = 0; e < osh_tensor_numel(a.dw[i]); e++) {
                 double x = ((float *)a.dw[i]->data)[e], y = ((float *)c.dw[i]->data)[e];
                 error += (x - y) * (x - y), square += y * y;
@@ -204,7 +209,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
     }
 }
 
-/* Into places or not, batch by batch. */
+/* Compares gradients with and without storage of the caller, batch by batch. */
 static void places_do_not_matter(void **state)
 {
     (void)state;
@@ -227,7 +232,7 @@ static void places_do_not_matter(void **state)
     }
 }
 
-/* What b's values and the gradients take of the longest sample is what is predicted. */
+/* Checks that the values and gradients of the longest sample take no more than predicted. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
@@ -240,7 +245,7 @@ static void the_peak_is_kept(void **state)
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
         osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
         leaves[g->hidden] = true;
-        for (int i = 0; i < g->n_weights; i++) // what the hook keeps is not counted
+        for (int i = 0; i < g->n_weights; i++) // the hook's own tensors are not counted
             if (m.wants[i]) {
                 const osh_weight *w = &g->weights[i];
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
@@ -257,7 +262,7 @@ static void the_peak_is_kept(void **state)
         tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // which grows with other instruction sets
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // depends on the instruction set
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
@@ -297,7 +302,8 @@ done:
     return rc;
 }
 
-/* Forward and back on a card whose arena has what the weights take and what is predicted. false: there is no card. */
+/* Runs forward and back on a GPU whose arena has the bytes of the weights and the predicted bytes.
+ * Returns false if there is no GPU. */
 static bool back_on_card(model *m)
 {
     osh_ctx *cx = m->at.cx;
@@ -341,7 +347,7 @@ static bool back_on_card(model *m)
     return d != NULL;
 }
 
-/* The card's gradients of a model near the host's: F32, whose sums come in another order. */
+/* Compares gradients of a GPU with those of the host, in F32; the GPU adds in another order. */
 static void a_card_goes_back(void **state)
 {
     static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite", "phi3", "gpt_neox"};
@@ -370,7 +376,7 @@ static void allocations_fail(void **state)
 {
     (void)state;
     osh_status rc = OSH_E_NOMEM;
-    for (int64_t nth = 1; rc; nth += 7) { // few hundred of them
+    for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations
         model m;
         model_open(&m, "llama_tied", OSH_BF16, 1);
         osh_mem_fail_after(m.at.cx, nth);

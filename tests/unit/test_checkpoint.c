@@ -1,4 +1,5 @@
-/* test_checkpoint.c - model directories: one file, shards with an index, and their disagreements. */
+/* test_checkpoint.c - tests model directories: one file, shards with an index, and disagreements
+ * between them. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,8 +8,8 @@
 #include "io/checkpoint.h"
 #include "unit/dir_fixture.h"
 
-/* A shard with U8 tensors of shape [2, 3], named by the letters of names; element i of 'a' is
- * 'a' + i. */
+/* Writes a shard with U8 tensors of shape [2, 3], named by the letters of names. Element i of 'a'
+ * is 'a' + i. */
 static void put_shard(fixture *f, const char *file, const char *names)
 {
     osh_st_entry e[8] = {0};
@@ -54,7 +55,7 @@ static void check_refused(fixture *f, osh_status want, const char *words, const 
     assert_int_equal(osh_mem_live(f->cx), 0);
 }
 
-/* Two shards, listed so that the second is named first. */
+/* Writes two shards; the index lists the second one first. */
 static void put_sharded(fixture *f)
 {
     put_shard(f, "m-2.safetensors", "ca");
@@ -82,7 +83,7 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     fixture *f = *state;
-    static const char order[] = "bdac"; // by shard name, then file order
+    static const char order[] = "bdac"; // by shard name, then in file order
     put_sharded(f);
     osh_checkpoint *ck = open_dir(f);
     assert_int_equal(ck->n_shards, 2);
@@ -106,7 +107,7 @@ static const char *path_of(const fixture *f, const char *name)
     return path;
 }
 
-/* What is read, and which file is left aside; NULL: none. */
+/* Checks the files that are read, and the file that is left aside; NULL: none. */
 static void check_files(fixture *f, int n_tensors, const char *shard, const char *aside)
 {
     osh_checkpoint *ck = open_dir(f);
@@ -120,7 +121,8 @@ static void check_files(fixture *f, int n_tensors, const char *shard, const char
 
 #define INDEX "model.safetensors.index.json"
 
-/* transformers reads model.safetensors, vLLM the shards of the index: they are one model, or it is refused. */
+/* transformers reads model.safetensors, vLLM the shards of the index. If they are not one model, it
+ * is refused. */
 static void test_both(void **state)
 {
     fixture *f = *state;
@@ -139,24 +141,25 @@ static void test_both(void **state)
 
     put_sharded(f);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
-    put_shard(f, "model.safetensors", "abcd"); // the same tensors, in another file
+    put_shard(f, "model.safetensors", "abcd"); // equal tensors in another file
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-2.safetensors");
 }
 
-/* Safetensors files that are no shards. */
+/* Tests safetensors files that are no shards. */
 static void test_aside(void **state)
 {
     fixture *f = *state;
     put_sharded(f);
-    put_shard(f, "consolidated.safetensors", "a"); // Mistral's own format
+    put_shard(f, "consolidated.safetensors", "a"); // format of Mistral
     check_files(f, 4, "m-1.safetensors", "consolidated.safetensors");
     assert_int_equal(unlink(path_of(f, "consolidated.safetensors")), 0);
 
     put_text(f, INDEX, "{\"weight_map\": {\"a\": \"m-00001-of-00002.safetensors\"}}");
     put_shard(f, "m-00001-of-00002.safetensors", "a");
-    put_shard(f, "m-00001-of-00003.safetensors", "z"); // of another index: nobody reads it
+    /* belongs to another index, so no loader reads it */
+    put_shard(f, "m-00001-of-00003.safetensors", "z");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     assert_int_equal(unlink(path_of(f, "m-2.safetensors")), 0);
     check_files(f, 1, "m-00001-of-00002.safetensors", "m-00001-of-00003.safetensors");
@@ -286,7 +289,7 @@ static void test_side_files(void **state)
     osh_strings_free(f->cx, names, n);
 
     names = NULL;
-    snprintf(to, sizeof to, "%s/merges.txt", f->dir); // a hub cache whose blob was deleted
+    snprintf(to, sizeof to, "%s/merges.txt", f->dir); // a hub cache has such links when a blob was deleted
     assert_int_equal(symlink("gone", to), 0);
     assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
     assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));
@@ -296,7 +299,7 @@ static void test_side_files(void **state)
 
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
 {
-    for (int64_t r = 0; r < n; r++) // in row 2 one more than in row 1
+    for (int64_t r = 0; r < n; r++) // values of row 2 are one more than of row 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
     return OSH_OK;
 }
@@ -314,7 +317,7 @@ static void test_virtual(void **state)
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     const osh_st_entry *made = osh_checkpoint_find(ck, "v")->e;
-    assert_int_equal(made->end - made->begin, 4); // predictions count with it
+    assert_int_equal(made->end - made->begin, 4); // predictions use these offsets
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
@@ -325,7 +328,7 @@ static void test_virtual(void **state)
     t = NULL;
     uint8_t stored[6];
     assert_int_equal(osh_checkpoint_read(f->cx, stored, ck, &ck->tensors[0]), OSH_OK);
-    assert_int_equal(stored[0], 'a'); // which is still there by index
+    assert_int_equal(stored[0], 'a'); // the stored one is still there by index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine), OSH_E_FORMAT);
@@ -337,7 +340,8 @@ static void test_virtual(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-/* What was read of a tensor must be the same when it is read again, and tells a touched file from one that changed. */
+/* Tests checksums: two reads of a tensor must agree, and a touched file is distinguished from a
+ * changed one. */
 static void test_sums(void **state)
 {
     fixture *f = *state;
@@ -354,17 +358,18 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_true(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
     assert_true(sum == XXH3_64bits("cdefgh", 6));
-    put_shard(f, "m-2.safetensors", "ca"); // another file with the same bytes
+    put_shard(f, "m-2.safetensors", "ca"); // another file with equal bytes
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_null(diff);
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // 'b' in the place of 'a', which nobody read
+    put_shard(f, "m-2.safetensors", "cb"); // 'b' replaces 'a', which was not read
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK); // not what m-1 holds
+    /* another sum than that of m-1 */
+    assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));
     osh_free(cx, diff);

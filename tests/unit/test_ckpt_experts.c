@@ -1,5 +1,6 @@
-/* test_ckpt_experts.c - experts that lie in one tensor read as tensors of their own: each element where it belongs, in
- * both layouts, whole and by any range; a file that changed is found; sizes that fit no layout are refused. */
+/* test_ckpt_experts.c - tests experts that are split from one tensor: every element is correct, in
+ * both layouts, whole and by any range; a changed file is found; shapes that fit no layout are
+ * refused. */
 #include <stdio.h>
 
 #include "io/checkpoint.h"
@@ -11,7 +12,7 @@ enum { E = 2, F = 70, D = 37, N_UP = E * 2 * F * D, N_DOWN = E * F * D };
 static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj", down_name[] = "model.layers.0.mlp.experts.down_proj",
             other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
 
-/* Element i of gate_up is i, of down -1 - i. */
+/* Writes the tensors: element i of gate_up is i, of down -1 - i. */
 static void put_experts(fixture *f, const char *type, bool transposed, bool bad, bool twice)
 {
     int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};
@@ -39,7 +40,7 @@ static void put_experts(fixture *f, const char *type, bool transposed, bool bad,
     free(data);
 }
 
-/* What stands in expert e's gate (0), up (1) or down (2) at row r, column c. */
+/* Returns the element of expert e at row r and column c of gate (0), up (1) or down (2). */
 static float want(bool transposed, int e, int part, int r, int c)
 {
     if (part == 2) return (float)(-1 - (transposed ? (e * F + c) * D + r : (e * D + r) * F + c));
@@ -82,7 +83,8 @@ static void test_layouts(void **state)
     }
 }
 
-/* The sum of an expert is that of the bytes that a reader gets; one element that changes is one expert that changed. */
+/* The checksum of an expert is that of the bytes a reader gets. If one element changes, one expert
+ * changes. */
 static void test_sums(void **state)
 {
     fixture *f = *state;
@@ -131,7 +133,7 @@ static void test_refused(void **state)
     check_refused(f, "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
     put_experts(f, "qwen3_moe", false, false, true);
     check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
-    put_experts(f, "gpt_oss", true, false, false); // whose loaders want one tensor
+    put_experts(f, "gpt_oss", true, false, false); // its loaders want one tensor
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
     assert_int_equal(ck->n_tensors, 2);
     osh_checkpoint_close(f->cx, ck);

@@ -1,5 +1,5 @@
-/* test_edges.c - pieces of a file in any order from several threads make the file, whatever was flushed in between and
- * however many blocks wait; bytes that no piece brought stay as they were. */
+/* test_edges.c - tests that pieces written in any order by several threads make the file, with
+ * flushes between and any number of waiting blocks; bytes outside the pieces do not change. */
 #include "dir_fixture.h"
 #include "io/edges.h"
 
@@ -40,7 +40,7 @@ static void *write_some(void *user)
     return NULL;
 }
 
-/* hole: every so many a piece is left out. */
+/* Writes the pieces and compares the file. hole: every hole-th piece is left out; 0: none. */
 static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file, int hole)
 {
     fixture *fx = *state;
@@ -63,7 +63,7 @@ static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies
         if (!hole || i % hole) pieces[kept++] = pieces[i];
         else memset(want + pieces[i].at, 0x5a, pieces[i].n);
     }
-    for (int i = kept - 1; i > 0; i--) { // neighbours are about a hundred pieces apart
+    for (int i = kept - 1; i > 0; i--) { // neighbours get up to a hundred pieces apart
         int j = i - (int)(next(&seed) % 100);
         piece p = pieces[i];
         if (j < 0) j = 0;

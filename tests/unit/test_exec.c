@@ -1,5 +1,5 @@
-/* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces
- * against the whole. */
+/* test_exec.c - tests runs of ranges of nodes: the values that stay live, the calls of hooks, and
+ * pieces against the whole. */
 #include "tiny_model.h"
 #include "graph/device_peaks.h"
 #include "graph/routed.h"
@@ -11,7 +11,7 @@ static int logits_of(const osh_graph *g)
     return g->nodes[g->head].out[0];
 }
 
-/* Logits (bf16) of samples [first, first + n) in one run. own: osh_batch_free */
+/* Returns logits (bf16) of samples [first, first + n) in one run. own: osh_batch_free */
 static osh_batch *whole(model *m, int first, int n)
 {
     osh_batch *b = NULL;
@@ -24,8 +24,8 @@ static osh_batch *whole(model *m, int first, int n)
     return b;
 }
 
-/* The same through the parts of a partition, loading and releasing weights, keeping live-out values
- * only. */
+/* Does the same through the parts of a partition: loads and releases weights, and keeps only
+ * live-out values. */
 static osh_batch *in_parts(model *m, const char *target, int first, int n)
 {
     osh_partition *p = NULL;
@@ -89,7 +89,7 @@ static void check_batches_and_threads(const char *name)
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
-    for (int s = 0; s < m.t.n_samples; s++) { // each sample alone
+    for (int s = 0; s < m.t.n_samples; s++) { // one sample at a time
         osh_batch *c = whole(&m, s, 1);
         const osh_tensor *x = c->values[logits_of(m.g)];
         const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
@@ -113,9 +113,9 @@ static void batches_and_threads_do_not_matter(void **state)
 
 typedef struct trace {
     const osh_graph *g;
-    int *seen; // [n_values] calls
+    int *seen; // [n_values] number of calls
     int n_linear, last_linear;
-    bool double_input; // give the linears 2 x
+    bool double_input; // doubles the inputs of linears
     osh_tensor *mine;  // own
 } trace;
 
@@ -128,7 +128,8 @@ static osh_status on_value(osh_ctx *cx, void *user, int value, const osh_tensor 
     assert_int_equal(x->dtype, v->dtype);
     t->seen[value]++;
     if (strcmp(t->g->nodes[t->last_linear].op->name, "linear") == 0 && t->n_linear)
-        assert_true(v->first_use < 0 || v->first_use > t->last_linear); // before its consumers
+        /* before the nodes that read it */
+        assert_true(v->first_use < 0 || v->first_use > t->last_linear);
     return OSH_OK;
 }
 
@@ -190,7 +191,7 @@ static void linear_input_is_replaced(void **state)
     const uint16_t *x = plain->values[logits_of(m.g)]->data, *y = b->values[logits_of(m.g)]->data;
     int64_t n = osh_tensor_numel(b->values[logits_of(m.g)]);
     for (int64_t i = 0; i < n; i++)
-        assert_int_equal((x[i] & 0x7fff) ? x[i] + 0x80 : x[i], y[i]); // twice: exponent + 1
+        assert_int_equal((x[i] & 0x7fff) ? x[i] + 0x80 : x[i], y[i]); // doubled: exponent + 1
     osh_tensor_free(m.cx, t.mine);
     osh_batch_free(m.cx, b);
     osh_batch_free(m.cx, plain);
@@ -198,7 +199,7 @@ static void linear_input_is_replaced(void **state)
     tiny_model_close(&m);
 }
 
-/* ---- what must run ---- */
+/* ---- nodes that must run ---- */
 
 static void only_needed_nodes(void **state)
 {
@@ -213,19 +214,19 @@ static void only_needed_nodes(void **state)
 
     int down = m.g->modules[osh_graph_module(m.g, "model.layers.0.mlp.down_proj")].node;
     want[m.g->nodes[down].in[0]] =
-        true; // the input of down_proj: all but down_proj and the last add
+        true; // input of down_proj: all nodes but down_proj and the last add
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < down);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
     int q = m.g->modules[osh_graph_module(m.g, "model.layers.0.self_attn.q_proj")].node;
-    want[m.g->nodes[q].in[0]] = true; // the input of q: the norm alone
+    want[m.g->nodes[q].in[0]] = true; // input of q: only the norm
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < q);
     assert_int_equal(q - s->first, 1);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
-    want[s->live_in[0]] = true; // there already
+    want[s->live_in[0]] = true; // it is live already
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
 
@@ -249,7 +250,7 @@ static void only_needed_nodes(void **state)
     tiny_model_close(&m);
 }
 
-/* The original model beside it, as if weight after weight of Linears changed. */
+/* Adds the original model to the graph, as if the weights of each Linear changed in turn. */
 static void add_original(model *m)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
@@ -261,7 +262,7 @@ static void add_original(model *m)
 
 typedef struct pairs {
     const osh_graph *g;
-    int n; // pairs that were there together
+    int n; // pairs that were live together
 } pairs;
 
 static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
@@ -273,13 +274,14 @@ static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *
     assert_ptr_equal(b->values[value], x);
     assert_non_null(b->values[original]);
     assert_int_equal(osh_tensor_bytes(x), osh_tensor_bytes(b->values[original]));
-    assert_memory_equal(x->data, b->values[original]->data, osh_tensor_bytes(x)); // by the same weights
+    /* the weights are equal */
+    assert_memory_equal(x->data, b->values[original]->data, osh_tensor_bytes(x));
     p->n++;
     return OSH_OK;
 }
 
-/* Both models run side by side make the same by the same weights, and the hook of a value finds its original there,
- * also where nothing else keeps it. */
+/* With equal weights both models make equal values, and the hook of a value finds its original
+ * live, even if nothing else keeps it. */
 static void originals_are_beside(void **state)
 {
     (void)state;
@@ -305,7 +307,7 @@ static void originals_are_beside(void **state)
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    int input = m.g->nodes[down].in[0]; // up to the input of a Linear, in both
+    int input = m.g->nodes[down].in[0]; // up to the input of a Linear, in both models
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;
     osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
@@ -317,7 +319,8 @@ static void originals_are_beside(void **state)
     size_t peak = 0;
     tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
                                    &(osh_exec_brought){.in = keep}, &whole));
-    osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak); // keep: nothing is brought
+    /* keep: nothing is brought */
+    osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
     tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
     assert_true(seen.n > before);
@@ -327,7 +330,7 @@ static void originals_are_beside(void **state)
     tiny_model_close(&m);
 }
 
-/* The run is held to what osh_exec_peak says: it must do with that, and not with much less. */
+/* Checks osh_exec_peak: the run must do with the predicted bytes, and not with much less. */
 static void memory_is_what_was_predicted(void **state)
 {
     static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*", "Qwen3MoeDecoderLayer", "re:.*"};
@@ -363,7 +366,8 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            whole.marks = &marks; // as with marks of its own, whatever was counted in these before
+            /* gives the same as own marks, whatever was counted in these before */
+            whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
@@ -372,7 +376,7 @@ static void memory_is_what_was_predicted(void **state)
             tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
-            assert_true(now <= left && left <= now + 16384); // the arrays of a run, and of a batch
+            assert_true(now <= left && left <= now + 16384); // the arrays of a run and of a batch
         }
         for (int v = 0; v < m.g->n_values; v++) assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
         osh_exec_marks_deinit(m.cx, &marks);
@@ -386,7 +390,7 @@ static void memory_is_what_was_predicted(void **state)
 /* ---- sample by sample ---- */
 
 typedef struct witness {
-    const osh_batch *all; // every value of the batch, made node by node
+    const osh_batch *all; // all values of the batch, made node by node
     const bool *seen;
     int n;
 } witness;
@@ -402,7 +406,7 @@ static osh_status on_seen(osh_ctx *cx, void *user, int value, const osh_tensor *
     return OSH_OK;
 }
 
-/* As a plan has it, of one batch. */
+/* Returns the batch of a peak, as a plan makes it. */
 static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *seen)
 {
     osh_exec_batch e = {.n_tokens = b->n_tokens, .n_threads = n_threads, .seen = seen};
@@ -420,7 +424,8 @@ static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *se
     return e;
 }
 
-/* A thread for each sample: the same bytes, hooks see whole values, and it keeps to what was predicted. */
+/* Runs one sample per thread: the bytes are the same, hooks see whole values, and the predicted
+ * bytes are enough. */
 static void check_by_sample(const char *name, int n_threads, bool original, bool sees)
 {
     model m;
@@ -484,9 +489,9 @@ static void nonfinite_is_named(void **state)
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     const osh_node *embed = &m.g->nodes[0];
-    const osh_weight *table = &m.g->weights[embed->w[0]]; // whole in memory
+    const osh_weight *table = &m.g->weights[embed->w[0]]; // the whole table is in memory
     tiny_check(m.cx, osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
-    uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 holds
+    uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 has
     int32_t id = -1;
     for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
         bool elsewhere = false;
@@ -507,7 +512,7 @@ static void nonfinite_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* A gate, an up and their glu that run as one name the same module, sample and channel as they do apart. */
+/* A gate, an up and their glu that run as one name the same module, sample and channel as one by one. */
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
@@ -537,7 +542,8 @@ static void nonfinite_of_an_up_is_named(void **state)
     }
 }
 
-/* Another batch in its lists: what it had goes, nothing as long as the model is made, and the result is the same. */
+/* Puts another batch into the lists: the old values are freed, no long list is allocated, and the
+ * result is the same. */
 static void a_batch_keeps_its_lists(void **state)
 {
     model m;
@@ -568,7 +574,7 @@ static void a_batch_keeps_its_lists(void **state)
     tiny_model_close(&m);
 }
 
-/* An element of a tensor becomes a NaN. */
+/* Sets an element of a tensor to NaN. */
 static void spoil(model *m, const char *name, int64_t element)
 {
     char path[64], *text = NULL;
@@ -593,7 +599,7 @@ static void nonfinite_weight_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* Of the embedding the rows that tokens name, and no other: the same bits as from the whole table. */
+/* Reads only the embedding rows that tokens name: the bits are the same as with the whole table. */
 static void only_named_rows_are_read(void **state)
 {
     const int32_t ids[] = {7, 3, 4, 7, 41, 3};
@@ -631,7 +637,8 @@ static void only_named_rows_are_read(void **state)
     tiny_model_close(&m);
 }
 
-/* Libraries may add in another order where there are fewer rows: BF16 results a rounding or two apart. */
+/* Libraries may add in another order when there are fewer rows: BF16 results differ by a rounding
+ * or two. */
 static void assert_close(const osh_tensor *x, const osh_tensor *want)
 {
     double diff = 0, all = 0;
@@ -652,8 +659,8 @@ static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor
     return OSH_OK;
 }
 
-/* An expert's Linears run on the rows that the router sends to it, and on no other; what comes out is the same, whether
- * all of it runs at once or what is between gate and down lies in memory meanwhile. */
+/* The Linears of an expert run only on the rows that the router sends to it. The result is the same
+ * if all nodes run at once or if the values between gate and down are kept in memory. */
 static void only_routed_rows_run(void **state)
 {
     model m;
@@ -674,7 +681,7 @@ static void only_routed_rows_run(void **state)
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
             sent += 3 * b->n_tokens * ((const osh_moe_router_attr *)m.g->nodes[i].attr)->top_k;
     }
-    assert_true(ran > 0 && ran <= sent); // fewer where a weight is rounded to 0
+    assert_true(ran > 0 && ran <= sent); // fewer if a weight is rounded to 0
     assert_true(ran >= sent - sent / 50);
     assert_close(b->values[logits], all->values[logits]);
 
@@ -727,7 +734,8 @@ static void out_of_memory(void **state)
     tiny_model_close(&m);
 }
 
-/* Layers that are alike are placed once for each number of tokens, with the figures that each has by itself. */
+/* Equal layers are placed once for each number of tokens, and each has the figures that it has by
+ * itself. */
 static void alike_layers_are_placed_once(void **state)
 {
     model m;
@@ -741,7 +749,7 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    for (int way = 0; way < 2; way++) // all rows, and those of the experts alone
+    for (int way = 0; way < 2; way++) // all rows, then only the rows of the experts
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];
             osh_exec_values of = {m.g->n_values, 0};
@@ -757,7 +765,7 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            for (int v = 0; v < m.g->n_values; v++) // what passes the part by
+            for (int v = 0; v < m.g->n_values; v++) // values that pass through the part
                 if (in[v] || keep[v]) of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
             osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);
             osh_exec_span near = {m.g, part->first, part->n_nodes, run, keep, of, way ? routed : NULL}, all = near;

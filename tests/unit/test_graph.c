@@ -1,5 +1,5 @@
-/* test_graph.c - templates and config.json to graphs: names, values, attributes; and what must be
- * refused. */
+/* test_graph.c - tests graphs from templates and config.json: names, values, attributes, and
+ * errors. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 #include "graph/models.h"
@@ -81,7 +81,7 @@ static void modules_and_values(void **state)
     assert_int_equal(osh_graph_module(g, "model.layers.2"), -1);
     assert_string_equal(g->layer_class, "LlamaDecoderLayer");
 
-    /* one value feeds q, k and v; they stand next to each other */
+    /* q, k and v read one value and are next to each other */
     int first = g->modules[q].node;
     const osh_node *n = &g->nodes[first];
     assert_int_equal(n[0].in[0], n[1].in[0]);
@@ -104,7 +104,8 @@ static void modules_and_values(void **state)
     close_case(&f);
 }
 
-/* Three layers of six experts, the second with an MLP; the others of 40 in every second layer. */
+/* The first model has six experts in two of three layers, and an MLP in the other. The second model
+ * has 40 experts in every second layer. */
 static void experts_of_sparse_layers(void **state)
 {
     fixture f;
@@ -176,9 +177,9 @@ static void defaults_of_the_classes(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    set_config(&f, "head_dim", cJSON_CreateNull());  // hidden_size / num_attention_heads
-    set_config(&f, "rms_norm_eps", NULL);            // 1e-6
-    set_config(&f, "max_position_embeddings", NULL); // 2048
+    set_config(&f, "head_dim", cJSON_CreateNull());  // default: hidden_size / num_attention_heads
+    set_config(&f, "rms_norm_eps", NULL);            // default: 1e-6
+    set_config(&f, "max_position_embeddings", NULL); // default: 2048
     set_config(&f, "hidden_act", NULL);
     tiny_check(f.cx, build(&f));
     const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
@@ -216,7 +217,7 @@ static void dot_names_parts(void **state)
     close_case(&f);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 typedef struct bad_row {
     const char *model, *key, *value; // value: JSON text; NULL: the key is removed
@@ -312,7 +313,7 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // an untied head must be there for what needs it
+    open_case(&f, "llama_default"); // commands that need an untied head report that it is missing
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     tiny_check(f.cx, build(&f));
     assert_true(f.g->headless);
@@ -320,7 +321,7 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "has no lm_head.weight"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // config.json does not say: no head means tied
+    open_case(&f, "llama_default"); // config.json has no key: a missing head means tied
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     set_config(&f, "tie_word_embeddings", NULL);
     tiny_check(f.cx, build(&f));
@@ -377,7 +378,8 @@ static void broken_templates(void **state)
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
         {"model.layers.{i}", "model.layers", "{i}"},
-        {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"}, // a name of the layer ends with it
+        /* the text is also the end of a name in the layer */
+        {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"},
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
         {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "no module of that name"},
@@ -403,15 +405,16 @@ static void broken_templates(void **state)
         snprintf(path, sizeof path, "%s/mine/llama.json", f.dir);
         tiny_check(f.cx, osh_file_write_all(f.cx, path, text, strlen(text)));
         snprintf(path, sizeof path, "%s/mine", f.dir);
-        osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path); // files win over the embedded ones
+        /* files have precedence over embedded templates */
+        osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path);
         if (rc != OSH_E_FORMAT || !strstr(osh_error_text(f.cx), rows[r].says))
             fail_msg("%s: status %d, %s", rows[r].to, rc, osh_error_text(f.cx));
         close_case(&f);
     }
 }
 
-/* What Mamba 2's scan makes stays F32 up to the norm, as do its residuals; an op that wants the compute dtype there is
- * refused. */
+/* Values of the Mamba 2 scan are F32 up to the norm, as are its residuals. An op that wants the
+ * compute dtype there is refused. */
 static void values_in_f32(void **state)
 {
     fixture f;
@@ -476,7 +479,7 @@ static void out_of_memory_of(const char *name)
         osh_error_clear(f.cx);
         osh_mem_fail_after(f.cx, ++n);
         rc = osh_graph_new(f.cx, &f.g, f.ck, NULL);
-        if (!rc) { // the original beside it
+        if (!rc) { // adds the original model
             static int moved[512];
             static bool changed[512];
             assert_true(f.g->n_nodes <= 512);

@@ -1,4 +1,5 @@
-/* test_hf_config.c - config.json: what transformers makes of the same file, and what is refused. */
+/* test_hf_config.c - tests config.json: the values that transformers reads from the same file, and
+ * errors. */
 #include <math.h>
 #include <stdio.h>
 
@@ -24,7 +25,8 @@ static void check_text(fixture *f, osh_status rc, const char *text, const char *
     osh_error_clear(f->cx);
 }
 
-/* rope_parameters' member, or dflt; 0 counts as absent where transformers writes "x or dflt". */
+/* Returns a member of rope_parameters, or dflt. 0 counts as absent if transformers writes "x or
+ * dflt". */
 static double want_num(const cJSON *rope, const char *key, double dflt)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(rope, key);
@@ -103,7 +105,7 @@ static void test_fields(void **state)
                      " \"compression_config\": {\"q\": 1}}");
     assert_string_equal(c->architecture, "MambaForCausalLM");
     assert_true(c->tie_word_embeddings &&
-                !c->has_tie_word_embeddings); // an unknown family: transformers 4
+                !c->has_tie_word_embeddings); // unknown family: transformers 4
     assert_int_equal(c->rope.max_position_embeddings, 0);
     assert_int_equal(c->dtype, OSH_DTYPE_NONE);
     assert_non_null(c->quantization_config);
@@ -135,7 +137,7 @@ static void test_fields(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
-/* What the graph must refuse, and a recipe without data must survive. */
+/* The graph must refuse these, and a recipe without data must accept them. */
 static void test_rope_unknown(void **state)
 {
     static const struct {
@@ -198,11 +200,11 @@ static void test_rope_unknown(void **state)
     assert_true(!c->rope_unknown && c->rope.factor == 8);
     osh_hf_config_close(f->cx, c);
     c = open_text(f, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
-    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is no layer type
+    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is not a layer type
     osh_hf_config_close(f->cx, c);
 }
 
-/* Older names of the keys, defaults of a family, and a rope of their own for the layers that slide. */
+/* Tests older names of the keys, defaults of families, and the own rope of sliding layers. */
 static void test_rope_of_families(void **state)
 {
     fixture *f = *state;
@@ -232,7 +234,8 @@ static void test_rope_of_families(void **state)
     }
     osh_hf_config *c = open_text(f, "{\"model_type\": \"gemma3_text\", \"max_position_embeddings\": 64,"
                                     " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
-    assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT); // of the full layers only
+    /* only for the full layers */
+    assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT);
     osh_hf_config_close(f->cx, c);
     c = open_text(f, "{\"model_type\": \"phi3\", \"max_position_embeddings\": 8192,"
                      " \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}}");
@@ -277,7 +280,7 @@ static void check_edit(fixture *f, const char *text, bool untie, const char *wan
     osh_hf_config_close(f->cx, c);
 }
 
-/* Every byte that is not ours stays: order, spaces, numbers' spelling. */
+/* All bytes that are not ours stay: order, spaces and spelling of numbers. */
 static void test_with_quantization(void **state)
 {
     fixture *f = *state;

@@ -1,4 +1,5 @@
-/* test_safetensors.c - reading and laying out, against files that the safetensors library wrote. */
+/* test_safetensors.c - tests reading and layout against files that the safetensors library
+ * wrote. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,7 @@ static void golden_path(char *to, size_t room, const char *name)
     assert_true((size_t)snprintf(to, room, GOLDEN "%s.safetensors", name) < room);
 }
 
-/* The entries of a library file, shuffled and laid out anew: the same header, the same offsets. */
+/* Lays out the shuffled entries of a library file: header and offsets are the same. */
 static void test_layout_is_the_librarys(void **state)
 {
     osh_ctx *cx = new_ctx();
@@ -73,7 +74,7 @@ static void test_layout_is_the_librarys(void **state)
     osh_ctx_free(cx);
 }
 
-/* gen.py fills each tensor with 0, 1, 2, ... modulo 251; bool with 0 and 1. */
+/* gen.py fills each tensor with 0, 1, 2, ... modulo 251, and bool with 0 and 1. */
 static void test_read(void **state)
 {
     osh_ctx *cx = new_ctx();
@@ -183,7 +184,7 @@ static void test_layout_refuses(void **state)
     osh_ctx_free(cx);
 }
 
-/* A shard that shrinks between opening and reading is an error, not old or zero bytes. */
+/* If a shard shrinks between opening and reading, the read fails; it gives no old or zero bytes. */
 static void test_file_changed(void **state)
 {
     osh_ctx *cx = new_ctx();
@@ -211,7 +212,7 @@ static void test_file_changed(void **state)
     osh_ctx_free(cx);
 }
 
-/* 100000 tensors, laid out and read back: seconds would mean that something is quadratic. */
+/* Lays out and reads 100000 tensors; seconds would mean a quadratic algorithm. */
 static void test_many_tensors(void **state)
 {
     enum { N = 100000 };
@@ -222,7 +223,7 @@ static void test_many_tensors(void **state)
     size_t bytes = 0;
     osh_st *st = NULL;
     int fd = mkstemp(temp);
-    clock_t start = clock(); // of processors: other work on the machine does not count
+    clock_t start = clock(); // processor time: other work on the machine does not count
 
     for (int i = 0; i < N; i++) {
         snprintf(names[i], sizeof names[i], "model.layers.%d.mlp.experts.%d.w", i / 256, i % 256);
@@ -234,7 +235,7 @@ static void test_many_tensors(void **state)
     close(fd);
     if (osh_st_open(cx, &st, temp)) fail_msg("%s", osh_error_text(cx));
     assert_int_equal(osh_st_count(st), N);
-    assert_true(clock() - start < 20 * CLOCKS_PER_SEC); // 0.3 s without sanitizers
+    assert_true(clock() - start < 20 * CLOCKS_PER_SEC); // takes 0.3 s without sanitizers
     osh_st_close(cx, st);
     osh_free(cx, header);
     unlink(temp);
