@@ -86,16 +86,16 @@ static const osh_mapping *awq_mappings(const osh_modifier *m, size_t *n)
     return q->mappings;
 }
 
-static int n_points(const awq *q)
+static int awq_n_points(const awq *q)
 {
     return (int)(is_duo(q, "both") ? q->n_grid / 2 * 2 : q->n_grid);
 }
 
-static int awq_points(const osh_modifier *m) { return n_points(m->args); }
+static int awq_points(const osh_modifier *m) { return awq_n_points(m->args); }
 
-static osh_awq_point point_at(const awq *q, int i)
+static osh_awq_point awq_point_at(const awq *q, int i)
 {
-    int n = n_points(q);
+    int n = awq_n_points(q);
     if (is_duo(q, "both")) return (osh_awq_point){(double)(i / 2) / (n / 2 - 1), i % 2};
     if (is_duo(q, "false")) return (osh_awq_point){(double)i / (n - 1), false};
     return i ? (osh_awq_point){(double)(i - 1) / (n - 2), true} : (osh_awq_point){0};
@@ -105,10 +105,10 @@ static osh_status awq_search(osh_ctx *cx, const osh_modifier *m, float *s, osh_s
 {
     osh_status rc = OSH_OK;
     const awq *q = m->args;
-    int n = n_points(q);
+    int n = awq_n_points(q);
     osh_awq_point *grid = NULL; // own
     OSH_NEW(cx, grid, n);
-    for (int i = 0; i < n; i++) grid[i] = point_at(q, i);
+    for (int i = 0; i < n; i++) grid[i] = awq_point_at(q, i);
     OSH_TRY(osh_awq_search(cx, s, j, grid, n, m->arithmetic));
 done:
     osh_free(cx, grid);
@@ -117,7 +117,7 @@ done:
 
 static size_t awq_bytes(const osh_modifier *m, const osh_search *j, int n_threads)
 {
-    int n = n_points(m->args);
+    int n = awq_n_points(m->args);
     return osh_mem_gross((size_t)n * sizeof(osh_awq_point)) + osh_awq_search_bytes(j, n, n_threads);
 }
 

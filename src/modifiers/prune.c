@@ -31,7 +31,7 @@ typedef struct prune {
     bool keep;        // preserve_sparsity_mask
     double *sparsity; // own [n]
     size_t n;
-    int64_t of, each; // n of each m columns are 0; m 0: any columns
+    int64_t of, each; // N:M of mask_structure: N of each M columns are 0; M 0: any columns
     osh_strs targets; // own: until there is a scheme
     bool aimed;       // targets are given
     osh_owl owl;

@@ -65,7 +65,7 @@ static bool is_of_quality(const osh_modifier_type *t)
     return false;
 }
 
-static bool in_list(const char *const *list, const char *s)
+static bool is_in_list(const char *const *list, const char *s)
 {
     for (; *list; list++)
         if (!strcmp(*list, s)) return true;
@@ -120,8 +120,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
 }
 
 /* Returns the quality that the modifier's key names, else the recipe's default; NULL: neither. */
-static osh_status quality_of(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
-                             const char *dflt, const char *what)
+static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
+                                   const char *dflt, const char *what)
 {
     osh_status rc = OSH_OK;
     *out = dflt ? find_quality(dflt) : NULL;
@@ -157,7 +157,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     osh_recipe_quant q = {0};
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
-    if (!m->type && in_list(absent, name->text ? name->text : ""))
+    if (!m->type && is_in_list(absent, name->text ? name->text : ""))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists those "
                  "that are",
@@ -177,7 +177,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         osh_buf_deinit(cx, &b);
         goto done;
     }
-    if (osh_modifier_quantizes(m)) OSH_TRY(quality_of(cx, &level, body, quality, what));
+    if (osh_modifier_quantizes(m)) OSH_TRY(modifier_quality(cx, &level, body, quality, what));
     if (level && !is_of_quality(m->type))
         OSH_FAIL(
             cx, OSH_E_USAGE,
@@ -197,7 +197,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         const char *key = k->text ? k->text : "";
         bool known = false;
         if (!strcmp(key, "quality") && osh_modifier_quantizes(m)) continue;
-        if (in_list(without_effect, key)) {
+        if (is_in_list(without_effect, key)) {
             osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what,
                     k->line, key);
             continue;
@@ -233,7 +233,7 @@ done:
 
 /* Copies the schemes of an earlier QuantizationModifier, with their actorder, to a GPTQModifier
  * without schemes. */
-static osh_status take_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
+static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, to->schemes, from->n_schemes);
@@ -288,7 +288,7 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         } else if (m->has_config || m->cache.present) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (earlier && m->type->propagates && !m->ignore.n) {
-            OSH_TRY(take_over(cx, m, earlier));
+            OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s: %s has neither scheme nor config_groups: nothing says how to quantize",

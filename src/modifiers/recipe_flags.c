@@ -82,7 +82,7 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    if (in->present) // presets with integer weights have dynamic tokens
+    if (in->present) // inputs of presets with integer weights are dynamic per token
         OSH_TRY(osh_buf_printf(
             cx, b,
             "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "

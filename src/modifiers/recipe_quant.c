@@ -276,7 +276,7 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
     const osh_yaml *map = q->config_groups ? q->config_groups : q->scheme;
     if (map->kind != OSH_Y_MAP || !map->n)
         OSH_TRY(yaml_bad(cx, map, what, q->config_groups ? "config_groups" : "scheme",
-                    "a map with at least one group"));
+                         "a map with at least one group"));
     OSH_NEW(cx, m->schemes, map->n);
     for (size_t i = 0; i < map->n; i++) {
         m->n_schemes = i + 1;

@@ -51,7 +51,7 @@ done:
 }
 
 /* Copies [tokens, heads, head_dim] to [heads, tokens, head_dim]. */
-static void part_heads(uint8_t *rows, const osh_tensor *x, int64_t heads)
+static void copy_by_head(uint8_t *rows, const osh_tensor *x, int64_t heads)
 {
     int64_t tokens = x->shape[0];
     size_t one = (size_t)(x->shape[1] / heads) * osh_dtype_bytes(x->dtype);
@@ -61,13 +61,13 @@ static void part_heads(uint8_t *rows, const osh_tensor *x, int64_t heads)
                    (const uint8_t *)x->data + (size_t)(t * heads + h) * one, one);
 }
 
-static osh_status own_heads(osh_ctx *cx, uint8_t **rows, const osh_tensor *x, int64_t heads)
+static osh_status rows_by_head(osh_ctx *cx, uint8_t **rows, const osh_tensor *x, int64_t heads)
 {
     *rows = NULL;
     if (heads == 1) return OSH_OK;
     *rows = osh_alloc(cx, (size_t)osh_tensor_numel(x) * osh_dtype_bytes(x->dtype));
     if (!*rows) return osh_fail(cx, OSH_E_NOMEM, "no memory for heads");
-    part_heads(*rows, x, heads);
+    copy_by_head(*rows, x, heads);
     return OSH_OK;
 }
 
@@ -82,7 +82,7 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
     bool finite = true;
     OSH_NEW(cx, range, 2 * heads);
-    OSH_TRY(own_heads(cx, &rows, x, heads));
+    OSH_TRY(rows_by_head(cx, &rows, x, heads));
     const uint8_t *at = heads > 1 ? rows : x->data;
     for (int64_t h = 0; h < heads; h++) {
         osh_q_kernels_best()->range(&range[h], &range[heads + h], at + (size_t)(h * n) * size,
@@ -135,7 +135,7 @@ osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads
     uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
     looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
                  .candidates = osh_observer_of(a)->candidates(a)};
-    OSH_TRY(own_heads(cx, &rows, x, heads));
+    OSH_TRY(rows_by_head(cx, &rows, x, heads));
     l.at = heads > 1 ? rows : x->data;
     for (int64_t h = 0; h < heads; h++) // a range of zeros has no candidates
         if (o[h].counts && o[h].counts->width > 0 && !o[h].losses)
@@ -215,8 +215,8 @@ static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code 
     }
 }
 
-static osh_status range_of(osh_ctx *cx, const fake *f, float *lo, float *hi, const uint8_t *x,
-                           int64_t n)
+static osh_status finite_range(osh_ctx *cx, const fake *f, float *lo, float *hi, const uint8_t *x,
+                               int64_t n)
 {
     f->k->range(lo, hi, x, f->dt, n);
     if (isfinite(*lo) && isfinite(*hi)) return OSH_OK;
@@ -236,7 +236,7 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         for (int64_t c = 0; c < f->I; c += f->seg) {
             uint8_t *x = f->x + (size_t)(r * f->I + c) * size;
             float lo, hi;
-            OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
+            OSH_TRY(finite_range(cx, f, &lo, &hi, x, f->seg));
             if (f->global)
                 code.scale = osh_f32_of_fp8(osh_q_scale_e4m3(lo, hi, f->global, f->dt)) / f->global;
             else if (!f->fixed) osh_q_code_scale(&code, lo, hi, f->a, f->dt, false);
@@ -306,7 +306,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
         float lo, hi;
-        OSH_TRY(range_of(cx, &f, &lo, &hi, f.x, f.N * f.I));
+        OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);
     }
     f.chunk_rows = f.I < 1 << 16 ? (1 << 16) / f.I : 1;

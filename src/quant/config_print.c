@@ -201,7 +201,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
         if (osh_q_is_fp6(&schemes[i].weights)) version = OSH_Q_VERSION_FP6;
         top = !top || !strcmp(top, f->name) ? f->name : "mixed-precision";
         ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
-                 group_object(&schemes[i], f->name));
+                        group_object(&schemes[i], f->name));
     }
     ok = ok &&
          config_add_str(root, "format", format ? format : top ? top : "dense") &&

@@ -36,7 +36,7 @@ void osh_histogram_clear(osh_histogram *h)
 }
 
 /* Merges pairs of bins; the width doubles. */
-static void halve(osh_histogram *h)
+static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
     for (int k = 0; k < 2; k++) {
@@ -63,7 +63,7 @@ void osh_histogram_widen(osh_histogram *h, float lo, float hi)
     while (most > h->width * (double)h->n) {
         double more = floor((most - h->width * (double)h->n) / h->width) + 1;
         if ((double)h->n + more <= (double)h->cap) h->n += (int64_t)more;
-        else halve(h);
+        else histogram_halve(h);
     }
 }
 

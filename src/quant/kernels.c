@@ -62,7 +62,7 @@ float osh_q_global_scale(float amax, osh_dtype dt)
     return isfinite(s) ? s : 1;
 }
 
-static inline float load(const void *x, osh_dtype dt, int64_t i)
+static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
 {
     if (dt == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)x)[i]);
     if (dt == OSH_F16) return osh_f32_of_f16(((const uint16_t *)x)[i]);
@@ -127,12 +127,12 @@ static uint8_t fp6_of_f32(float y, bool negative)
 static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
-        float y = osh_q_round_to(load(x, dt, i) / c->scale, c->round);
+        float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
         // the zero point of a symmetric range turns -0 into +0, as in the reference
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
-                   : c->kind == OSH_Q_CODE_FP6 ? fp6_of_f32(y, signbit(load(x, dt, i)))
+                   : c->kind == OSH_Q_CODE_FP6 ? fp6_of_f32(y, signbit(load_f32(x, dt, i)))
                    : c->kind == OSH_Q_CODE_FP4 ? fp4_of_f32(y)
                                                : (uint8_t)(int8_t)nearbyintf(y);
     }
@@ -160,7 +160,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
     enum { LANES = 8 }; // separate lanes, because an addition waits for the one before it
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
-        double x = load(a, dt, i), d = x - load(b, dt, i);
+        double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
         err[i % LANES] += d * d, ref[i % LANES] += x * x;
     }
     sum[0] = sum[1] = 0;

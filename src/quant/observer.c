@@ -75,7 +75,7 @@ int64_t osh_observer_bins(const osh_q_args *a)
     return o->halves(a) ? bins / 2 : bins;
 }
 
-static float average(float old, float now, double share, osh_dtype dt)
+static float moving_average(float old, float now, double share, osh_dtype dt)
 {
     return osh_q_round_to(
         osh_q_round_to(old * (float)(1 - share), dt) + osh_q_round_to(now * (float)share, dt), dt);
@@ -85,8 +85,8 @@ void osh_observer_average(float *min, float *max, float lo, float hi, const osh_
                           osh_dtype dt)
 {
     double share = osh_observer_value(a, "averaging_constant");
-    *min = average(*min, lo, share, dt);
-    *max = average(*max, hi, share, dt);
+    *min = moving_average(*min, lo, share, dt);
+    *max = moving_average(*max, hi, share, dt);
 }
 
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,

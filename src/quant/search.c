@@ -149,7 +149,7 @@ typedef struct search {
 enum { PIECE = 1024, CANDIDATES = 64 };
 
 /* torch has separate kernels for the norms 2 and 3. */
-static float power_of(float x, double norm, osh_dtype dt)
+static float error_power(float x, double norm, osh_dtype dt)
 {
     if (norm == 2) return osh_q_round_to(x * x, dt);
     if (norm == 3)
@@ -159,7 +159,7 @@ static float power_of(float x, double norm, osh_dtype dt)
 }
 
 /* Computes |x - dq(x)|^norm of n <= PIECE contiguous values. */
-static void errors_of(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
+static void value_errors(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
@@ -177,7 +177,7 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
     if (j->dt != OSH_F32) osh_to_f32(y, narrow, j->dt, n);
     for (int64_t i = 0; i < n; i++) y[i] -= x[i];
     if (s->dt == OSH_F32) {
-        for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i]), s->rule.norm, OSH_F32);
+        for (int64_t i = 0; i < n; i++) out[i] = error_power(fabsf(y[i]), s->rule.norm, OSH_F32);
         for (int64_t i = 0; s->importance && i < n; i++) out[i] *= s->importance[at % j->I + i];
         return;
     }
@@ -185,7 +185,10 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
     for (int64_t i = 0; i < n; i++) out[i] = s->power[narrow[i] & 0x7fff];
 }
 
-static float narrowed(const search *s, float end) { return osh_q_round_to(end * s->p, s->j->dt); }
+static float narrowed_end(const search *s, float end)
+{
+    return osh_q_round_to(end * s->p, s->j->dt);
+}
 
 /* Makes the code parameters of the ranges [first, first + n), n <= CANDIDATES, with the p of this
  * step. */
@@ -196,7 +199,7 @@ static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t
     float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
     int8_t zero[CANDIDATES] = {0}; // MX has no zero points
     for (int64_t i = 0; i < n; i++)
-        lo[i] = narrowed(s, j->min[first + i]), hi[i] = narrowed(s, j->max[first + i]);
+        lo[i] = narrowed_end(s, j->min[first + i]), hi[i] = narrowed_end(s, j->max[first + i]);
     osh_q_scale_zp(scale, zero, lo, hi, n,
                    &(osh_q_scaling){j->a, j->dt, (osh_arithmetic)j->arithmetic});
     osh_to_f32(wide, scale, j->dt, n);
@@ -215,14 +218,14 @@ static bool judge_range(const search *s, int64_t range, float error)
 
 /* Returns the error of a range. A block that extends past the weight is padded with zeros, which
  * lose nothing, as in the reference. */
-static float error_of(const search *s, int64_t range, const osh_q_code *code)
+static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     float out[PIECE];
     sum all;
     int64_t r0 = range / s->per_band * s->band, c0 = range % s->per_band * s->seg;
     if (s->band == 1 && s->seg < SIDE * LANES) {
-        errors_of(s, out, r0 * j->I + c0, s->seg, code);
+        value_errors(s, out, r0 * j->I + c0, s->seg, code);
         return sum_of_few(out, (int)s->seg, s->dt);
     }
     sum_begin(&all, s->band * s->seg, s->dt);
@@ -232,7 +235,7 @@ static float error_of(const search *s, int64_t range, const osh_q_code *code)
             bool there = c < inside;
             m = (there ? inside : s->seg) - c;
             m = m < PIECE ? m : PIECE;
-            if (there) errors_of(s, out, r * j->I + c0 + c, m, code);
+            if (there) value_errors(s, out, r * j->I + c0 + c, m, code);
             else memset(out, 0, (size_t)m * sizeof *out);
             sum_feed(&all, out, m);
         }
@@ -251,7 +254,7 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t i = first; i < last; i++) {
         int64_t k = (i - first) % CANDIDATES;
         if (!k) step_codes(s, code, i, last - i < CANDIDATES ? last - i : CANDIDATES);
-        if (judge_range(s, i, error_of(s, i, &code[k]))) s->better[chunk] = true;
+        if (judge_range(s, i, range_error(s, i, &code[k]))) s->better[chunk] = true;
     }
     return OSH_OK;
 }
@@ -270,14 +273,14 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     sum_begin(&s->sums[chunk], all, s->dt);
     for (int64_t i = first; i < last; i += PIECE) {
         int64_t n = last - i < PIECE ? last - i : PIECE;
-        errors_of(s, out, i, n, &code);
+        value_errors(s, out, i, n, &code);
         sum_feed(&s->sums[chunk], out, n);
     }
     return OSH_OK;
 }
 
 /* Joins the sums of the chunks, in their order. */
-static float joined(const search *s)
+static float joined_sum(const search *s)
 {
     sum all = s->sums[s->n_chunks - 1]; // the levels of the last block, and the tail
     float below[2][SIDE][LANES];
@@ -301,7 +304,7 @@ static osh_status search_step(osh_ctx *cx, search *s, bool *better)
     *better = false;
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(osh_parallel_for(cx, s->n_chunks, s->sums ? sum_chunk : step_chunk, s));
-    if (s->sums) *better = judge_range(s, 0, joined(s));
+    if (s->sums) *better = judge_range(s, 0, joined_sum(s));
     for (int64_t c = 0; !s->sums && c < s->n_chunks; c++) *better |= s->better[c];
 done:
     return rc;
@@ -352,7 +355,7 @@ static osh_status search_new(osh_ctx *cx, search *s)
         uint16_t bits = (uint16_t)u;
         float x;
         osh_to_f32(&x, &bits, dt, 1);
-        s->power[u] = isfinite(x) ? power_of(x, s->rule.norm, dt) : INFINITY;
+        s->power[u] = isfinite(x) ? error_power(x, s->rule.norm, dt) : INFINITY;
     }
 done:
     return rc;
@@ -429,7 +432,7 @@ osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
     OSH_TRY(search_new(cx, &s));
     s.p = (float)s.rule.expand;
     for (int64_t i = 0; i < s.n; i++)
-        j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+        j->min[i] = narrowed_end(&s, j->min[i]), j->max[i] = narrowed_end(&s, j->max[i]);
     for (int64_t i = 0, worse = 0; i < s.rule.steps && worse < s.rule.patience; i++) {
         bool better;
         s.p = (float)(1 - (double)i / s.rule.grid);
@@ -438,7 +441,7 @@ osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
     }
     for (int64_t i = 0; i < s.n; i++) {
         s.p = s.best[i];
-        j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+        j->min[i] = narrowed_end(&s, j->min[i]), j->max[i] = narrowed_end(&s, j->max[i]);
     }
 done:
     osh_free(cx, s.error);

@@ -120,7 +120,7 @@ done:
 }
 
 /* Rounds the elements of from to dtype dt. narrow: they are rounded to BF16 first. */
-static void round_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
+static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
 {
     enum { N = 1024 };
     float wide[N];
@@ -159,7 +159,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
     bool narrow = relative && q->dtype != OSH_BF16;
     if (dt != q->dtype || narrow) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
     OSH_TRY(osh_q_decode(cx, made ? made : &view, codes, &params, &q->scheme->weights));
-    if (made) round_to(to, q->dtype, made, narrow);
+    if (made) round_rows_to(to, q->dtype, made, narrow);
 done:
     for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
     osh_tensor_free(cx, made);

@@ -41,7 +41,7 @@ static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int sc
                                    : osh_regex_new(cx, &p->regex, text + 3, strlen(text + 3));
 }
 
-static osh_status matches(osh_ctx *cx, bool *yes, const pattern *p, const char *name)
+static osh_status pattern_matches(osh_ctx *cx, bool *yes, const pattern *p, const char *name)
 {
     if (p->regex) return osh_regex_match(cx, p->regex, name, strlen(name), yes);
     *yes = !strcmp(p->text, name);
@@ -49,14 +49,14 @@ static osh_status matches(osh_ctx *cx, bool *yes, const pattern *p, const char *
 }
 
 /* Returns the first pattern that matches name; -1: none. */
-static osh_status first_match(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
-                              const char *name)
+static osh_status first_pattern(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
+                                const char *name)
 {
     osh_status rc = OSH_OK;
     bool yes = false;
     *which = -1;
     for (size_t i = 0; i < n && *which < 0; i++) {
-        OSH_TRY(matches(cx, &yes, &p[i], name));
+        OSH_TRY(pattern_matches(cx, &yes, &p[i], name));
         if (yes) *which = (int64_t)i;
     }
 done:
@@ -179,10 +179,10 @@ static osh_status layer_is_ignored(osh_ctx *cx, bool *yes, const lookup *k, cons
     osh_status rc = OSH_OK;
     int64_t hit;
     int n = 0;
-    OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->name));
+    OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->name));
     if ((*yes = hit >= 0) || l->n == 1) goto done;
     for (int s = 0; s < l->n; s++) {
-        OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
+        OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
         n += hit >= 0;
     }
     if (n && n < l->n)
@@ -195,7 +195,7 @@ done:
     return rc;
 }
 
-static bool contains(const char *text, const char *part)
+static bool contains_without_case(const char *text, const char *part)
 {
     size_t n = strlen(part);
     for (; *text; text++)
@@ -212,10 +212,10 @@ static osh_status find_scheme(osh_ctx *cx, int *scheme, const lookup *k, const l
     *scheme = -1;
     OSH_TRY(layer_is_ignored(cx, &ignored, k, l));
     if (ignored) goto done;
-    OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->name));
+    OSH_TRY(first_pattern(cx, &hit, k->targets, k->n_targets, l->name));
     if (hit < 0 && l->n > 1) {
         for (int s = 0; s < l->n; s++) {
-            OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->shard[s]));
+            OSH_TRY(first_pattern(cx, &hit, k->targets, k->n_targets, l->shard[s]));
             if (s == 0) first = hit;
             if (hit < 0) break;
         }
@@ -223,9 +223,9 @@ static osh_status find_scheme(osh_ctx *cx, int *scheme, const lookup *k, const l
     }
     for (size_t t = 0; hit < 0 && t < k->n_targets; t++) {
         if (k->targets[t].regex) {
-            OSH_TRY(matches(cx, &yes, &k->targets[t], l->cls));
+            OSH_TRY(pattern_matches(cx, &yes, &k->targets[t], l->cls));
             if (yes) hit = (int64_t)t;
-        } else if (contains(l->cls, k->targets[t].text))
+        } else if (contains_without_case(l->cls, k->targets[t].text))
             hit = (int64_t)t;
     }
     if (hit >= 0) *scheme = k->targets[hit].scheme;
@@ -233,14 +233,14 @@ done:
     return rc;
 }
 
-static const char *name_of(const osh_q_scheme *schemes, int i)
+static const char *scheme_name(const osh_q_scheme *schemes, int i)
 {
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
 /* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj"; 0:
  * name is not an expert's. */
-static size_t experts_of(const char *name)
+static size_t experts_prefix_length(const char *name)
 {
     static const char word[] = ".experts.";
     const char *at = strstr(name, word), *number = at ? at + sizeof word - 1 : NULL;
@@ -258,7 +258,7 @@ static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const 
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
-        size_t len = experts_of(modules[i]);
+        size_t len = experts_prefix_length(modules[i]);
         if (!len) continue;
         if (!osh_map_get(first, modules[i], len, &m))
             OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));
@@ -266,8 +266,8 @@ static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const 
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s has %s and %s has %s, and vLLM makes one layer of them: want one scheme "
                      "for all experts, or all of them in ignore",
-                     modules[m], name_of(schemes, which[m]), modules[i],
-                     name_of(schemes, which[i]));
+                     modules[m], scheme_name(schemes, which[m]), modules[i],
+                     scheme_name(schemes, which[i]));
     }
 done:
     osh_map_free(cx, first);
@@ -298,8 +298,8 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
             if (which[m] == scheme) continue;
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s",
-                     modules[m], name_of(schemes, which[m]), l.name, l.cls,
-                     name_of(schemes, scheme),
+                     modules[m], scheme_name(schemes, which[m]), l.name, l.cls,
+                     scheme_name(schemes, scheme),
                      !strcmp(l.cls, "ParallelLMHead") && scheme < 0
                          ? "; hint: put lm_head in ignore, or its name in targets: a class does "
                            "not reach it there"
@@ -369,7 +369,7 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
 }
 
 /* NVFP4, MXFP4, MXFP8: inputs have the arguments of the weights, or are dense. */
-static engines micro(const osh_q_args *w, const osh_q_args *in)
+static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
     if (!in->present || (in->type == w->type && in->bits == w->bits &&
@@ -381,7 +381,7 @@ static engines micro(const osh_q_args *w, const osh_q_args *in)
     return (engines){.why = "these weights want activations of the same kind, or none"};
 }
 
-static engines fp8(const osh_q_args *w, const osh_q_args *in)
+static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->strategy == OSH_Q_GROUP)
         return (engines){.why = "FP8 weights want strategy tensor, channel or block"};
@@ -395,7 +395,7 @@ static engines fp8(const osh_q_args *w, const osh_q_args *in)
 }
 
 /* Static outputs need static inputs, both of 8 bits by tensor. vLLM ignores dynamic outputs. */
-static engines with_outputs(const osh_q_scheme *s, const char *format, engines e)
+static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
     bool ok = w->type == OSH_Q_INT && strcmp(format, "naive-quantized") &&
@@ -426,12 +426,12 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
             cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)",
             f->name, stranger);
     bool packed = !strcmp(f->name, "pack-quantized");
-    engines e = s->weights.scale_dtype           ? micro(&s->weights, &s->inputs)
-                : s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
+    engines e = s->weights.scale_dtype           ? micro_engines(&s->weights, &s->inputs)
+                : s->weights.type == OSH_Q_FLOAT ? fp8_engines(&s->weights, &s->inputs)
                 : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)
                                     : int_weight_only(&s->weights, packed);
 
-    e = with_outputs(s, f->name, e);
+    e = engines_with_outputs(s, f->name, e);
 
     if (!e.cuda && !e.cpu)
         return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors%s",

@@ -18,7 +18,7 @@ typedef struct spread {
     double zeros, total; // empty bins of p, sum of p
 } spread;
 
-static double p_at(const spread *s, int64_t b)
+static double spread_count(const spread *s, int64_t b)
 {
     return (double)osh_histogram_at(s->h, b) + (b == -s->i ? s->below : 0) +
            (b == s->i - 1 ? s->above : 0);
@@ -32,28 +32,28 @@ static double entropy_smooth(double x, double zeros, double n)
 
 /* Returns the mean count of the run [first, end) over the bins in which p has values; bins gets
  * their number. */
-static double run_of(const spread *s, int64_t first, int64_t end, double *bins)
+static double run_mean(const spread *s, int64_t first, int64_t end, double *bins)
 {
     double sum = 0;
     *bins = 0;
     for (int64_t b = first; b < end; b++)
-        sum += (double)osh_histogram_at(s->h, b), *bins += p_at(s, b) > 0;
+        sum += (double)osh_histogram_at(s->h, b), *bins += spread_count(s, b) > 0;
     return *bins > 0 ? sum / *bins : 0;
 }
 
-static double divergence(const spread *s)
+static double spread_divergence(const spread *s)
 {
     int64_t run = 2 * s->i / s->levels;
     double n = (double)(2 * s->i), zeros_q = 0, total_q = 0, kl = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t l = 0; l < s->levels; l++) {
             int64_t first = -s->i + l * run, end = l == s->levels - 1 ? s->i : first + run;
-            double bins, each = run_of(s, first, end, &bins);
+            double bins, each = run_mean(s, first, end, &bins);
             if (!pass)
                 zeros_q += (double)(end - first) - (each > 0 ? bins : 0), total_q += each * bins;
             for (int64_t b = first; pass && b < end; b++) {
-                double p = entropy_smooth(p_at(s, b), s->zeros, n) / s->total;
-                double q = entropy_smooth(p_at(s, b) > 0 ? each : 0, zeros_q, n) / total_q;
+                double p = entropy_smooth(spread_count(s, b), s->zeros, n) / s->total;
+                double q = entropy_smooth(spread_count(s, b) > 0 ? each : 0, zeros_q, n) / total_q;
                 kl += p * log(p / q);
             }
             if (!pass && l == s->levels - 1 && !(total_q > 0)) return INFINITY;
@@ -78,8 +78,8 @@ static void entropy_choose(double *lo, double *hi, const osh_histogram *h, const
         for (int64_t b = s.i; b < h->n; b++)
             s.above += (double)osh_histogram_at(h, b),
                 s.below += (double)osh_histogram_at(h, -1 - b);
-        for (int64_t b = -s.i; b < s.i; b++) s.zeros += p_at(&s, b) == 0;
-        double kl = divergence(&s);
+        for (int64_t b = -s.i; b < s.i; b++) s.zeros += spread_count(&s, b) == 0;
+        double kl = spread_divergence(&s);
         if (kl < least) least = kl, best = s.i;
     }
     *hi = fmin((double)best * h->width, (double)h->max);
