@@ -1,9 +1,11 @@
-/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes that learn from what a layer puts out
- * (solver/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and of LLM Compressor.
+/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes learn from the output of
+ * a layer (solver/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and
+ * of LLM Compressor.
  *
- * Of a layer's inputs both read H = X^T X, GPTQ's statistic, and with target 'original' (X0 - X)^T X, GPTQ's other one:
- * what the loss is of all inputs together is in these, so no input is kept, a step sees all samples, and nothing is
- * drawn. Scales and zero points are those of rounding to nearest, but for the scales that AdaQuant learns. */
+ * Learning by Linear needs H = X^T X, GPTQ's statistic, and with target 'original' also (X0 - X)^T
+ * X. The loss over all inputs follows from these, so no input is kept, a step sees all samples, and
+ * nothing is drawn. Scales and zero points are those of rounding to nearest, except the scales that
+ * AdaQuant learns. */
 #include "modifiers/modifier.h"
 #include "solver/ada.h"
 #include "math/grid.h"
@@ -19,80 +21,92 @@ typedef struct ada { // arguments
     double bias_learning_rate;
     char *target, *mode; // own
     double beta[2];      // this and the next are read by ada_key(), not by the table
-    double adjust[2];    // lr_adjust: above this error of the first step, this rate; [1] 0: not
-    bool minmax;         // of AutoRound: ranges of groups learn, too
-    char *unit;          // own: what learns together
+    // lr_adjust: rate [1] if the error of the first step exceeds [0]; [1] 0: off
+    double adjust[2];
+    bool minmax;         // AutoRound: ranges of groups learn, too
+    char *unit;          // own: the unit that learns together
     osh_block_rule block;
 } ada;
 
-#define SHARED(rate, steps)                                                                                           \
-    {.name = "learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, learning_rate), .dflt = rate, .min = 0,    \
-     .max = 10, .doc = "Adam's, of the numbers behind the codes"},                                                    \
-    {.name = "num_iterations", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = steps, .min = 1,   \
-     .max = 1000000, .doc = "steps of each Linear"},                                                                  \
-    {.name = "warm_start", .type = OSH_F_FLOAT, .offset = offsetof(ada, warm_start), .dflt = "0.2", .min = 0,         \
-     .max = 1, .doc = "share of the steps without rounding term, and before which nothing stops early"},              \
-    {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1", .min = 0, .max = 1, \
-     .doc = "share of an input's elements that are the quantized model's, not the original's"},                    \
-    {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop), .dflt = "false",                  \
-     .doc = "64 rows, or a block, stop where the mean over a window of steps falls no more"},                        \
-    {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1", .min = 1,           \
-     .max = 1000000, .doc = "steps of that window; 1: a tenth of all"},                                               \
-    {.name = "selective_update", .type = OSH_F_BOOL, .offset = offsetof(ada, selective_update), .dflt = "false",      \
-     .doc = "a row, or a block, whose loss did not fall stays rounded to nearest"},                                  \
-    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,           \
-     .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},                                 \
-    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "linear",                              \
-     .values = "auto|block|linear", .doc = "whose output codes learn from, as of AutoRoundModifier"},                 \
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", .min = 0,          \
-     .max = 1000000, .doc = "samples of a step; unit block; 0: 1"},                                                    \
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",                        \
+#define SHARED(rate, steps)                                                                        \
+    {.name = "learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, learning_rate),         \
+     .dflt = rate, .min = 0, .max = 10, .doc = "Adam's, of the numbers behind the codes"},         \
+    {.name = "num_iterations", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations),         \
+     .dflt = steps, .min = 1, .max = 1000000, .doc = "steps of each Linear"},                      \
+    {.name = "warm_start", .type = OSH_F_FLOAT, .offset = offsetof(ada, warm_start),               \
+     .dflt = "0.2", .min = 0, .max = 1,                                                            \
+     .doc = "share of the steps without rounding term, and before which nothing stops early"},     \
+    {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1",  \
+     .min = 0, .max = 1,                                                                           \
+     .doc = "share of an input's elements that are the quantized model's, not the original's"},    \
+    {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop),                \
+     .dflt = "false",                                                                              \
+     .doc = "64 rows, or a block, stop where the mean over a window of steps falls no more"},      \
+    {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1",  \
+     .min = 1, .max = 1000000, .doc = "steps of that window; 1: a tenth of all"},                  \
+    {.name = "selective_update", .type = OSH_F_BOOL, .offset = offsetof(ada, selective_update),    \
+     .dflt = "false",                                                                              \
+     .doc = "a row, or a block, whose loss did not fall stays rounded to nearest"},                \
+    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",  \
+     .min = 1, .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},    \
+    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "linear",           \
+     .values = "auto|block|linear",                                                                \
+     .doc = "whose output codes learn from, as of AutoRoundModifier"},                             \
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", \
+     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 1"},                      \
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",     \
      .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"}
 
 static const osh_field round_fields[] = {
     SHARED("0.1", "1000"),
-    {.name = "reg_param", .type = OSH_F_FLOAT, .offset = offsetof(ada, reg_param), .dflt = "0.01", .min = 0,
-     .max = 1e6, .doc = "weight of the rounding term"},
+    {.name = "reg_param", .type = OSH_F_FLOAT, .offset = offsetof(ada, reg_param), .dflt = "0.01",
+     .min = 0, .max = 1e6, .doc = "weight of the rounding term"},
     {0},
 };
 static const osh_field quant_fields[] = {
     SHARED("1e-5", "3000"),
-    {.name = "mode", .type = OSH_F_STR, .offset = offsetof(ada, mode), .dflt = "joint", .values = "joint|weights",
-     .doc = "what learns: weights and scales, or weights alone"},
-    {.name = "scale_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, scale_learning_rate),
-     .dflt = "1e-3", .min = 0, .max = 1, .doc = "Adam's, of scales, a part of what they are"},
-    {.name = "update_bias", .type = OSH_F_BOOL, .offset = offsetof(ada, update_bias), .dflt = "false",
-     .doc = "biases of Linears learn, too; unit block"},
-    {.name = "bias_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, bias_learning_rate), .dflt = "1e-3",
-     .min = 0, .max = 10, .doc = "Adam's, of biases"},
+    {.name = "mode", .type = OSH_F_STR, .offset = offsetof(ada, mode), .dflt = "joint",
+     .values = "joint|weights", .doc = "what learns: weights and scales, or weights alone"},
+    {.name = "scale_learning_rate", .type = OSH_F_FLOAT,
+     .offset = offsetof(ada, scale_learning_rate), .dflt = "1e-3", .min = 0, .max = 1,
+     .doc = "Adam's, of scales, a part of what they are"},
+    {.name = "update_bias", .type = OSH_F_BOOL, .offset = offsetof(ada, update_bias),
+     .dflt = "false", .doc = "biases of Linears learn, too; unit block"},
+    {.name = "bias_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, bias_learning_rate),
+     .dflt = "1e-3", .min = 0, .max = 10, .doc = "Adam's, of biases"},
     {0},
 };
 static const osh_field auto_fields[] = {
-    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200", .min = 0,
-     .max = 1000000, .doc = "steps of each Linear; 0: none, weights are rounded to nearest"},
-    {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax), .dflt = "true",
-     .doc = "the range of a group learns, too, and with it its scale"},
-    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,
-     .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .values = "original|quantized",
-     .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear quantized"},
-    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto", .values = "auto|block|linear",
-     .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where that can be"},
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", .min = 0,
-     .max = 1000000, .doc = "samples of a step; unit block; 0: 4"},
+    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200",
+     .min = 0, .max = 1000000,
+     .doc = "steps of each Linear; 0: none, weights are rounded to nearest"},
+    {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax),
+     .dflt = "true", .doc = "the range of a group learns, too, and with it its scale"},
+    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",
+     .min = 1, .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target),
+     .values = "original|quantized",
+     .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear "
+            "quantized"},
+    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto",
+     .values = "auto|block|linear",
+     .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where "
+            "that can be"},
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0",
+     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 4"},
     {0},
 };
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
-static bool is_round(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
-static bool is_auto(const osh_modifier *m) { return m->type == &osh_modifier_autoround; }
-static osh_ada_kind kind_of(const osh_modifier *m)
+static bool is_adaround(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
+static bool is_autoround(const osh_modifier *m) { return m->type == &osh_modifier_autoround; }
+static osh_ada_kind ada_kind_of(const osh_modifier *m)
 {
-    return is_auto(m) ? OSH_ADA_SIGN : is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
+    return is_autoround(m) ? OSH_ADA_SIGN : is_adaround(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
 }
 
 /* ---- keys ---- */
 
-/* Keys of Quark's that are not honoured, and why. */
+/* Keys of Quark that are refused, and why. */
 static const char *const refused[][2] = {
     {"data_size", "a step takes all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step takes all samples at once: want it left out"},
@@ -110,52 +124,56 @@ static const char *const refused[][2] = {
     {"select_max_mem_layer", "the largest subgraph alone is --only-largest-layer"},
 };
 
-static osh_status read_pair(osh_ctx *cx, double to[2], const osh_yaml *v, const char *key, double least,
-                            const char *what)
+static osh_status read_pair(osh_ctx *cx, double to[2], const osh_yaml *v, const char *key,
+                            double least, const char *what)
 {
     for (int k = 0; k < 2; k++) {
         const char *text = v->kind == OSH_Y_SEQ && v->n == 2 ? v->items[k]->text : NULL;
         char *end = NULL;
         double x = text ? strtod(text, &end) : -1;
         if (!text || end == text || *end || !(x >= least && x <= 1e6))
-            return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a list of two numbers of at least %g", what, v->line,
-                            v->column, key, least);
+            return osh_fail(cx, OSH_E_USAGE,
+                            "%s:%d:%d: %s: want a list of two numbers of at least %g", what,
+                            v->line, v->column, key, least);
         to[k] = x;
     }
     return OSH_OK;
 }
 
-static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                          const char *what)
+static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                          bool *known, const char *what)
 {
     ada *a = m->args;
     *known = true;
-    if (is_round(m) && !strcmp(key, "beta_range")) return read_pair(cx, a->beta, v, key, 1, what);
+    if (is_adaround(m) && !strcmp(key, "beta_range"))
+        return read_pair(cx, a->beta, v, key, 1, what);
     if (!strcmp(key, "lr_adjust") && v->kind == OSH_Y_NULL) return OSH_OK;
     if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
     if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
+                v->line, key,
                 *key == 'f' ? "what is drawn is the same each time, and by block follows --seed"
-                            : "sums over the inputs are kept, and no input; where values between subgraphs rest is "
-                              "--mem-opt-level");
+                            : "sums over the inputs are kept, and no input; where values between "
+                              "subgraphs rest is --mem-opt-level");
         return OSH_OK;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (!strcmp(key, refused[i][0]))
-            return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s of %s: %s", what, v->line, v->column, key,
-                            m->type->name, refused[i][1]);
+            return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s of %s: %s", what, v->line,
+                            v->column, key, m->type->name, refused[i][1]);
     *known = false;
     return OSH_OK;
 }
 
-/* Keys of AutoRoundModifier that the table does not express. */
-static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                           const char *what)
+/* Reads the keys of AutoRoundModifier that the table cannot express. */
+static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                           bool *known, const char *what)
 {
     static const char *const nothing[][2] = {
         {"enable_torch_compile", "nothing is compiled"},
         {"device_ids", "it runs on the CPU"},
-        {"disable_opt_rtn", "learning begins with what rounding to nearest gives, and without steps that is the "
+        {"disable_opt_rtn",
+         "learning begins with what rounding to nearest gives, and without steps that is the "
          "result: ranges that are searched are observer: imatrix_mse"},
     };
     ada *a = m->args;
@@ -163,60 +181,69 @@ static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     *known = true;
     for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         if (strcmp(key, nothing[i][0])) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
-                nothing[i][1]);
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
+                v->line, key, nothing[i][1]);
         return OSH_OK;
     }
     *known = !strcmp(key, "lr");
     if (!*known || v->kind == OSH_Y_NULL) return OSH_OK;
     a->learning_rate = v->text ? strtod(v->text, &end) : 0;
-    if (v->text && end != v->text && !*end && a->learning_rate > 0 && a->learning_rate <= 1) return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: lr '%s': want a number above 0 and up to 1, or null", what, v->line,
+    if (v->text && end != v->text && !*end && a->learning_rate > 0 && a->learning_rate <= 1)
+        return OSH_OK;
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s:%d:%d: lr '%s': want a number above 0 and up to 1, or null", what, v->line,
                     v->column, v->text ? v->text : "(a list or map)");
 }
 
 static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_scheme *s)
 {
     if (s->weights.type == OSH_Q_INT) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
-                    "integers", m->type->name, s->group_name);
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s learns codes that are whole numbers, and those of %s are none: want "
+                    "integers",
+                    m->type->name, s->group_name);
 }
 
-static bool is_original(const ada *a, bool block)
+static bool targets_original(const ada *a, bool block)
 {
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
-/* Steps of early_stop's window; 0: it does not stop. */
+/* Returns the steps of early_stop's window; 0: it does not stop early. */
 static int64_t window_of(const ada *a)
 {
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
     return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
 }
 
-/* What goes with learning by block. */
+/* Checks the arguments of learning by block, and makes its rule. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     ada *a = m->args;
-    const char *not = !is_original(a, true) ? "target: quantized" : NULL;
+    const char *not = !targets_original(a, true) ? "target: quantized" : NULL;
     a->block.may = strcmp(a->unit, "block") != 0;
     if (!strcmp(a->unit, "linear") || (a->block.may && not)) goto done;
     if (not)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unit block with %s is not made by this version: want one of the two",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: unit block with %s is not made by this version: want one of the two",
                  m->type->name, not);
     a->block.steps = a->num_iterations, a->block.period = a->log_period;
-    a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
-    a->block.window = window_of(a), a->block.warm = a->warm_start, a->block.selective = a->selective_update;
+    a->block.kind = ada_kind_of(m), a->block.sum = !is_autoround(m);
+    a->block.window = window_of(a), a->block.warm = a->warm_start,
+    a->block.selective = a->selective_update;
     a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
     a->block.bias_rate = a->update_bias ? a->bias_learning_rate : 0;
-    a->block.share = is_auto(m) ? 1 : a->drop_ratio;
-    if (!a->block.samples) a->block.samples = is_auto(m) ? 4 : 1;
+    a->block.share = is_autoround(m) ? 1 : a->drop_ratio;
+    if (!a->block.samples) a->block.samples = is_autoround(m) ? 4 : 1;
 done:
     return rc;
 }
 
-static bool ada_is_nearest(const osh_modifier *m) { return ((const ada *)m->args)->num_iterations == 0; }
+static bool ada_is_nearest(const osh_modifier *m)
+{
+    return ((const ada *)m->args)->num_iterations == 0;
+}
 
 static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
 {
@@ -229,27 +256,31 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
         if (q->bits < bits) bits = q->bits;
         OSH_TRY(want_integers(cx, m, &m->schemes[i]));
     }
-    if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
-                                                  (double)a->num_iterations;
+    if (a->learning_rate <= 0)
+        a->learning_rate =
+            (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) / (double)a->num_iterations;
     if (a->block.samples && !strcmp(a->unit, "linear"))
-        osh_log(cx, OSH_LOG_INFO, "%s: batch_size %lld decides nothing with unit: linear, where each step sees all "
-                "samples", m->type->name, (long long)a->block.samples);
+        osh_log(cx, OSH_LOG_INFO,
+                "%s: batch_size %lld decides nothing with unit: linear, where each step sees all "
+                "samples",
+                m->type->name, (long long)a->block.samples);
     OSH_TRY(block_resolve(cx, m));
 done:
     return rc;
 }
 
-/* Rows whose scale is their own. */
+/* True if ranges of groups learn: each scale must belong to one row. */
 static bool learns_range(const osh_modifier *m, const osh_q_args *q)
 {
-    return is_auto(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR && q->strategy != OSH_Q_BLOCK;
+    return is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&
+           q->strategy != OSH_Q_BLOCK;
 }
 
 static bool learns_scales(const osh_modifier *m)
 {
     const ada *a = m->args;
-    if (is_auto(m)) return a->minmax;
-    return !is_round(m) && !strcmp(a->mode, "joint") && a->scale_learning_rate > 0;
+    if (is_autoround(m)) return a->minmax;
+    return !is_adaround(m) && !strcmp(a->mode, "joint") && a->scale_learning_rate > 0;
 }
 
 static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
@@ -259,23 +290,31 @@ static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
     if (a->beta[0] == 0) a->beta[0] = 20, a->beta[1] = 2;
     if (a->learning_rate <= 0)
         OSH_FAIL(cx, OSH_E_USAGE, "%s.learning_rate is 0: nothing would be learned", m->type->name);
-    if (a->drop_ratio != 1 && !is_original(a, true))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s.drop_ratio is %g with target: quantized, which has no values of the original "
-                 "model: want target: original, or 1", m->type->name, a->drop_ratio);
+    if (a->drop_ratio != 1 && !targets_original(a, true))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s.drop_ratio is %g with target: quantized, which has no values of the original "
+                 "model: want target: original, or 1",
+                 m->type->name, a->drop_ratio);
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
         OSH_TRY(want_integers(cx, m, &m->schemes[i]));
         if (learns_scales(m) && (q->strategy == OSH_Q_TENSOR || q->strategy == OSH_Q_BLOCK))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns scales of rows, and rows of %s share theirs: want strategy "
-                     "group or channel, or mode: weights", m->type->name, m->schemes[i].group_name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s learns scales of rows, and rows of %s share theirs: want strategy group "
+                     "or channel, or mode: weights",
+                     m->type->name, m->schemes[i].group_name);
     }
     if (a->block.samples && !strcmp(a->unit, "linear"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "batch_size of %s: a step of a Linear takes all samples at once, from sums "
-                 "over them: want it left out, or unit: block", m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "batch_size of %s: a step of a Linear takes all samples at once, from sums over "
+                 "them: want it left out, or unit: block",
+                 m->type->name);
     if (a->update_bias && strcmp(a->unit, "block"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "update_bias of %s: of a Linear alone sums over its inputs are kept, and none "
-                 "has a part for a bias: want unit: block", m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "update_bias of %s: of a Linear alone sums over its inputs are kept, and none has "
+                 "a part for a bias: want unit: block",
+                 m->type->name);
     OSH_TRY(block_resolve(cx, m));
 done:
     return rc;
@@ -284,7 +323,7 @@ done:
 static unsigned ada_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
-    if (w && is_original(m->args, false)) w |= OSH_STAT_SHIFT;
+    if (w && targets_original(m->args, false)) w |= OSH_STAT_SHIFT;
     return w | osh_scheme_wants(s);
 }
 
@@ -301,23 +340,26 @@ static const char *ada_step_name(const osh_modifier *m, int k)
 
 /* ---- work ---- */
 
-static osh_ada_rule rule_of(const osh_modifier *m)
+static osh_ada_rule ada_rule_of(const osh_modifier *m)
 {
     const ada *a = m->args;
-    return (osh_ada_rule){.kind = kind_of(m), .steps = a->num_iterations, .rate = a->learning_rate,
+    return (osh_ada_rule){.kind = ada_kind_of(m), .steps = a->num_iterations,
+                          .rate = a->learning_rate,
                           .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
-                          .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1], .warm = a->warm_start,
-                          .window = window_of(a), .selective = a->selective_update};
+                          .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1],
+                          .warm = a->warm_start, .window = window_of(a),
+                          .selective = a->selective_update};
 }
 
-static double total(const double *x, int64_t n)
+static double sum_of_rows(const double *x, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i];
     return sum;
 }
 
-/* The rate that lr_adjust says, by the mean squared error of an output that is rounded to nearest. */
+/* Sets the rate of lr_adjust if the mean squared error of an output that is rounded to nearest is
+ * large enough. */
 static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
 {
     osh_ada_rule rule = a->rule;
@@ -326,7 +368,8 @@ static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
     a->rule.steps = 0;
     if ((rc = osh_ada(cx, a))) return rc;
     a->rule = rule;
-    if (total(a->nearest, a->O) / (a->n_tokens * (double)a->O) > m->adjust[0]) a->rule.rate = m->adjust[1];
+    if (sum_of_rows(a->nearest, a->O) / (a->n_tokens * (double)a->O) > m->adjust[0])
+        a->rule.rate = m->adjust[1];
     return rc;
 }
 
@@ -334,14 +377,16 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 {
     int64_t n = osh_ada_points(a->rule.steps, a->period);
     for (int64_t k = 0; k < n; k++)
-        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", j->name, (long long)(k * a->period), a->curve[k]);
+        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", j->name, (long long)(k * a->period),
+                a->curve[k]);
 }
 
-/* What the report has. Where the original model's inputs are others, the loss is one above that of the unrounded
- * weight, which may be negative, and is no part of anything. */
-static void conclude(osh_linear_job *j, const osh_ada_args *a)
+/* Sets the losses of the report. If the inputs of the original model differ, the loss is relative
+ * to that of the unrounded weight. It may be negative, and is no share of a total. */
+static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
-    j->losses = (osh_losses){.n = 2, .of = {total(a->nearest, a->O), total(a->learned, a->O)}};
+    j->losses =
+        (osh_losses){.n = 2, .of = {sum_of_rows(a->nearest, a->O), sum_of_rows(a->learned, a->O)}};
     j->objective = j->nearest = -1;
     if (!a->shift) j->nearest = j->losses.of[0], j->objective = j->losses.of[1];
 }
@@ -353,19 +398,23 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Of a job whose params and codes are those of rounding to nearest; own: scale and zero. */
-static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j, osh_ada_args *a)
+/* Makes the arguments from a job whose params and codes are those of rounding to nearest; own:
+ * scale and zero. */
+static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
+                           osh_ada_args *a)
 {
     osh_status rc = OSH_OK;
     const ada *args = m->args;
     const osh_q_args *q = &j->scheme->weights;
     osh_grid grid = osh_grid_of(q->bits, false);
     int64_t O = j->w->shape[0], I = j->w->shape[1], n_scales = osh_tensor_numel(j->params.scale);
-    *a = (osh_ada_args){.rule = rule_of(m), .w = j->w, .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1),
-                        .codes = j->codes, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
+    *a = (osh_ada_args){.rule = ada_rule_of(m), .w = j->w,
+                        .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes,
+                        .O = O, .I = I, .group = osh_q_scale_cols(q, I),
                         .row_block = osh_q_scale_rows(q, O), .lo = grid.lo, .hi = grid.hi,
-                        .dtype = j->params.scale->dtype, .keep_zeros = j->pruned, .period = args->log_period};
-    if (is_auto(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
+                        .dtype = j->params.scale->dtype, .keep_zeros = j->pruned,
+                        .period = args->log_period};
+    if (is_autoround(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
     OSH_NEW(cx, a->scale, n_scales);
     for (int64_t i = 0; i < n_scales; i++) a->scale[i] = osh_q_scale_value(&j->params, i);
     if (!j->params.zero) goto done;
@@ -375,15 +424,17 @@ done:
     return rc;
 }
 
-/* The job's params become what was learned. */
+/* Stores the learned scales and zero points in the job's params. */
 static void args_take(const osh_ada_args *a, osh_linear_job *j)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
     if (a->rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a->dtype, a->scale, n);
-    for (int64_t i = 0; a->zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
+    for (int64_t i = 0; a->zero && i < n; i++)
+        ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
 }
 
-static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, const osh_tensor *h)
+static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j,
+                            const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
     osh_ada_args a = {0}; // scale and zero: own
@@ -396,15 +447,15 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
     OSH_TRY(osh_ada(cx, &a));
     args_take(&a, j);
     log_curve(cx, j, &a);
-    conclude(j, &a);
+    report_losses(j, &a);
 done:
     args_free(cx, &a);
     osh_free(cx, sums);
     return rc;
 }
 
-/* Params and codes of a job, rounded to nearest. */
-static osh_status round_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
+/* Makes params and codes of a job by rounding to nearest. */
+static osh_status round_to_nearest(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
@@ -422,11 +473,14 @@ static const osh_block_rule *ada_blocks(const osh_modifier *m)
     return r->steps ? r : NULL;
 }
 
-static double ada_share(const osh_modifier *m) { return is_auto(m) ? 1 : ((const ada *)m->args)->drop_ratio; }
+static double ada_share(const osh_modifier *m)
+{
+    return is_autoround(m) ? 1 : ((const ada *)m->args)->drop_ratio;
+}
 
 static osh_status ada_learns(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a)
 {
-    osh_status rc = round_job(cx, m, j);
+    osh_status rc = round_to_nearest(cx, m, j);
     return rc ? rc : args_new(cx, m, j, a);
 }
 
@@ -436,14 +490,14 @@ static void ada_learned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, o
     args_free(cx, a);
 }
 
-static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                               int64_t n_samples)
+static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                               osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     (void)n_samples;
     OSH_TRY(osh_gptq_permute(cx, h->data, h->shape[0], NULL));
     for (osh_linear_job *j = jobs; j < jobs + n; j++) {
-        OSH_TRY(round_job(cx, m, j));
+        OSH_TRY(round_to_nearest(cx, m, j));
         OSH_TRY(learn_job(cx, m, j, h));
         OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
         OSH_TRY(osh_linear_job_done(cx, j));
@@ -453,12 +507,14 @@ done:
     return rc;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t ada_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
+                        size_t *device)
 {
     const ada *args = m->args;
-    int64_t I = n ? jobs->w->shape[1] : 0, points = osh_ada_points(args->num_iterations, args->log_period);
+    int64_t I = n ? jobs->w->shape[1] : 0,
+            points = osh_ada_points(args->num_iterations, args->log_period);
     size_t kept = 0, peak = osh_gptq_permute_bytes(I, n_threads);
     if (device) *device = 0;
     for (const osh_linear_job *j = jobs; j < jobs + n; j++) {
@@ -467,26 +523,28 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
         size_t result = osh_job_result_bytes(j), scales = osh_job_params_bytes(j);
         size_t learn = osh_mem_gross((size_t)(2 * O + points) * sizeof(double)) + scales +
                        osh_ada_bytes(O, I, osh_q_scale_cols(q, I), points, n_threads);
-        size_t run = larger(larger(learn, scales + osh_job_search_bytes(j)), osh_job_finish_bytes(j, n_threads));
-        peak = larger(peak, kept + result + run);
+        size_t run = ada_larger(ada_larger(learn, scales + osh_job_search_bytes(j)),
+                                osh_job_finish_bytes(j, n_threads));
+        peak = ada_larger(peak, kept + result + run);
         if (!j->done) kept += result;
     }
     return peak;
 }
 
-/* A product with H for each step, and what is beside it for each element: some 20 operations, worth 40. */
+/* A product with H for each step, and about 20 operations for each element, counted as 40. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
-    return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I * (2 * (double)I + 80);
+    return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *
+           (2 * (double)I + 80);
 }
 
-#define ADA(x, called, table, own, keyed)                                                                           \
-    const osh_modifier_type osh_modifier_##x = {                                                                    \
-        .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,                     \
-        .is_nearest = ada_is_nearest, .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom,         \
-        .compress = ada_compress,                                                                                   \
-        .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
-        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,                     \
+#define ADA(x, called, table, own, keyed)                                                          \
+    const osh_modifier_type osh_modifier_##x = {                                                   \
+        .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,    \
+        .is_nearest = ada_is_nearest, .resolve = own##_resolve, .wants = ada_wants,                \
+        .freedom = ada_freedom, .compress = ada_compress, .step = ada_step_name,                   \
+        .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,             \
+        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,    \
     }
 ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
 ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");

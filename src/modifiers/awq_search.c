@@ -1,16 +1,18 @@
 /* awq_search.c - AWQ's grid of factors, judged by statistics.
  *
  *   x[c] = mean |X[., c]|
- *   w[c] = mean over the Linears' rows of |W[., c]| over the largest of what shares a scale with it
- *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4; then s / sqrt(max s min s)
+ *   w[c] = mean over the Linears' rows of |W[., c]| / (largest |W| with the same scale)
+ *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4;
+ *       then s / sqrt(max s min s)
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
- * Upstream runs the module around the Linears on all inputs for each point of the grid: for a Linear alone (o_proj,
- * down_proj) that is this loss; for q, k, v and for gate and up it is that of attention's or the MLP's output, where
- * here each Linear's output counts.
+ * Upstream runs the module around the Linears on all inputs for each point of the grid. For a
+ * Linear alone (o_proj, down_proj) its loss is the same. For q, k, v and for gate and up it is that
+ * of the output of attention or of the MLP; here it is that of each Linear's output.
  *
- * Weights go by in bands of rows, each on one thread through the whole grid; sums of bands are added in their order. */
+ * Weights are read in bands of rows. One thread takes a band through the whole grid; the sums of
+ * bands are added in their order. */
 #include "base/elementary.h"
 #include "modifiers/awq.h"
 #include "math/blas.h"
@@ -32,12 +34,12 @@ typedef struct search {
     int n_grid;
     osh_arithmetic arithmetic;
     band *bands;    // own
-    int64_t n_bands, n_rows, widest; // rows: of all that are quantized; widest: of a band
-    double *sums;   // own: [bands, n] what makes w
+    int64_t n_bands, n_rows, widest; // n_rows: of all quantized Linears; widest: rows of a band
+    double *sums;   // own: [bands, n] sums for w
     float *most;    // own: [bands, n] largest |W| of each column; then [n] of all bands
     double *mean;   // own: [n] w
     float *s;       // own: [grid, n]
-    float *global;  // own: [grid] of strategy tensor_group
+    float *global;  // own: [grid] global scales of strategy tensor_group
     double *loss;   // own: [bands, grid]
 } search;
 
@@ -47,7 +49,10 @@ static int64_t rows_of_band(const osh_q_args *a)
     return osh_div_up(ROWS, block) * block;
 }
 
-static bool counts(const osh_balance *b) { return b->scheme && b->scheme->weights.present; }
+static bool is_quantized_balance(const osh_balance *b)
+{
+    return b->scheme && b->scheme->weights.present;
+}
 
 static void cut_bands(search *t)
 {
@@ -55,7 +60,7 @@ static void cut_bands(search *t)
     t->n_bands = t->n_rows = t->widest = 0;
     for (int k = 0; k < j->n_balance; k++) {
         const osh_balance *b = &j->balance[k];
-        if (!counts(b)) continue;
+        if (!is_quantized_balance(b)) continue;
         int64_t each = rows_of_band(&b->scheme->weights);
         for (int64_t r = 0; r < b->O; r += each) {
             band d = {k, r, osh_min64(each, b->O - r)};
@@ -68,8 +73,10 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* |W| of rows F32 [n, I] over the largest of what shares a scale with it, steps rounded as torch's; added to sums. */
-static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt, int64_t n, int64_t I)
+/* Adds to sums |W| of rows F32 [n, I] over the largest |W| with the same scale, steps rounded as
+ * torch's. */
+static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
+                       int64_t n, int64_t I)
 {
     int64_t high = a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
     int64_t seg = osh_q_scale_cols(a, I);
@@ -81,11 +88,12 @@ static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh
                 for (int64_t x = c; x < c1; x++) amax = fmaxf(amax, fabsf(rows[y * I + x]));
             amax = osh_round_to(amax + 1e-6f, dt);
             for (int64_t y = r; y < r1; y++)
-                for (int64_t x = c; x < c1; x++) sums[x] += osh_round_to(fabsf(rows[y * I + x]) / amax, dt);
+                for (int64_t x = c; x < c1; x++)
+                    sums[x] += osh_round_to(fabsf(rows[y * I + x]) / amax, dt);
         }
 }
 
-static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     search *t = user;
@@ -111,7 +119,7 @@ static osh_status find_mean(osh_ctx *cx, search *t)
 {
     osh_status rc = OSH_OK;
     int64_t I = t->j->n;
-    OSH_TRY(osh_parallel_for(cx, t->n_bands, look_chunk, t));
+    OSH_TRY(osh_parallel_for(cx, t->n_bands, mean_chunk, t));
     for (int64_t c = 0; c < I; c++) {
         for (int64_t b = 0; b < t->n_bands; b++) t->mean[c] += t->sums[b * I + c];
         for (int64_t b = 1; b < t->n_bands; b++) t->most[c] = fmaxf(t->most[c], t->most[b * I + c]);
@@ -123,7 +131,7 @@ done:
 
 /* ---- factors ---- */
 
-static double power(double x, double p) { return x > 0 ? osh_math_pow(x, p) : p > 0 ? 0 : 1; }
+static double power_f64(double x, double p) { return x > 0 ? osh_math_pow(x, p) : p > 0 ? 0 : 1; }
 
 static void make_factors(float *s, const search *t, const osh_awq_point *p)
 {
@@ -131,8 +139,8 @@ static void make_factors(float *s, const search *t, const osh_awq_point *p)
     int64_t I = t->j->n;
     float lo = INFINITY, hi = 0;
     for (int64_t c = 0; c < I; c++) {
-        float x = (float)power(t->j->mean[c], p->ratio);
-        if (p->duo) x = (float)(x / (power(t->mean[c], 1 - p->ratio) + 1e-4));
+        float x = (float)power_f64(t->j->mean[c], p->ratio);
+        if (p->duo) x = (float)(x / (power_f64(t->mean[c], 1 - p->ratio) + 1e-4));
         s[c] = x < least ? least : x;
         lo = fminf(lo, s[c]), hi = fmaxf(hi, s[c]);
     }
@@ -150,24 +158,26 @@ static void make_points(search *t)
     for (int g = 0; g < t->n_grid; g++) {
         float amax = 0;
         make_factors(t->s + g * I, t, &t->grid[g]);
-        for (int64_t c = 0; c < I; c++) amax = fmaxf(amax, osh_round_to(t->most[c] * t->s[g * I + c], dt));
+        for (int64_t c = 0; c < I; c++)
+            amax = fmaxf(amax, osh_round_to(t->most[c] * t->s[g * I + c], dt));
         t->global[g] = osh_q_global_scale(amax, dt);
     }
 }
 
 /* ---- loss ---- */
 
-typedef struct room { // of a band
-    osh_tensor *stored;         // own: [n, I] as stored
+typedef struct room { // buffers for a band
+    osh_tensor *stored;         // own: [n, I] in the stored dtype
     void *codes;                // own: [n, I]
     float *w, *dw, *product;    // own: [n, I]
 } room;
 
-static osh_status room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)
+static osh_status band_room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_tensor_new(cx, &r->stored, dt, 2, (int64_t[]){n, I}));
-    if (!(r->codes = osh_alloc(cx, (size_t)(n * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes of a search");
+    if (!(r->codes = osh_alloc(cx, (size_t)(n * I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes of a search");
     OSH_NEW(cx, r->w, n * I);
     OSH_NEW(cx, r->dw, n * I);
     OSH_NEW(cx, r->product, n * I);
@@ -175,7 +185,7 @@ done:
     return rc;
 }
 
-static void room_deinit(osh_ctx *cx, room *r)
+static void band_room_deinit(osh_ctx *cx, room *r)
 {
     osh_tensor_free(cx, r->stored);
     osh_free(cx, r->codes);
@@ -194,7 +204,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    osh_q_observer_plain(&whole); // also where the scheme names another
+    osh_q_observer_plain(&whole); // even if the scheme names another observer
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);
@@ -204,7 +214,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    osh_from_f32(stored, b->dtype, r->dw, n); // rounded as the weight is
+    osh_from_f32(stored, b->dtype, r->dw, n); // rounded like the weight
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
 done:
@@ -212,17 +222,19 @@ done:
     return rc;
 }
 
-/* tr(dW H dW^T) = sum of dW o (dW L), L the lower triangle with all but the diagonal doubled. */
-static double loss_of(const room *r, const float *h, int64_t n, int64_t I)
+/* Returns tr(dW H dW^T) = sum of dW o (dW L), L: the lower triangle of H with everything below the
+ * diagonal doubled. */
+static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};
     for (int64_t c = 0; c < I; c += COLUMNS) {
         int64_t m = osh_min64(COLUMNS, I - c);
-        osh_gemm_nn((osh_into){r->product + c, I, false}, (osh_mat){r->dw + c, I}, (osh_mat){h + c * I + c, I},
-                    (osh_mnk){n, m, I - c});
+        osh_gemm_nn((osh_into){r->product + c, I, false}, (osh_mat){r->dw + c, I},
+                    (osh_mat){h + c * I + c, I}, (osh_mnk){n, m, I - c});
     }
     for (int64_t i = 0; i < n * I; i += LANES)
-        for (int64_t k = 0; k < LANES && i + k < n * I; k++) sum[k] += (double)r->dw[i + k] * r->product[i + k];
+        for (int64_t k = 0; k < LANES && i + k < n * I; k++)
+            sum[k] += (double)r->dw[i + k] * r->product[i + k];
     for (int k = 1; k < LANES; k++) sum[0] += sum[k];
     return sum[0];
 }
@@ -236,21 +248,21 @@ static osh_status loss_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t I = t->j->n;
     room r = {0}; // own
     (void)worker;
-    OSH_TRY(room_new(cx, &r, dt, d->n, I));
+    OSH_TRY(band_room_new(cx, &r, dt, d->n, I));
     OSH_TRY(t->j->rows(cx, t->j, d->k, r.stored->data, d->first, d->n));
     osh_to_f32(r.w, r.stored->data, dt, d->n * I);
     for (int g = 0; g < t->n_grid; g++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(round_band(cx, &r, t, d, g));
-        t->loss[chunk * t->n_grid + g] = loss_of(&r, t->j->h, d->n, I);
+        t->loss[chunk * t->n_grid + g] = band_loss(&r, t->j->h, d->n, I);
     }
 done:
-    room_deinit(cx, &r);
+    band_room_deinit(cx, &r);
     return rc;
 }
 
-/* The first of the smallest. */
-static osh_status choose(osh_ctx *cx, int *best, const search *t)
+/* Chooses the point with the least loss; the first of equal ones wins. */
+static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
     double least = INFINITY;
@@ -261,14 +273,15 @@ static osh_status choose(osh_ctx *cx, int *best, const search *t)
         if (!t->grid[g].duo && t->grid[g].ratio == 0) t->j->before = sum;
         if (sum < least) least = sum, *best = g;
     }
-    if (*best < 0) OSH_FAIL(cx, OSH_E_NUMERIC, "%s: no factors give a loss that is a number", t->j->name);
+    if (*best < 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: no factors give a loss that is a number", t->j->name);
     t->j->after = least;
 done:
     return rc;
 }
 
-osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid, int n_grid,
-                          osh_arithmetic arithmetic)
+osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid,
+                          int n_grid, osh_arithmetic arithmetic)
 {
     osh_status rc = OSH_OK;
     search t = {.j = j, .grid = grid, .n_grid = n_grid, .arithmetic = arithmetic};
@@ -287,7 +300,7 @@ osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_po
     OSH_TRY(find_mean(cx, &t));
     make_points(&t);
     OSH_TRY(osh_parallel_for(cx, t.n_bands, loss_chunk, &t));
-    OSH_TRY(choose(cx, &best, &t));
+    OSH_TRY(choose_point(cx, &best, &t));
     memcpy(s, t.s + best * I, (size_t)I * sizeof *s);
 done:
     osh_free(cx, t.bands);
@@ -305,11 +318,14 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     search t = {.j = (osh_search *)j};
     size_t I = (size_t)j->n, bytes = 0;
     cut_bands(&t);
-    size_t n = (size_t)t.n_bands, at_once = t.n_bands < n_threads ? n : (size_t)n_threads, each = (size_t)t.widest * I;
+    size_t n = (size_t)t.n_bands, at_once = t.n_bands < n_threads ? n : (size_t)n_threads,
+           each = (size_t)t.widest * I;
     bytes += osh_mem_gross(n * sizeof(band)) + osh_mem_gross(n * I * sizeof(double));
     bytes += osh_mem_gross(n * I * sizeof(float));
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
-    bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) + osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* weights as F32 at most, codes, dw and product; scales, ranges and zero points of a group of one row and column */
+    bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
+             osh_mem_gross(n * (size_t)n_grid * sizeof(double));
+    /* weights as F32 at most, codes, dw and product; scales, ranges and zero points of groups of
+     * one row and column */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -1,19 +1,21 @@
-/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
- * Transformers" (arXiv 2210.17323), as llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
+/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
+ * Pre-trained Transformers" (arXiv 2210.17323), as
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it. For one input value with Hessian H
+ * = X^T X (the reference's factor 2/n cancels, except for dead columns):
  *
- * Of one input value with Hessian H = X^T X (the reference's factor 2/n cancels, but for dead columns):
  *   - order columns by falling diag H (actorder static; ties by index)
  *   - dead columns (diag 0): diag := 1, weights := 0
  *   - diag += dampening_frac * mean(diag)
  *   - U upper with U^T U = H^-1
  *   - column loop with U (solver/gptq_solve.h)
- * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input
- * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times (from 0: to 0.01, 0.1
- * and 1), then the weight is rounded to nearest; the job says so.
  *
- * Keys of our own, off unless they are given: scale_search and refine (gptq_scales.h, gptq_refine.h), and target
- * 'original', with which what is solved, and what scales are those of, is W + W S (target.h): errors are told against
- * W, the objective against that. */
+ * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears with
+ * one input share H, its ordering and U. If H cannot be factored, the damping grows tenfold, three
+ * times (from 0: to 0.01, 0.1 and 1), then the weight is rounded to nearest; the job says so.
+ *
+ * Keys of our own, off by default: scale_search and refine (gptq_scales.h, gptq_refine.h), and
+ * target 'original', which solves for W + W S and takes its scales (target.h): errors are then
+ * measured against W, the objective against W + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/cuda/solver.h"
@@ -49,7 +51,8 @@ static const osh_field fields[] = {
     {0},
 };
 
-static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known, const char *what)
+static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                      const char *what)
 {
     osh_status rc = OSH_OK;
     gptq *g = m->args;
@@ -64,16 +67,18 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
     else
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: actorder '%s': want static, weight or null (group and dynamic stored a "
-                 "column order that compressed-tensors 0.19 and vLLM no longer load)", what, s->line, s->column,
-                 s->text ? s->text : "(a list or map)");
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: actorder '%s': want static, weight or null (group and dynamic stored a "
+                 "column order that compressed-tensors 0.19 and vLLM no longer load)",
+                 what, s->line, s->column, s->text ? s->text : "(a list or map)");
 done:
     return rc;
 }
 
-/* base.py resolve_actorder: the default gives way to the scheme's value; an explicit one fills a
- * scheme that has none, or must be the same. Static and weight are, and are written as the modifier has them. */
-static osh_status resolve(osh_ctx *cx, osh_modifier *m)
+/* base.py resolve_actorder: the default gives way to the scheme's value. An explicit value fills a
+ * scheme that has none, or must be the same. Static and weight are the same, and are written as the
+ * modifier has them. */
+static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     gptq *g = m->args;
@@ -84,13 +89,18 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
         osh_q_args *a = &m->schemes[i].weights;
         if (!a->present) continue;
         if (g->scale_search && osh_observer_searches(a))
-            OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
-                     "them", a->observer, m->schemes[i].group_name);
-        bool conflict = a->actorder != OSH_ACTORDER_UNSET && as_scheme[g->actorder] == OSH_ACTORDER_UNSET;
+            OSH_FAIL(
+                cx, OSH_E_USAGE,
+                "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
+                "them",
+                a->observer, m->schemes[i].group_name);
+        bool conflict =
+            a->actorder != OSH_ACTORDER_UNSET && as_scheme[g->actorder] == OSH_ACTORDER_UNSET;
         if (a->actorder == OSH_ACTORDER_UNSET || (g->actorder != ACTORDER_DEFAULT && !conflict))
             a->actorder = as_scheme[g->actorder];
         if (conflict)
-            OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
                      spell[as_scheme[g->actorder]], m->schemes[i].group_name, spell[a->actorder]);
     }
 done:
@@ -99,14 +109,14 @@ done:
 
 bool osh_gptq_is_original(const gptq *g) { return !strcmp(g->target, "original"); }
 
-static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
+static unsigned gptq_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
     if (w && osh_gptq_is_original(m->args)) w |= OSH_STAT_SHIFT;
     return w | osh_scheme_wants(s);
 }
 
-static unsigned freedom(const osh_modifier *m)
+static unsigned gptq_freedom(const osh_modifier *m)
 {
     const gptq *g = m->args;
     bool free = osh_gptq_is_original(g) || g->tune.steps;
@@ -115,7 +125,7 @@ static unsigned freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Scale column of a weight column. */
+/* Returns the scale column of a weight column. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -129,7 +139,8 @@ static void solve_deinit(osh_ctx *cx, solve *s)
     osh_free(cx, s->loss);
 }
 
-static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_job *j, int64_t O, int64_t I)
+static osh_status solve_fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_job *j,
+                             int64_t O, int64_t I)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *sc = j->params.scale;
@@ -140,22 +151,24 @@ static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_
     for (int64_t i = 0; i < n_scales; i++) s->scale[i] = osh_q_scale_value(&j->params, i);
     if (j->params.zero) {
         OSH_NEW(cx, s->zero, n_scales);
-        for (int64_t i = 0; i < n_scales; i++) s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
+        for (int64_t i = 0; i < n_scales; i++)
+            s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
     }
-    for (int64_t i = 0; i < I; i++) s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i], I);
+    for (int64_t i = 0; i < I; i++)
+        s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i], I);
 done:
     return rc;
 }
 
-static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const gptq *g, const factor *f,
-                          const osh_linear_job *j)
+static osh_status solve_prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const gptq *g,
+                                const factor *f, const osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
     const osh_tensor *sc = j->params.scale;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
 
-    OSH_TRY(fill(cx, s, f, j, O, I));
+    OSH_TRY(solve_fill(cx, s, f, j, O, I));
     *a = (osh_gptq_solve_args){
         .w = f->device ? j->device_w : j->w,
         .target = j->target,
@@ -176,7 +189,8 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .dq_dtype = osh_gptq_dq_dtype(j),
         .loss = s->loss,
         .keep_zeros = j->pruned,
-        .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL, // else osh_job_finish does it
+        // else osh_job_finish writes w
+        .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL,
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,
     };
@@ -184,18 +198,20 @@ done:
     return rc;
 }
 
-static void conclude(osh_linear_job *j, const solve *s, const factor *f)
+static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
 {
     j->fallback = f->ladder->says[f->n_damped];
-    if (f->shift && !j->target && !j->fallback) j->fallback = "target 'original' is not finite: solved without";
+    if (f->shift && !j->target && !j->fallback)
+        j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // of the rows of which it is known what rounding to nearest costs
+    double judged = 0; // rows whose loss with rounding to nearest is known
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
-    if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged; // the other rows gain as much
+    // the other rows gain as much
+    if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
 
@@ -204,18 +220,19 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     osh_status rc = OSH_OK;
     solve s = {0}; // own
     osh_gptq_solve_args a;
-    OSH_TRY(prepare(cx, &a, &s, g, f, j));
+    OSH_TRY(solve_prepare(cx, &a, &s, g, f, j));
     OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a, 1) : osh_gptq_solve(cx, &a));
     if (g->n_refine) OSH_TRY(osh_gptq_refine_job(cx, g, f, &s, j));
-    conclude(j, &s, f);
+    solve_conclude(j, &s, f);
 done:
     solve_deinit(cx, &s);
     return rc;
 }
 
-/* No factor: rounded to nearest with dead columns zeroed, as the reference does with Hinv = I. The code of a zero is
- * the zero point. */
-static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
+/* Rounds to nearest if there is no factor, with dead columns set to 0, as the reference does with
+ * Hinv = I. The code of a zero is the zero point. */
+static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
+                                 osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
@@ -226,20 +243,22 @@ static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
             if (f->dead[i])
-                ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i, f->I)] : 0;
-    j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest" : f->ladder->gave_up;
+                ((int8_t *)j->codes)[o * f->I + i] =
+                    zero ? zero[o / band * cols + scale_column(q, i, f->I)] : 0;
+    j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest"
+                              : f->ladder->gave_up;
 done:
     return rc;
 }
 
-/* What rounding to nearest would lose, under the same H, in the rows that osh_gptq_judges; conclude makes it that of
- * all. */
-static osh_status judge_nearest(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
+/* Computes the loss of rounding to nearest with H, in the rows of osh_gptq_judges. solve_conclude
+ * extends it to all rows. */
+static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     solve s = {0}; // own
     osh_gptq_solve_args a;
-    OSH_TRY(prepare(cx, &a, &s, g, f, j));
+    OSH_TRY(solve_prepare(cx, &a, &s, g, f, j));
     a.nearest = true;
     OSH_TRY(osh_gptq_solve(cx, &a));
     j->nearest = 0;
@@ -250,21 +269,24 @@ done:
     return rc;
 }
 
-/* Target, scales, zero points and room for the codes. */
-static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j, bool packed)
+/* Makes target, scales and zero points, and allocates the codes. */
+static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j,
+                            bool packed)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
-    if (rc == OSH_E_NUMERIC) { // beyond f32
+    if (rc == OSH_E_NUMERIC) { // the target exceeds f32
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_target_free(cx, j);
     }
     if (rc) goto done;
-    if (!j->target) OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
-    if (f->u && !f->device) OSH_TRY(judge_nearest(cx, g, f, j));
+    if (!j->target)
+        OSH_TRY(
+            osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    if (f->u && !f->device) OSH_TRY(judge_rounding(cx, g, f, j));
     if (g->scale_search && f->u) OSH_TRY(osh_gptq_search_scales(cx, g, f, j));
     j->packed = packed;
     j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));
@@ -273,11 +295,12 @@ done:
     return rc;
 }
 
-static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
+static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
+                               osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(begin_job(cx, m, f, j, false));
-    OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
+    OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_unsolved(cx, m, f, j));
     osh_target_free(cx, j);
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
 done:
@@ -285,7 +308,7 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // of a call, those of one ordering
+typedef struct ordered_jobs { // the jobs of a call with one ordering
     const osh_modifier *m;
     const factor *f;
     osh_linear_job *jobs;
@@ -310,7 +333,8 @@ static osh_status ordered_take(osh_ctx *cx, void *user, int64_t k)
     return ordered_has(o, k) ? osh_linear_job_done(cx, &o->jobs[k]) : OSH_OK;
 }
 
-osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts, int n)
+osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
+                                int n)
 {
     osh_status rc = OSH_OK;
     solve *s = NULL;               // own
@@ -319,10 +343,11 @@ osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gp
     OSH_NEW(cx, a, n);
     for (int k = 0; k < n; k++) {
         OSH_TRY(begin_job(cx, m, parts[k].f, parts[k].j, parts[k].j->pack));
-        OSH_TRY(prepare(cx, &a[k], &s[k], m->args, parts[k].f, parts[k].j));
+        OSH_TRY(solve_prepare(cx, &a[k], &s[k], m->args, parts[k].f, parts[k].j));
     }
     OSH_TRY(osh_gptq_solve_cuda(cx, parts->f->device, a, n));
-    for (int k = 0; k < n; k++) conclude(parts[k].j, &s[k], parts[k].f), osh_target_free(cx, parts[k].j);
+    for (int k = 0; k < n; k++)
+        solve_conclude(parts[k].j, &s[k], parts[k].f), osh_target_free(cx, parts[k].j);
     for (int k = 0; k < n; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
     for (int k = 0; k < n; k++) OSH_TRY(osh_linear_job_done(cx, parts[k].j));
 done:
@@ -333,8 +358,8 @@ done:
     return rc;
 }
 
-static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs,
-                                    const osh_gptq_piece *p)
+static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f,
+                                    osh_linear_job *jobs, const osh_gptq_piece *p)
 {
     osh_status rc = OSH_OK;
     osh_gptq_part *parts = NULL; // own
@@ -348,14 +373,14 @@ done:
     return rc;
 }
 
-typedef struct collected { // from n samples
+typedef struct collected { // the statistics of n_samples samples
     osh_tensor *h, *shift; // views: H, and D or NULL
     int64_t n_samples;
 } collected;
 
-/* Jobs of one ordering. s: its tensors are lost. */
-static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, const collected *s,
-                                   bool ordered)
+/* Solves the jobs of one ordering. The tensors of s are destroyed. */
+static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                                   const collected *s, bool ordered)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
@@ -370,7 +395,8 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     ordered_jobs own = {m, &f, jobs, ordered};
     int at_once = f.device ? 1 : osh_jobs_at_once(jobs, n, osh_threads(cx));
     if (at_once > 1) {
-        OSH_TRY(osh_parallel_apart(cx, n, at_once, &(osh_apart){ordered_chunk, ordered_take, &own}));
+        OSH_TRY(
+            osh_parallel_apart(cx, n, at_once, &(osh_apart){ordered_chunk, ordered_take, &own}));
         goto done;
     }
     for (int k = 0; k < n; k++) {
@@ -388,18 +414,20 @@ done:
     return rc;
 }
 
-static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                           int64_t n_samples)
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: where both orderings need them
+    osh_tensor *copy[2] = {NULL}; // own: if both orderings need them
     int count[2];
-    for (int k = 0; k < n; k++) jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};
+    for (int k = 0; k < n; k++)
+        jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};
     osh_gptq_count_orderings(count, jobs, n);
     for (int k = 0; k < 2 && count[0] && count[1]; k++) {
         if (!stats[k]) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &copy[k], (osh_where){h->device, OSH_LIFE_LONG}, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_new_on(cx, &copy[k], (osh_where){h->device, OSH_LIFE_LONG}, OSH_F32, 2,
+                                  h->shape));
         OSH_TRY(osh_tensor_copy(cx, copy[k], stats[k]));
     }
     collected all = {stats[0], stats[1], n_samples}, first = all;
@@ -414,8 +442,9 @@ done:
 
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
-    .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best,
-    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .apart = true,
-    .gathers = osh_gptq_gathers, .compress_groups = osh_gptq_compress_groups, .needs_groups = osh_gptq_needs_groups,
-    .needs = osh_gptq_needs, .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
+    .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best, .resolve = gptq_resolve,
+    .wants = gptq_wants, .freedom = gptq_freedom, .compress = compress, .propagates = true,
+    .apart = true, .gathers = osh_gptq_gathers, .compress_groups = osh_gptq_compress_groups,
+    .needs_groups = osh_gptq_needs_groups, .needs = osh_gptq_needs, .step = osh_gptq_step_name,
+    .tunes = osh_gptq_tunes,
 };

@@ -1,6 +1,7 @@
-/* gptq_groups.c - groups of one shape that a device solves in one call: their Hessians are ordered and factored
- * together, and their weights are panels of the same tiles. An expert's down has a Hessian of 768 columns, too few for
- * a card by itself. One that has no factor at the first damping goes the way of a group by itself (gptq_ladder.c). */
+/* gptq_groups.c - solves groups of one shape in one call on a device: their Hessians are ordered
+ * and factored together, and their weights are panels of the same tiles. The Hessian of an expert's
+ * down_proj has 768 columns, too few to fill a GPU. A group without a factor at the first damping
+ * is solved alone (gptq_ladder.c). */
 #include "modifiers/gptq.h"
 #include "ops/cuda/cuda.h"
 
@@ -14,7 +15,8 @@ bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n)
     const gptq *g = m->args;
     for (int k = 0; k < n; k++)
         if (!osh_gptq_together(jobs, &jobs[k])) return false;
-    return n && osh_gptq_is_plain(g) && !osh_gptq_is_original(g) && jobs->w->shape[1] <= OSH_FACTORS_MOST;
+    return n && osh_gptq_is_plain(g) && !osh_gptq_is_original(g) &&
+           jobs->w->shape[1] <= OSH_FACTORS_MOST;
 }
 
 static void gathered_deinit(osh_ctx *cx, gathered *x)
@@ -45,22 +47,22 @@ done:
     return rc;
 }
 
-static osh_status order_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
+static osh_status gathered_order_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
 {
     const gathered *x = user;
     (void)worker;
-    return osh_gptq_order(cx, &x->f[k], x->diag + k * x->I, osh_gptq_is_ordered(x->groups[k].jobs), x->m->args,
-                          0.5f * (float)x->n_samples);
+    return osh_gptq_order(cx, &x->f[k], x->diag + k * x->I, osh_gptq_is_ordered(x->groups[k].jobs),
+                          x->m->args, 0.5f * (float)x->n_samples);
 }
 
-/* f[k].u of all that have a factor. */
+/* Sets f[k].u of all groups that have a factor. */
 static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
 {
     osh_status rc = OSH_OK;
     osh_device *d = x->groups->h->device;
     osh_gptq_hessians all = {x->h, NULL, NULL, x->I, x->n};
     OSH_TRY(osh_gptq_diags_cuda(cx, d, x->diag, &all));
-    OSH_TRY(osh_parallel_for(cx, x->n, order_chunk, (void *)(uintptr_t)x));
+    OSH_TRY(osh_parallel_for(cx, x->n, gathered_order_chunk, (void *)(uintptr_t)x));
     all = (osh_gptq_hessians){x->h, x->perm, x->diag, x->I, 0};
     for (int k = 0; k < x->n; k++) {
         if (!osh_gptq_damp(x->diag + all.n * x->I, &x->f[k], x->m->args)) continue;
@@ -74,11 +76,13 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups, int n,
-                                    int64_t n_samples)
+osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
+                                    int n, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    gathered x = {.groups = groups, .m = m, .n = n, .I = groups->h->shape[0], .n_samples = n_samples}; // own
+    // own
+    gathered x = {
+        .groups = groups, .m = m, .n = n, .I = groups->h->shape[0], .n_samples = n_samples};
     osh_gptq_part *parts = NULL; // own
     int n_parts = 0;
     OSH_TRY(gathered_init(cx, &x));
@@ -94,7 +98,8 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
             parts[n_parts++] = (osh_gptq_part){&x.f[k], &groups[k].jobs[i]};
     if (n_parts) OSH_TRY(osh_gptq_solve_parts(cx, m, parts, n_parts));
     for (int k = 0; k < n; k++)
-        if (!x.f[k].u) OSH_TRY(m->type->compress(cx, m, groups[k].jobs, groups[k].n, groups[k].h, n_samples));
+        if (!x.f[k].u)
+            OSH_TRY(m->type->compress(cx, m, groups[k].jobs, groups[k].n, groups[k].h, n_samples));
 done:
     osh_free(cx, parts);
     gathered_deinit(cx, &x);

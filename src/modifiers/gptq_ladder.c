@@ -1,5 +1,5 @@
-/* gptq_ladder.c - the factor of one Hessian and one ordering: columns in their order, the damping, and what is tried
- * where H cannot be factored (gptq.c). */
+/* gptq_ladder.c - makes the factor of one Hessian and one ordering: sorts the columns, damps the
+ * diagonal, and tries larger dampings if H cannot be factored (gptq.c). */
 #include "modifiers/gptq.h"
 #include "solver/cuda/solver.h"
 
@@ -37,8 +37,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* diag [I] of H by column. */
-static osh_status order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
+/* Sorts the columns by diag [I] of H. */
+static osh_status ladder_order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
@@ -57,7 +57,7 @@ done:
     return rc;
 }
 
-/* ---- what is done to H, wherever it lies ---- */
+/* ---- operations on H, on the host or on a device ---- */
 
 static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
 {
@@ -75,19 +75,22 @@ static osh_status write_diag(osh_ctx *cx, osh_tensor *h, const float *diag)
     return OSH_OK;
 }
 
-static osh_status permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
+static osh_status ladder_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {
-    return h->device ? osh_gptq_permute_cuda(cx, h, perm) : osh_gptq_permute(cx, h->data, h->shape[0], perm);
+    return h->device ? osh_gptq_permute_cuda(cx, h, perm)
+                     : osh_gptq_permute(cx, h->data, h->shape[0], perm);
 }
 
-static osh_status restore(osh_ctx *cx, osh_tensor *h, const float *diag)
+static osh_status ladder_restore(osh_ctx *cx, osh_tensor *h, const float *diag)
 {
-    return h->device ? osh_gptq_restore_cuda(cx, h, diag) : osh_gptq_restore(cx, h->data, h->shape[0], diag);
+    return h->device ? osh_gptq_restore_cuda(cx, h, diag)
+                     : osh_gptq_restore(cx, h->data, h->shape[0], diag);
 }
 
 bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
 {
-    float damp = (float)(f->mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) * f->ladder->share[f->n_damped]);
+    float damp = (float)(f->mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) *
+                         f->ladder->share[f->n_damped]);
     bool finite = true;
     for (int64_t i = 0; i < f->I; i++) {
         damped[i] = f->diag[i] + damp;
@@ -96,7 +99,8 @@ bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
     return finite;
 }
 
-/* What the search for scales and the steps behind the column loop want of H, damped as it was factored. */
+/* Keeps the data that the search for scales and the steps after the column loop need of H, damped
+ * as it was factored. */
 static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
 {
     osh_status rc = OSH_OK;
@@ -117,11 +121,12 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_order(osh_ctx *cx, factor *f, const float *diag, bool ordered, const gptq *g, float dead)
+osh_status osh_gptq_order(osh_ctx *cx, factor *f, const float *diag, bool ordered, const gptq *g,
+                          float dead)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    OSH_TRY(order_columns(cx, f, diag, ordered));
+    OSH_TRY(ladder_order_columns(cx, f, diag, ordered));
     for (int64_t i = 0; i < I; i++) f->mean += f->dead[i] ? dead : diag[i];
     f->mean /= (double)I;
     OSH_NEW(cx, f->diag, I);
@@ -131,21 +136,22 @@ done:
     return rc;
 }
 
-/* H in solving order fills the square, the factorization works on the lower triangle, and where it fails the upper one
- * has what the next step of the ladder needs. */
-osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g, float dead)
+/* H in solving order fills the square. The factorization works on the lower triangle. If it fails,
+ * the upper triangle has the data for the next step of the ladder. */
+osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
+                                float dead)
 {
     osh_status rc = OSH_OK;
-    float *damped = NULL; // own: the diagonal: of H by column, then with the damping
+    float *damped = NULL; // own: the diagonal of H by column, then damped
     osh_op_args a = {.out = {h}};
 
     OSH_NEW(cx, damped, f->I);
     OSH_TRY(read_diag(cx, damped, h));
     OSH_TRY(osh_gptq_order(cx, f, damped, ordered, g, dead));
     if (g->n_refine) OSH_TRY(osh_gptq_keep_hessian(cx, f, h));
-    OSH_TRY(permute(cx, h, f->perm));
+    OSH_TRY(ladder_permute(cx, h, f->perm));
     for (f->n_damped = 0; f->n_damped < OSH_GPTQ_STEPS; f->n_damped++) {
-        if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
+        if (f->n_damped) OSH_TRY(ladder_restore(cx, h, f->diag));
         if (!osh_gptq_damp(damped, f, g)) {
             f->overflow = f->n_damped == 0;
             break;
@@ -165,14 +171,15 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
-                          int64_t n_samples)
+osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
+                          osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    gptq g = *(const gptq *)m->args; // view of its strings
+    gptq g = *(const gptq *)m->args; // shares the strings of m's args
     factor f = {.I = h->shape[0], .device = h->device}; // own
     g.scale_search = SEARCH_LDL, g.n_refine = 0;
-    OSH_TRY(osh_gptq_make_factor(cx, &f, h, osh_gptq_is_ordered(jobs), &g, 0.5f * (float)n_samples));
+    OSH_TRY(
+        osh_gptq_make_factor(cx, &f, h, osh_gptq_is_ordered(jobs), &g, 0.5f * (float)n_samples));
     for (int64_t i = 0; f.u && i < f.I; i++) cost[i] = f.dead[i] ? 0 : f.cost[i];
 done:
     osh_gptq_factor_deinit(cx, &f);

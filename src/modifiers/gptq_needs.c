@@ -1,4 +1,5 @@
-/* gptq_needs.c - bytes that a solve of GPTQModifier takes, of the host and of a device's arena, as gptq.c goes. */
+/* gptq_needs.c - the bytes that a solve of GPTQModifier takes in host memory and in a device's
+ * arena, as gptq.c runs it. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
@@ -7,53 +8,64 @@
 typedef osh_gptq gptq;
 typedef osh_gptq_job solve;
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // what stays of a factor
+static size_t needs_of_order(int64_t I) // bytes of a factor that stay
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }
 
-/* Beside it while it is made. */
+/* Bytes in addition while the factor is made. */
 static size_t needs_of_factor(int64_t I, int n_threads, bool device)
 {
-    size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)), damped = osh_mem_gross((size_t)I * 4);
-    size_t work = device ? 0 : larger(osh_gptq_permute_bytes(I, n_threads), osh_gptq_factor_bytes(I, n_threads));
-    return damped + larger(ranks, work);
+    size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)),
+           damped = osh_mem_gross((size_t)I * 4);
+    size_t work = device ? 0
+                         : needs_larger(osh_gptq_permute_bytes(I, n_threads),
+                                        osh_gptq_factor_bytes(I, n_threads));
+    return damped + needs_larger(ranks, work);
 }
 
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
 {
     size_t column = osh_mem_gross((size_t)I * 4);
-    return needs_of_order(I) + larger(needs_of_factor(I, n_threads, false), 3 * column); // damped, diagonal, cost
+    // damped, diagonal, cost
+    return needs_of_order(I) + needs_larger(needs_of_factor(I, n_threads, false), 3 * column);
 }
 
-/* What one call on a device takes. */
-static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p)
+/* The weights of one call on a device. */
+static osh_gptq_group group_of_piece(const gptq *g, const osh_linear_job *jobs,
+                                     const osh_gptq_piece *p)
 {
     osh_gptq_group all = {.I = jobs[p->lead].w->shape[1], .block_size = g->block_size};
     for (int k = p->from; k < p->end; k++)
         if (osh_gptq_together(&jobs[p->lead], &jobs[k]))
-            osh_gptq_group_add(&all, jobs[k].w->shape[0], osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
+            osh_gptq_group_add(&all, jobs[k].w->shape[0],
+                               osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
     return all;
 }
 
-static bool has_target(const gptq *g, const osh_linear_job *j) { return osh_gptq_is_original(g) && j->shift; }
+static bool has_target(const gptq *g, const osh_linear_job *j)
+{
+    return osh_gptq_is_original(g) && j->shift;
+}
 
-/* The target of a call's weights; *scratch: what making one takes beside, at most. */
-static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p, size_t *scratch)
+/* Returns the bytes of the targets of a call; *scratch: the most that making one of them takes in
+ * addition. */
+static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
+                               size_t *scratch)
 {
     size_t sum = 0;
     *scratch = 0;
     for (int k = p->from; k < p->end; k++) {
         if (!has_target(g, &jobs[k]) || !osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         sum += osh_target_bytes(&jobs[k], true);
-        *scratch = larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
+        *scratch = needs_larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
     }
     return sum;
 }
 
-/* What a call of one job takes. */
+/* The weights of a call with one job. */
 static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
 {
     osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
@@ -61,7 +73,7 @@ static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
     return one;
 }
 
-/* Of a device's arena, in which there is so much room, where jobs are solved one by one. */
+/* Bytes of a device's arena with `room` bytes, if jobs are solved one by one. */
 static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     size_t peak = 0;
@@ -71,59 +83,64 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
         bool shift = has_target(g, &jobs[k]);
         size_t beside, target = shift ? osh_target_bytes(&jobs[k], true) : 0;
         osh_gptq_quality_bytes(g, &jobs[k], 1, &beside);
-        if (shift) beside = larger(beside, osh_target_scratch(&jobs[k], 1, true));
+        if (shift) beside = needs_larger(beside, osh_target_scratch(&jobs[k], 1, true));
         size_t solving = osh_gptq_solve_cuda_bytes(&one, room > target ? room - target : 0);
-        peak = larger(peak, target + larger(beside, solving));
+        peak = needs_larger(peak, target + needs_larger(beside, solving));
     }
     return peak;
 }
 
-/* Of a device's arena, in which there is so much room. */
+/* Bytes of a device's arena with `room` bytes. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
     bool shift = n && has_target(g, jobs);
     size_t factor_kept = 0;
-    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
+    size_t peak = needs_larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)),
+           copy = 0;
     int count[2];
-    if (shift) peak = larger(peak, osh_target_shift_bytes(I, 1, true));
+    if (shift) peak = needs_larger(peak, osh_target_shift_bytes(I, 1, true));
     osh_gptq_count_orderings(count, jobs, n);
     bool both = count[0] && count[1];
     if (both) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
     osh_gptq_kept_bytes(g, I, &factor_kept);
     copy += factor_kept;
     if (!osh_gptq_is_plain(g))
-        return copy + larger(peak, needs_one_by_one(g, jobs, n, room > copy ? room - copy : 0));
+        return copy +
+               needs_larger(peak, needs_one_by_one(g, jobs, n, room > copy ? room - copy : 0));
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || !osh_gptq_is_first(jobs, k)) continue;
         for (int from = k, end; from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
             osh_gptq_piece piece = {k, from, end};
-            osh_gptq_group all = group_of(g, jobs, &piece);
+            osh_gptq_group all = group_of_piece(g, jobs, &piece);
             size_t scratch, there = needs_of_targets(g, jobs, &piece, &scratch);
             size_t left = room > copy + there ? room - copy - there : 0;
-            peak = larger(peak, there + larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
+            peak = needs_larger(
+                peak, there + needs_larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
         }
     }
     return peak + copy;
 }
 
-/* Host bytes of a solve of one weight beside its results; device: while all of its call are there. */
+/* Host bytes of a solve of one weight without its results. device: all jobs of its call hold them
+ * at once. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
+    size_t run = osh_job_params_bytes(j); // scales in f32 take half of it, with zero points all
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
     size_t arena;
-    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
+    run = needs_larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
     if (!device && has_target(g, j))
-        run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
+        run =
+            osh_target_bytes(j, false) + needs_larger(run, osh_target_scratch(j, n_threads, false));
     return run;
 }
 
-/* While its scales are found, before there is room for its codes. */
+/* Bytes while its scales are found, before its codes are allocated. */
 static size_t needs_of_params(const gptq *g, const osh_linear_job *j)
 {
     return osh_job_scales_bytes(j) + osh_job_params_bytes(j) + osh_job_search_bytes(j) +
@@ -136,27 +153,31 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
-static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p, int n_threads,
-                            size_t *kept)
+/* Bytes of a call on a device (compress_together). kept: bytes of the results of earlier calls,
+ * which grow. */
+static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
+                            int n_threads, size_t *kept)
 {
-    osh_gptq_group all = group_of(g, jobs, p);
+    osh_gptq_group all = group_of_piece(g, jobs, p);
     size_t n = (size_t)(p->end - p->from), finish = 0, results = 0, copy = 0;
     size_t run = needs_of_parts(n);
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
-        run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
-        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
-        copy = larger(copy, osh_job_search_bytes(&jobs[k]) +
+        // finding its scales comes before and takes as much
+        run += needs_of_job(g, &jobs[k], n_threads, true);
+        finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+        copy = needs_larger(copy, osh_job_search_bytes(&jobs[k]) +
                                 (has_target(g, &jobs[k]) ? osh_target_bytes(&jobs[k], false) : 0));
     }
-    size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
+    size_t peak =
+        *kept + results +
+        needs_larger(run + needs_larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
     if (!jobs[p->lead].done) *kept += results;
     return peak;
 }
 
-/* Of a job that a thread has for itself: its result, and what it takes beside it. */
+/* Bytes of a job on one thread: of its result, and in addition. */
 static size_t apart_result(const osh_linear_job *j)
 {
     return j->scheme->weights.present ? osh_job_result_bytes(j) : 0;
@@ -165,27 +186,30 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result has these
-    return larger(found, larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
+    size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j); // the result includes these
+    return needs_larger(found,
+                        needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Of jobs of which so many have begun at once at most, each on a thread: any that lie side by side. kept: of the
- * results of those before; what stays. */
-static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once, int n_threads, size_t kept)
+/* Bytes of jobs that are solved on one thread each, with at most at_once begun: the maximum over
+ * runs of adjacent jobs. kept: bytes of earlier results, and of data that stays. */
+static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
+                          int n_threads, size_t kept)
 {
     size_t peak = 0, results = 0, run = 0, largest = 0;
-    for (int k = 0; k < n; k++) largest = larger(largest, apart_run(g, &jobs[k]));
+    for (int k = 0; k < n; k++) largest = needs_larger(largest, apart_run(g, &jobs[k]));
     for (int k = 0; k < n; k++) {
         results += apart_result(&jobs[k]), run += apart_run(g, &jobs[k]);
         if (k >= at_once) run -= apart_run(g, &jobs[k - at_once]);
         if (k >= at_once && jobs->done) results -= apart_result(&jobs[k - at_once]);
         size_t most = (size_t)n_threads * largest;
-        peak = larger(peak, kept + results + (run < most ? run : most));
+        peak = needs_larger(peak, kept + results + (run < most ? run : most));
     }
     return peak + osh_apart_bytes(at_once);
 }
 
-size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
+                      size_t *device)
 {
     const gptq *g = m->args;
     int64_t I = n ? jobs[0].w->shape[1] : 0;
@@ -194,39 +218,45 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
     int count[2];
     osh_gptq_count_orderings(count, jobs, n);
     if (count[0] && count[1] && !device)
-        kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)), peak += kept;
-    if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
+        kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)),
+            peak += kept;
+    if (!device && n && has_target(g, jobs))
+        peak = needs_larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
     int at_once = device ? 1 : osh_jobs_at_once(jobs, n, n_threads);
-    if (at_once > 1) return larger(peak, needs_apart(g, jobs, n, at_once, n_threads, kept));
+    if (at_once > 1) return needs_larger(peak, needs_apart(g, jobs, n, at_once, n_threads, kept));
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
         bool together_there = device && osh_gptq_is_plain(g);
-        if (!j->scheme->weights.present || (together_there && !osh_gptq_is_first(jobs, k))) continue;
+        if (!j->scheme->weights.present || (together_there && !osh_gptq_is_first(jobs, k)))
+            continue;
         for (int from = k, end; together_there && from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
-            peak = larger(peak, needs_of_call(g, jobs, &(osh_gptq_piece){k, from, end}, n_threads, &kept));
+            peak = needs_larger(
+                peak, needs_of_call(g, jobs, &(osh_gptq_piece){k, from, end}, n_threads, &kept));
         }
         if (together_there) continue;
         size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
         osh_gptq_group one = group_of_one(g, j);
         if (device)
-            run += larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
+            run += needs_larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
                    (has_target(g, j) ? osh_target_bytes(j, false) : 0);
         else
-            peak = larger(peak, kept + needs_of_params(g, j));
-        peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
+            peak = needs_larger(peak, kept + needs_of_params(g, j));
+        peak = needs_larger(peak,
+                            kept + result + needs_larger(run, osh_job_finish_bytes(j, n_threads)));
         if (!j->done) kept += result;
     }
     if (device) *device = needs_of_device(g, jobs, n, *device);
     return peak;
 }
 
-/* While they are ordered and factored, and of that what stays. */
+/* Bytes while groups are ordered and factored, some of which stay. */
 static size_t needs_of_gathered(int64_t I, size_t n)
 {
     size_t list = osh_mem_gross(n * (size_t)I * 4);
-    return osh_mem_gross(n * sizeof(osh_gptq_factor)) + 2 * list + osh_mem_gross(n * sizeof(float *)) +
-           2 * osh_mem_gross(n * sizeof(int)) + n * needs_of_order(I);
+    return osh_mem_gross(n * sizeof(osh_gptq_factor)) + 2 * list +
+           osh_mem_gross(n * sizeof(float *)) + 2 * osh_mem_gross(n * sizeof(int)) +
+           n * needs_of_order(I);
 }
 
 static osh_gptq_group group_of_some(const gptq *g, const osh_job_group *like, int n)
@@ -240,27 +270,29 @@ static osh_gptq_group group_of_some(const gptq *g, const osh_job_group *like, in
     return all;
 }
 
-size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads, size_t *device)
+size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
+                             size_t *device)
 {
     const gptq *g = m->args;
     const osh_linear_job *jobs = like->jobs;
     int64_t I = jobs->w->shape[1];
-    size_t results = 0, run = needs_of_parts((size_t)(n * like->n)), finish = 0, search = 0, every = (size_t)n;
+    size_t results = 0, run = needs_of_parts((size_t)(n * like->n)), finish = 0, search = 0,
+           every = (size_t)n;
     size_t ranks = (size_t)n_threads * osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked));
     for (int k = 0; k < like->n; k++) {
         results += every * osh_job_result_bytes(&jobs[k]);
         run += every * needs_of_job(g, &jobs[k], n_threads, true);
-        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
-        search = larger(search, osh_job_search_bytes(&jobs[k]));
+        finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+        search = needs_larger(search, osh_job_search_bytes(&jobs[k]));
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_cuda_bytes(I, n);
-    for (int i = 1; i <= n; i++) { // where some are done, or have no factor, tiles are others
+    for (int i = 1; i <= n; i++) { // if some are solved or have no factor, the tiles differ
         osh_gptq_group all = group_of_some(g, like, i);
-        *device = larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
-        *device = larger(*device, osh_gptq_solve_cuda_bytes(&all, room));
-        host = larger(host, osh_gptq_solve_cuda_host_bytes(&all));
+        *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
+        *device = needs_larger(*device, osh_gptq_solve_cuda_bytes(&all, room));
+        host = needs_larger(host, osh_gptq_solve_cuda_host_bytes(&all));
     }
-    run += larger(search, host);
-    return needs_of_gathered(I, every) + larger(ranks, results + larger(run, finish));
+    run += needs_larger(search, host);
+    return needs_of_gathered(I, every) + needs_larger(ranks, results + needs_larger(run, finish));
 }

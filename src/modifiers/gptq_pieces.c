@@ -1,8 +1,11 @@
-/* gptq_pieces.c - how jobs of one input are put together: which ones share an ordering of columns, and which ones a
+/* gptq_pieces.c - decides which jobs of one input share an ordering of columns, and which ones a
  * device solves in one call. */
 #include "modifiers/gptq.h"
 
-bool osh_gptq_is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
+bool osh_gptq_is_ordered(const osh_linear_job *j)
+{
+    return j->scheme->weights.actorder != OSH_ACTORDER_UNSET;
+}
 
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b)
 {
@@ -17,7 +20,7 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* Of jobs that are solved with jobs[lead]: rows of one call. Enough for any card, and few enough that the results of a
+/* The most rows of one call. They are enough for any GPU, and few enough that the results of a
  * layer's experts do not pile up. */
 enum { PIECE_ROWS = 32768 };
 

@@ -1,18 +1,20 @@
-/* gptq_quality.c - the keys of GPTQModifier that LLM Compressor does not have: a search for scales before the column
- * loop and steps that lower the loss behind it. The output has plain GPTQ's format, and is read by the same kernels.
+/* gptq_quality.c - the keys of GPTQModifier that LLM Compressor does not have: a search for scales
+ * before the column loop, and steps after it that lower the loss. The output has plain GPTQ's
+ * format, and is read by the same kernels.
  *
  *   scale_search: none                 scales of the whole range, as upstream
- *                 mse                  those that lose least of the weights themselves
- *                 ldl                  the same, an error in column j costs 1 / U_jj^2
- *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; solver/gptq_refine.h
- *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, behind the solves of all layers */
+ *                 mse                  scales with the least error of the weights
+ *                 ldl                  the same with a cost of 1 / U_jj^2 for an error in column j
+ *   refine: [rescale, descend, fit_scales]   in this order, eight at most; solver/gptq_refine.h
+ *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, after all solves */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/cuda/solver.h"
 
 #include <string.h>
 
-static const char *const searches[] = {[SEARCH_NONE] = "none", [SEARCH_MSE] = "mse", [SEARCH_LDL] = "ldl"};
+static const char *const searches[] = {
+    [SEARCH_NONE] = "none", [SEARCH_MSE] = "mse", [SEARCH_LDL] = "ldl"};
 static const char *const steps[OSH_N_REFINES] = {
     [OSH_REFINE_RESCALE] = "rescale",
     [OSH_REFINE_DESCEND] = "descend",
@@ -26,24 +28,28 @@ const char *osh_gptq_step_name(const osh_modifier *m, int k)
 }
 
 static const osh_field tune_fields[] = {
-    {.name = "steps", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, steps), .dflt = "192", .min = 0,
-     .max = 1000000, .doc = "steps; 0: it is not done"},
-    {.name = "rows", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, rows), .dflt = "4", .min = 1, .max = 65536,
-     .doc = "samples that a step learns from"},
-    {.name = "code_rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, code_rate), .dflt = "0.01", .min = 0,
-     .max = 1, .doc = "how far a step moves a code at most, about"},
-    {.name = "rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, rate), .dflt = "0.0015", .min = 0, .max = 1,
-     .doc = "the same of a scale and of a norm's weight, a part of what it is"},
+    {.name = "steps", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, steps), .dflt = "192",
+     .min = 0, .max = 1000000, .doc = "steps; 0: it is not done"},
+    {.name = "rows", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, rows), .dflt = "4",
+     .min = 1, .max = 65536, .doc = "samples that a step learns from"},
+    {.name = "code_rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, code_rate),
+     .dflt = "0.01", .min = 0, .max = 1, .doc = "how far a step moves a code at most, about"},
+    {.name = "rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, rate), .dflt = "0.0015",
+     .min = 0, .max = 1, .doc = "the same of a scale and of a norm's weight, a part of what it is"},
     {0},
 };
 
-const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m) { return &((const osh_gptq *)m->args)->tune; }
+const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m)
+{
+    return &((const osh_gptq *)m->args)->tune;
+}
 
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m)
 {
     osh_gptq *g = m->args;
     g->scale_search = SEARCH_LDL;
-    g->refine[0] = OSH_REFINE_RESCALE, g->refine[1] = OSH_REFINE_DESCEND, g->refine[2] = OSH_REFINE_FIT_SCALES;
+    g->refine[0] = OSH_REFINE_RESCALE, g->refine[1] = OSH_REFINE_DESCEND,
+    g->refine[2] = OSH_REFINE_FIT_SCALES;
     g->n_refine = 3;
     osh_status rc = osh_fields_default(cx, tune_fields, &g->tune);
     g->tune.may = true;
@@ -58,8 +64,8 @@ static osh_status read_search(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const
     if (v->kind == OSH_Y_NULL) goto done;
     while (i < n && !(v->kind == OSH_Y_STR && !strcmp(v->text, searches[i]))) i++;
     if (i == n)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scale_search '%s': want none, mse or ldl", what, v->line, v->column,
-                 v->text ? v->text : "(a list or map)");
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scale_search '%s': want none, mse or ldl", what,
+                 v->line, v->column, v->text ? v->text : "(a list or map)");
     g->scale_search = (int64_t)i;
 done:
     return rc;
@@ -71,22 +77,23 @@ static osh_status read_refine(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const
     g->n_refine = 0;
     if (v->kind == OSH_Y_NULL) goto done;
     if (v->kind != OSH_Y_SEQ || v->n > OSH_GPTQ_REFINES)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: refine: want a list of at most %d of rescale, descend and fit_scales",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: refine: want a list of at most %d of rescale, descend and fit_scales",
                  what, v->line, v->column, OSH_GPTQ_REFINES);
     for (size_t k = 0; k < v->n; k++) {
         const osh_yaml *s = v->items[k];
         int i = 0;
         while (i < OSH_N_REFINES && !(s->kind == OSH_Y_STR && !strcmp(s->text, steps[i]))) i++;
         if (i == OSH_N_REFINES)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: refine '%s': want rescale, descend or fit_scales", what, s->line,
-                     s->column, s->text ? s->text : "(a list or map)");
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: refine '%s': want rescale, descend or fit_scales",
+                     what, s->line, s->column, s->text ? s->text : "(a list or map)");
         g->refine[g->n_refine++] = (osh_refine)i;
     }
 done:
     return rc;
 }
 
-/* A number of steps, or a map. */
+/* Reads a number of steps, or a map. */
 static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -95,14 +102,20 @@ static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const c
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) g->tune.steps = 0;
     else if (v->kind == OSH_Y_INT) OSH_TRY(osh_field_set(cx, tune_fields, &g->tune, v->text));
     else if (v->kind != OSH_Y_MAP)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: tune '%s': want a number of steps, or a map of steps, rows, code_rate and "
-                 "rate", what, v->line, v->column, v->text ? v->text : "(a list)");
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s:%d:%d: tune '%s': want a number of steps, or a map of steps, rows, code_rate and "
+            "rate",
+            what, v->line, v->column, v->text ? v->text : "(a list)");
     for (size_t k = 0; v->kind == OSH_Y_MAP && k < v->n; k++) {
         const osh_yaml *x = v->items[k];
         const osh_field *f = osh_field_find(tune_fields, v->keys[k]->text);
         if (!f || !x->text)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: tune has no '%s' like this: want numbers for steps, rows, code_rate "
-                     "and rate", what, x->line, x->column, v->keys[k]->text);
+            OSH_FAIL(
+                cx, OSH_E_USAGE,
+                "%s:%d:%d: tune has no '%s' like this: want numbers for steps, rows, code_rate and "
+                "rate",
+                what, x->line, x->column, v->keys[k]->text);
         OSH_TRY(osh_field_set(cx, f, &g->tune, x->text));
     }
 done:
@@ -110,8 +123,8 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
-                                const char *what)
+osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
+                                bool *known, const char *what)
 {
     *known = true;
     if (!strcmp(key, "scale_search")) return read_search(cx, g, v, what);
@@ -134,9 +147,10 @@ osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j)
     return j->params.scale->dtype == OSH_FP8 ? OSH_F32 : j->params.scale->dtype;
 }
 
-static osh_scale_rule rule_of(const osh_linear_job *j)
+static osh_scale_rule job_scale_rule(const osh_linear_job *j)
 {
-    static const osh_scale_kind kinds[] = {[OSH_Q_SCALE_PLAIN] = OSH_SCALE_PLAIN, [OSH_Q_SCALE_E4M3] = OSH_SCALE_E4M3,
+    static const osh_scale_kind kinds[] = {[OSH_Q_SCALE_PLAIN] = OSH_SCALE_PLAIN,
+                                           [OSH_Q_SCALE_E4M3] = OSH_SCALE_E4M3,
                                            [OSH_Q_SCALE_E8M0] = OSH_SCALE_E8M0};
     const osh_q_args *q = &j->scheme->weights;
     osh_grid grid = osh_grid_of(q->bits, q->type == OSH_Q_FLOAT);
@@ -147,16 +161,17 @@ static osh_scale_rule rule_of(const osh_linear_job *j)
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
+    OSH_TRY(
+        osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
-    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // symmetric
+    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // makes it symmetric
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:
     if (rc) osh_note(cx, "copying the Hessian for the steps behind the column loop");
     return rc;
 }
 
-/* Values of scale and zero in f32 into params. */
+/* Stores scale and zero, in f32, in params. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
@@ -164,13 +179,14 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
-/* What the solve comes close to, where it runs. */
+/* Returns the target of the solve, on its device. */
 static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
 {
     return f->device && !j->target ? j->device_w : osh_target_of(j);
 }
 
-osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_linear_job *j)
+osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
+                                  osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
@@ -179,9 +195,10 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     OSH_NEW(cx, scale, n);
     if (!q->symmetric) OSH_NEW(cx, zero, n);
     const float *cost = g->scale_search == SEARCH_LDL ? f->cost : NULL;
-    osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost,
-                              .O = O, .I = I, .group = osh_q_scale_cols(q, I), .row_block = osh_q_scale_rows(q, O),
-                              .rule = rule_of(j), .scale = scale, .zero = zero};
+    osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost, .O = O,
+                              .I = I, .group = osh_q_scale_cols(q, I),
+                              .row_block = osh_q_scale_rows(q, O), .rule = job_scale_rule(j),
+                              .scale = scale, .zero = zero};
     OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
     put_params(j, scale, zero);
 done:
@@ -190,15 +207,15 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_gptq_job *s,
-                               osh_linear_job *j)
+osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f,
+                               osh_gptq_job *s, osh_linear_job *j)
 {
     const osh_q_args *q = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data, .perm = f->perm,
-                              .codes = j->codes,
-                              .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
-                              .row_block = osh_q_scale_rows(q, O), .rule = rule_of(j),
+    osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data,
+                              .perm = f->perm, .codes = j->codes, .scale = s->scale,
+                              .zero = s->zero, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
+                              .row_block = osh_q_scale_rows(q, O), .rule = job_scale_rule(j),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
     osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);
@@ -208,27 +225,33 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
     return rc;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t quality_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads, size_t *arena)
+size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
+                              size_t *arena)
 {
     const osh_q_args *q = &j->scheme->weights;
-    int64_t O = j->w->shape[0], I = j->w->shape[1], group = osh_q_scale_cols(q, I), rows = osh_q_scale_rows(q, O);
+    int64_t O = j->w->shape[0], I = j->w->shape[1], group = osh_q_scale_cols(q, I),
+            rows = osh_q_scale_rows(q, O);
     size_t params = osh_job_params_bytes(j), search = 0, refine = 0;
     if (arena) *arena = g->scale_search ? osh_gptq_scales_cuda_bytes(O, I, group, rows) : 0;
-    if (arena && g->n_refine) *arena = larger(*arena, osh_gptq_refine_cuda_bytes(O, I, group, rows));
-    if (g->scale_search) search = params + (arena ? 0 : osh_gptq_scales_bytes(O, I, group, rows, n_threads));
+    if (arena && g->n_refine)
+        *arena = quality_larger(*arena, osh_gptq_refine_cuda_bytes(O, I, group, rows));
+    if (g->scale_search)
+        search = params + (arena ? 0 : osh_gptq_scales_bytes(O, I, group, rows, n_threads));
     if (g->n_refine)
         refine = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double)) +
                  (arena ? osh_gptq_refine_cuda_host_bytes(O, I, group, rows, n_threads)
                         : osh_gptq_refine_bytes(O, I, group, rows, n_threads));
-    return larger(search, refine);
+    return quality_larger(search, refine);
 }
 
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena)
 {
-    size_t h = g->n_refine ? (size_t)(I * I) * sizeof(float) : 0, row = osh_mem_gross((size_t)I * sizeof(float));
+    size_t h = g->n_refine ? (size_t)(I * I) * sizeof(float) : 0,
+           row = osh_mem_gross((size_t)I * sizeof(float));
     if (arena) *arena = h ? osh_arena_gross(h) : 0;
-    return (h && !arena ? osh_mem_gross(h) : 0) + (h ? osh_mem_gross(sizeof(osh_tensor)) + row : 0) +
+    return (h && !arena ? osh_mem_gross(h) : 0) +
+           (h ? osh_mem_gross(sizeof(osh_tensor)) + row : 0) +
            (g->scale_search == SEARCH_LDL ? 2 * row : 0);
 }

@@ -1,4 +1,4 @@
-/* mappings.c - see mappings.h. */
+/* mappings.c - reads the key "mappings" of a recipe. */
 #include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
 
@@ -6,45 +6,50 @@
 
 static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s:%d:%d: mappings: want a list of pairs [[balance layers], smooth layer], such as "
-                    "[[\"re:.*q_proj\", \"re:.*k_proj\", \"re:.*v_proj\"], \"re:.*input_layernorm\"], or of "
-                    "{smooth_layer: ..., balance_layers: [...]}",
-                    what, y->line, y->column);
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "%s:%d:%d: mappings: want a list of pairs [[balance layers], smooth layer], such as "
+        "[[\"re:.*q_proj\", \"re:.*k_proj\", \"re:.*v_proj\"], \"re:.*input_layernorm\"], or of "
+        "{smooth_layer: ..., balance_layers: [...]}",
+        what, y->line, y->column);
 }
 
-/* The one string of y, itself or in a list; NULL: it is none. */
+/* Returns the string y, or the only item of list y if that is a string; NULL: neither. */
 static const osh_yaml *mapping_layer(const osh_yaml *y)
 {
     if (y && y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
     return y && y->kind == OSH_Y_STR ? y : NULL;
 }
 
-static osh_status check_keys(osh_ctx *cx, const osh_yaml *y, const char *what)
+static osh_status check_mapping_keys(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < y->n; i++) {
         const osh_yaml *key = y->keys[i];
         if (!strcmp(key->text, "smooth_layer") || !strcmp(key->text, "balance_layers")) continue;
         if (strcmp(key->text, "activation_hook_target"))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: mappings: unknown key '%s': want smooth_layer, balance_layers", what,
-                     key->line, key->column, key->text);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s:%d:%d: mappings: unknown key '%s': want smooth_layer, balance_layers",
+                     what, key->line, key->column, key->text);
         if (y->items[i]->kind != OSH_Y_NULL)
-            osh_log(cx, OSH_LOG_WARN, "%s:%d: activation_hook_target decides nothing: what is seen is what the balance "
-                    "layers read", what, key->line);
+            osh_log(
+                cx, OSH_LOG_WARN,
+                "%s:%d: activation_hook_target decides nothing: what is seen is what the balance "
+                "layers read",
+                what, key->line);
     }
 done:
     return rc;
 }
 
-/* *balance, *smooth: views; NULL: it is no mapping. */
-static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth, const osh_yaml *y,
-                             const char *what)
+/* Splits a mapping into views *balance and *smooth; NULL: y is no mapping. */
+static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
+                             const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
     *balance = *smooth = NULL;
     if (y->kind == OSH_Y_MAP) {
-        OSH_TRY(check_keys(cx, y, what));
+        OSH_TRY(check_mapping_keys(cx, y, what));
         *balance = osh_yaml_get(y, "balance_layers");
         *smooth = mapping_layer(osh_yaml_get(y, "smooth_layer"));
     } else if (y->kind == OSH_Y_SEQ && y->n == 2) {
@@ -54,7 +59,8 @@ done:
     return rc;
 }
 
-osh_status osh_mappings_read(osh_ctx *cx, osh_mapping **out, size_t *n, const osh_yaml *v, const char *what)
+osh_status osh_mappings_read(osh_ctx *cx, osh_mapping **out, size_t *n, const osh_yaml *v,
+                             const char *what)
 {
     osh_status rc = OSH_OK;
     if (v->kind == OSH_Y_NULL) goto done;
@@ -68,7 +74,8 @@ osh_status osh_mappings_read(osh_ctx *cx, osh_mapping **out, size_t *n, const os
         ++*n;
         OSH_TRY(osh_recipe_strs(cx, &m->balance, balance, "mappings", what));
         if (!m->balance.n) OSH_TRY(mapping_bad(cx, v->items[i], what));
-        if (!(m->smooth = osh_strdup(cx, smooth->text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
+        if (!(m->smooth = osh_strdup(cx, smooth->text)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
     }
 done:
     return rc;

@@ -1,4 +1,5 @@
-/* modifier.c - the table of modifiers, and what all of them share: matching, the error of a quantized weight. */
+/* modifier.c - the table of modifiers, and the code that they share: matching, and the error of a
+ * quantized weight. */
 #include "modifiers/modifier.h"
 #include "quant/format.h"
 #include "quant/observer.h"
@@ -27,7 +28,8 @@ const osh_modifier_type *osh_modifier_find(const char *name)
 
 const osh_modifier_type *osh_modifier_nearest(void) { return &osh_modifier_quantization; }
 
-osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name, const char *cls)
+osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name,
+                              const char *cls)
 {
     osh_status rc = OSH_OK;
     int64_t which = -1;
@@ -45,17 +47,22 @@ done:
     return rc;
 }
 
-bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors || m->type->search; }
+bool osh_modifier_is_transform(const osh_modifier *m)
+{
+    return m->type->factors || m->type->search;
+}
 bool osh_modifier_wants_data(const osh_modifier *m)
 {
     bool any = osh_modifier_is_transform(m) || m->cache.present;
-    for (size_t i = 0; !m->replaced && i < m->n_schemes; i++) any |= m->type->wants(m, &m->schemes[i]) != 0;
+    for (size_t i = 0; !m->replaced && i < m->n_schemes; i++)
+        any |= m->type->wants(m, &m->schemes[i]) != 0;
     return any;
 }
 
 bool osh_modifier_quantizes(const osh_modifier *m)
 {
-    return !osh_modifier_is_transform(m) && !m->type->prunes && !m->type->rotates && !m->type->drops;
+    return !osh_modifier_is_transform(m) && !m->type->prunes && !m->type->rotates &&
+           !m->type->drops;
 }
 
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
@@ -74,7 +81,10 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
     *m = (osh_modifier){0};
 }
 
-osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j) { return j->done ? j->done(cx, j) : OSH_OK; }
+osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j)
+{
+    return j->done ? j->done(cx, j) : OSH_OK;
+}
 
 void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
 {
@@ -86,13 +96,14 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
     j->codes = j->cache = j->bias = NULL, j->target = NULL;
 }
 
-enum { SMALL = 1 << 23 }; // weights of a Linear
+enum { SMALL = 1 << 23 }; // weights of a small Linear, at most
 
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n)
 {
     for (int k = 0; k < n; k++)
-        if (a[k].scheme != b[k].scheme || a[k].w->dtype != b[k].w->dtype || a[k].w->shape[0] != b[k].w->shape[0] ||
-            a[k].w->shape[1] != b[k].w->shape[1] || a[k].pack != b[k].pack || a[k].keep_w != b[k].keep_w)
+        if (a[k].scheme != b[k].scheme || a[k].w->dtype != b[k].w->dtype ||
+            a[k].w->shape[0] != b[k].w->shape[0] || a[k].w->shape[1] != b[k].w->shape[1] ||
+            a[k].pack != b[k].pack || a[k].keep_w != b[k].keep_w)
             return false;
     return true;
 }
@@ -110,7 +121,9 @@ int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads)
         all += one;
         if (one > largest) largest = one;
     }
-    return n && jobs->apart && osh_jobs_are_many(all, largest, n_threads) ? osh_jobs_waiting(n_threads) : 1;
+    return n && jobs->apart && osh_jobs_are_many(all, largest, n_threads)
+               ? osh_jobs_waiting(n_threads)
+               : 1;
 }
 
 enum { FINISH_ROWS = 32 };
@@ -130,7 +143,8 @@ static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     osh_q_coded coded = {j->room ? j->room : j->codes, &j->params, &j->scheme->weights, O, I};
     (void)cx;
     for (int64_t o = chunk * FINISH_ROWS; o < O && o < (chunk + 1) * FINISH_ROWS; o++) {
-        uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes, *dq = f->decoded + (size_t)worker * bytes;
+        uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes,
+                *dq = f->decoded + (size_t)worker * bytes;
         osh_q_decode_rows(dq, j->w->dtype, &coded, o, 1);
         osh_q_row_error(f->sum + 2 * o, row, dq, j->w->dtype, I);
         if (f->store) memcpy(row, dq, bytes);
@@ -171,14 +185,16 @@ static int64_t n_scales(const osh_linear_job *j)
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     if (a->strategy == OSH_Q_TENSOR) return 1;
     if (osh_q_in_groups(a)) return O * (I / a->group_size);
-    if (a->strategy == OSH_Q_BLOCK) return (O + a->block[0] - 1) / a->block[0] * ((I + a->block[1] - 1) / a->block[1]);
+    if (a->strategy == OSH_Q_BLOCK)
+        return (O + a->block[0] - 1) / a->block[0] * ((I + a->block[1] - 1) / a->block[1]);
     return O;
 }
 
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed)
 {
     if (!packed) return (size_t)osh_tensor_numel(j->w);
-    return (size_t)(j->w->shape[0] * osh_pack_words(j->w->shape[1], j->scheme->weights.bits)) * sizeof(uint32_t);
+    return (size_t)(j->w->shape[0] * osh_pack_words(j->w->shape[1], j->scheme->weights.bits)) *
+           sizeof(uint32_t);
 }
 
 size_t osh_job_scales_bytes(const osh_linear_job *j)
@@ -190,15 +206,17 @@ size_t osh_job_scales_bytes(const osh_linear_job *j)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w)); // pruned, and dense
+    // pruned and dense
+    if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    if (j->pack && packed > codes) codes = packed; // they may be either
+    if (j->pack && packed > codes) codes = packed; // codes may be packed or not
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
 
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
-    size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0]; // strategy tensor: a range for each chunk of rows
+    // strategy tensor: a range per chunk of rows
+    size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0];
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }
 

@@ -1,14 +1,16 @@
-/* prune.c - SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and ConstantPruningModifier, as
- * llmcompressor/modifiers/pruning has them: Frantar and Alistarh, "SparseGPT: Massive Language Models Can Be Accurately
- * Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A Simple and Effective Pruning Approach for Large Language
- * Models" (arXiv 2306.11695).
+/* prune.c - SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and
+ * ConstantPruningModifier, as in llmcompressor/modifiers/pruning: Frantar and Alistarh, "SparseGPT:
+ * Massive Language Models Can Be Accurately Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A
+ * Simple and Effective Pruning Approach for Large Language Models" (arXiv 2306.11695).
  *
- * What becomes 0, and what is pushed on to later columns, is solver/prune.h. A weight that nothing quantizes is written
- * dense, with its zeros; behind a quantizer's codes they stay (osh_linear_job.pruned).
+ * solver/prune.h chooses the weights that become 0, and moves their error to later columns. A
+ * weight that nothing quantizes is written dense, with its zeros. A quantizer that follows keeps
+ * the zeros (pruned of osh_linear_job).
  *
- * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac mean(diag). Where it
- * cannot be factored the identity stands for it, as upstream. A sparsity for each module that the targets name may be
- * given as a list. In one shot there is no schedule: MagnitudePruningModifier has final_sparsity at once. */
+ * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac
+ * mean(diag). If H cannot be factored, the identity is used, as upstream. A list gives a sparsity
+ * for each module that the targets name. In one shot there is no schedule: MagnitudePruningModifier
+ * prunes to final_sparsity at once. */
 #include "modifiers/prune.h"
 #include "modifiers/recipe_quant.h"
 #include "solver/prune.h"
@@ -29,24 +31,24 @@ typedef struct prune {
     bool keep;        // preserve_sparsity_mask
     double *sparsity; // own [n]
     size_t n;
-    int64_t of, each; // so many of each so many columns; 0: any
+    int64_t of, each; // N:M of mask_structure: N of each M columns are 0; M 0: any columns
     osh_strs targets; // own: until there is a scheme
     bool aimed;       // targets are given
     osh_owl owl;
 } prune;
 
 static const osh_field sparsegpt_fields[] = {
-    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(prune, block_size), .dflt = "128", .min = 1,
-     .max = 65536, .doc = "columns of which the cheapest weights become 0"},
-    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(prune, dampening_frac), .dflt = "0.01",
-     .min = 0, .max = 1, .doc = "share of mean(diag H) added to diag H"},
-    {.name = "preserve_sparsity_mask", .type = OSH_F_BOOL, .offset = offsetof(prune, keep), .dflt = "false",
-     .doc = "weights that are 0 stay 0"},
+    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(prune, block_size), .dflt = "128",
+     .min = 1, .max = 65536, .doc = "columns of which the cheapest weights become 0"},
+    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(prune, dampening_frac),
+     .dflt = "0.01", .min = 0, .max = 1, .doc = "share of mean(diag H) added to diag H"},
+    {.name = "preserve_sparsity_mask", .type = OSH_F_BOOL, .offset = offsetof(prune, keep),
+     .dflt = "false", .doc = "weights that are 0 stay 0"},
     {0},
 };
 static const osh_field no_fields[] = {{0}};
 
-static prune_kind kind_of(const osh_modifier *m)
+static prune_kind prune_kind_of(const osh_modifier *m)
 {
     return m->type == &osh_modifier_sparsegpt   ? PRUNE_SPARSEGPT
            : m->type == &osh_modifier_wanda     ? PRUNE_WANDA
@@ -56,18 +58,22 @@ static prune_kind kind_of(const osh_modifier *m)
 
 /* ---- keys ---- */
 
-static osh_status one_share(osh_ctx *cx, double *out, const osh_yaml *v, const char *key, const char *what)
+static osh_status read_share(osh_ctx *cx, double *out, const osh_yaml *v, const char *key,
+                             const char *what)
 {
     char *end = NULL;
     double x = v->text ? strtod(v->text, &end) : -1;
     if (!v->text || end == v->text || *end || !(x >= 0 && x < 1))
-        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a number from 0 to below 1, got %s%s%s", what, v->line,
-                        v->column, key, v->text ? "'" : "", v->text ? v->text : "a list or map", v->text ? "'" : "");
+        return osh_fail(cx, OSH_E_USAGE,
+                        "%s:%d:%d: %s: want a number from 0 to below 1, got %s%s%s", what, v->line,
+                        v->column, key, v->text ? "'" : "", v->text ? v->text : "a list or map",
+                        v->text ? "'" : "");
     *out = x;
     return OSH_OK;
 }
 
-static osh_status read_sparsity(osh_ctx *cx, prune *p, const osh_yaml *v, const char *key, const char *what)
+static osh_status read_sparsity(osh_ctx *cx, prune *p, const osh_yaml *v, const char *key,
+                                const char *what)
 {
     osh_status rc = OSH_OK;
     size_t n = v->kind == OSH_Y_SEQ ? v->n : v->kind == OSH_Y_NULL ? 0 : 1;
@@ -75,24 +81,31 @@ static osh_status read_sparsity(osh_ctx *cx, prune *p, const osh_yaml *v, const 
     p->sparsity = NULL, p->n = 0;
     OSH_NEW(cx, p->sparsity, n ? n : 1);
     for (; p->n < n; p->n++)
-        OSH_TRY(one_share(cx, &p->sparsity[p->n], v->kind == OSH_Y_SEQ ? v->items[p->n] : v, key, what));
+        OSH_TRY(read_share(cx, &p->sparsity[p->n], v->kind == OSH_Y_SEQ ? v->items[p->n] : v, key,
+                           what));
 done:
     return rc;
 }
 
-static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, const osh_yaml *v, const char *what)
+static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, const osh_yaml *v,
+                                 const char *what)
 {
     char *end = NULL;
     const char *text = v->text ? v->text : "";
-    if (kind_of(m) == PRUNE_MAGNITUDE) {
+    if (prune_kind_of(m) == PRUNE_MAGNITUDE) {
         if (!strcmp(text, "unstructured")) return OSH_OK;
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: mask_structure '%s': channel, filter and block masks are of "
-                        "convolutions: want unstructured", what, v->line, v->column, text);
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s:%d:%d: mask_structure '%s': channel, filter and block masks are of "
+                        "convolutions: want unstructured",
+                        what, v->line, v->column, text);
     }
-    long long n = strtoll(text, &end, 10), each = *end == ':' && end > text ? strtoll(end + 1, &end, 10) : -1;
+    long long n = strtoll(text, &end, 10),
+              each = *end == ':' && end > text ? strtoll(end + 1, &end, 10) : -1;
     if (*end || n < 0 || each < 0 || each > 64 || (each && n >= each) || (!each && n))
-        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: mask_structure '%s': want N:M with N below M, and M up to 64, or "
-                        "0:0", what, v->line, v->column, text);
+        return osh_fail(
+            cx, OSH_E_USAGE,
+            "%s:%d:%d: mask_structure '%s': want N:M with N below M, and M up to 64, or 0:0",
+            what, v->line, v->column, text);
     p->of = n ? n : 0, p->each = n ? each : 0;
     return OSH_OK;
 }
@@ -105,15 +118,16 @@ const osh_owl *osh_owl_of(const osh_modifier *m)
     return p && p->owl.asked ? &p->owl : NULL;
 }
 
-static osh_status read_above_0(osh_ctx *cx, double *out, const osh_yaml *v, const char *key, const char *what)
+static osh_status read_above_0(osh_ctx *cx, double *out, const osh_yaml *v, const char *key,
+                               const char *what)
 {
     char *end = NULL;
     double x = v->text ? strtod(v->text, &end) : -1;
     *out = NAN;
     if (v->kind == OSH_Y_NULL) return OSH_OK;
     if (!v->text || end == v->text || *end || !(x > 0 && isfinite(x)))
-        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a number above 0, got '%s'", what, v->line, v->column, key,
-                        v->text ? v->text : "a list or map");
+        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a number above 0, got '%s'", what,
+                        v->line, v->column, key, v->text ? v->text : "a list or map");
     *out = x;
     return OSH_OK;
 }
@@ -122,12 +136,15 @@ static osh_status read_shares(osh_ctx *cx, osh_owl *o, const osh_yaml *v, const 
 {
     osh_status rc = OSH_OK;
     if (v->kind != OSH_Y_MAP || !v->n || o->shares)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: layer_sparsities: want a map from decoder layers to sparsities, as a run "
-                 "writes it, once", what, v->line, v->column);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s:%d:%d: layer_sparsities: want a map from decoder layers to sparsities, as a run "
+            "writes it, once",
+            what, v->line, v->column);
     OSH_NEW(cx, o->shares, v->n);
     for (; o->n_shares < v->n; o->n_shares++) {
         osh_layer_share *s = &o->shares[o->n_shares];
-        OSH_TRY(one_share(cx, &s->sparsity, v->items[o->n_shares], "layer_sparsities", what));
+        OSH_TRY(read_share(cx, &s->sparsity, v->items[o->n_shares], "layer_sparsities", what));
         if (!(s->layer = osh_strdup(cx, v->keys[o->n_shares]->text)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a layer's name");
     }
@@ -135,16 +152,17 @@ done:
     return rc;
 }
 
-/* *known false: no key of OWL's. */
-static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known, const char *what)
+/* Reads a key of OWL; *known false: it is another key. */
+static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known,
+                          const char *what)
 {
     osh_status rc = OSH_OK;
     *known = true;
     if (!strcmp(key, "sparsity_profile")) {
         o->asked = v->kind != OSH_Y_NULL;
         if (o->asked && (!v->text || strcasecmp(v->text, "owl")))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: sparsity_profile '%s': want owl", what, v->line, v->column,
-                     v->text ? v->text : "");
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: sparsity_profile '%s': want owl", what, v->line,
+                     v->column, v->text ? v->text : "");
     } else if (!strcmp(key, "owl_m")) {
         OSH_TRY(read_above_0(cx, &o->m, v, key, what));
     } else if (!strcmp(key, "owl_lmbda")) {
@@ -162,41 +180,54 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0, NAN: not given
+    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0, NAN: absent
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
-                 "none", name);
-    if (o->asked && p->n != 1)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity_profile owl shares out one sparsity among the layers: want one number",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
+                 "none",
                  name);
+    if (o->asked && p->n != 1)
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s: sparsity_profile owl shares out one sparsity among the layers: want one number",
+            name);
     if (o->asked && p->each)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: mask_structure %lld:%lld decides every layer's sparsity, and sparsity_profile "
-                 "owl another: want one of them", name, (long long)p->of, (long long)p->each);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s: mask_structure %lld:%lld decides every layer's sparsity, and sparsity_profile owl "
+            "another: want one of them",
+            name, (long long)p->of, (long long)p->each);
     if (o->asked) o->sparsity = p->sparsity[0];
 done:
     return rc;
 }
 
-/* Keys of a schedule: what they decide is over when there is one step. */
-static osh_status of_schedule(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known, const char *what)
+/* Accepts the keys of a schedule, which have no effect with one step. */
+static osh_status schedule_key(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known,
+                               const char *what)
 {
-    static const char *const keys[] = {"init_sparsity", "update_scheduler", "scheduler_args", "leave_enabled", NULL};
+    static const char *const keys[] = {"init_sparsity", "update_scheduler", "scheduler_args",
+                                       "leave_enabled", NULL};
     *known = false;
     for (int i = 0; keys[i]; i++) *known |= !strcmp(keys[i], key);
-    if (*known) osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing in one shot and is ignored", what, v->line, key);
+    if (*known)
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing in one shot and is ignored", what,
+                v->line, key);
     if (strcmp(key, "apply_globally")) return OSH_OK;
     *known = true;
     if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: apply_globally: one threshold for all weights is not made by "
-                    "this version, nor by upstream: want false", what, v->line, v->column);
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s:%d:%d: apply_globally: one threshold for all weights is not made by this "
+                    "version, nor by upstream: want false",
+                    what, v->line, v->column);
 }
 
-static osh_status prune_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                            const char *what)
+static osh_status prune_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                            bool *known, const char *what)
 {
     osh_status rc = OSH_OK;
     prune *p = m->args;
-    prune_kind kind = kind_of(m);
+    prune_kind kind = prune_kind_of(m);
     bool mask = kind == PRUNE_SPARSEGPT || kind == PRUNE_WANDA;
     *known = true;
     if (!strcmp(key, "targets")) {
@@ -215,7 +246,7 @@ static osh_status prune_key(osh_ctx *cx, osh_modifier *m, const char *key, const
     } else if (mask) {
         OSH_TRY(owl_key(cx, &p->owl, key, v, known, what));
     } else if (kind == PRUNE_MAGNITUDE) {
-        OSH_TRY(of_schedule(cx, v, key, known, what));
+        OSH_TRY(schedule_key(cx, v, key, known, what));
     } else {
         *known = false;
     }
@@ -223,32 +254,37 @@ done:
     return rc;
 }
 
-/* "__ALL__" is upstream's word for every layer. */
+/* Checks the keys and makes the scheme. "__ALL__" is upstream's word for every layer. */
 static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     prune *p = m->args;
-    if (!p->n && !p->each && kind_of(m) != PRUNE_CONSTANT)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s says neither %s nor mask_structure N:M: want one of them", m->type->name,
-                 kind_of(m) == PRUNE_MAGNITUDE ? "final_sparsity" : "sparsity");
-    if (p->each && p->block_size % p->each && kind_of(m) == PRUNE_SPARSEGPT)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: block_size %lld is no multiple of the %lld columns of mask_structure",
+    if (!p->n && !p->each && prune_kind_of(m) != PRUNE_CONSTANT)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s says neither %s nor mask_structure N:M: want one of them",
+                 m->type->name,
+                 prune_kind_of(m) == PRUNE_MAGNITUDE ? "final_sparsity" : "sparsity");
+    if (p->each && p->block_size % p->each && prune_kind_of(m) == PRUNE_SPARSEGPT)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: block_size %lld is no multiple of the %lld columns of mask_structure",
                  m->type->name, (long long)p->block_size, (long long)p->each);
     OSH_TRY(owl_resolve(cx, p, m->type->name));
     if (!p->aimed) {
         OSH_NEW(cx, p->targets.items, 1);
-        if (!(p->targets.items[0] = osh_strdup(cx, "Linear"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        if (!(p->targets.items[0] = osh_strdup(cx, "Linear")))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
         p->targets.n = 1;
     }
     for (size_t i = 0; i < p->targets.n; i++) {
         if (strcmp(p->targets.items[i], "__ALL__")) continue;
         osh_free(cx, p->targets.items[i]);
-        if (!(p->targets.items[i] = osh_strdup(cx, "Linear"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        if (!(p->targets.items[i] = osh_strdup(cx, "Linear")))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
     }
     OSH_NEW(cx, m->schemes, 1);
     m->n_schemes = 1;
     m->schemes[0].targets = p->targets, p->targets = (osh_strs){0}; // give
-    if (!(m->schemes[0].group_name = osh_strdup(cx, "pruned"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a name");
+    if (!(m->schemes[0].group_name = osh_strdup(cx, "pruned")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a name");
 done:
     return rc;
 }
@@ -265,9 +301,9 @@ static void prune_end(osh_ctx *cx, osh_modifier *m)
 osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity)
 {
     const prune *p = m->args;
-    prune_kind kind = kind_of(m);
-    return (osh_prune_rule){.sparsity = kind == PRUNE_CONSTANT ? 0 : sparsity, .n = p->of, .m = p->each,
-                            .exact = kind != PRUNE_SPARSEGPT};
+    prune_kind kind = prune_kind_of(m);
+    return (osh_prune_rule){.sparsity = kind == PRUNE_CONSTANT ? 0 : sparsity, .n = p->of,
+                            .m = p->each, .exact = kind != PRUNE_SPARSEGPT};
 }
 
 osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n)
@@ -276,7 +312,8 @@ osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, i
     *out = p->n == 1 ? p->sparsity[0] : 0;
     if (p->n < 2) return OSH_OK;
     if ((size_t)n != p->n)
-        return osh_fail(cx, OSH_E_USAGE, "%s has %zu sparsities, and its targets are %d modules: want one for each",
+        return osh_fail(cx, OSH_E_USAGE,
+                        "%s has %zu sparsities, and its targets are %d modules: want one for each",
                         m->type->name, p->n, n);
     *out = p->sparsity[k];
     return OSH_OK;
@@ -286,8 +323,11 @@ osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name,
 {
     const prune *p = m->args;
     if (!p->each || I % p->each == 0) return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE, "%s has %lld input features, which mask_structure %lld:%lld does not divide: want "
-                    "it in ignore", name, (long long)I, (long long)p->of, (long long)p->each);
+    return osh_fail(
+        cx, OSH_E_USAGE,
+        "%s has %lld input features, which mask_structure %lld:%lld does not divide: want it in "
+        "ignore",
+        name, (long long)I, (long long)p->of, (long long)p->each);
 }
 
 /* ---- pruning ---- */
@@ -295,11 +335,14 @@ osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name,
 static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     (void)s;
-    return kind_of(m) == PRUNE_SPARSEGPT ? OSH_STAT_HESSIAN : kind_of(m) == PRUNE_WANDA ? OSH_STAT_SQUARES : 0;
+    return prune_kind_of(m) == PRUNE_SPARSEGPT ? OSH_STAT_HESSIAN
+           : prune_kind_of(m) == PRUNE_WANDA   ? OSH_STAT_SQUARES
+                                               : 0;
 }
 
-/* H in the place of its factor; dead [I]: columns that no token reached. *u NULL: it has none. */
-static osh_status factor(osh_ctx *cx, const float **u, bool *dead, const prune *p, osh_tensor *h, int64_t n_samples)
+/* Factors H in place. dead [I]: columns that no token reached. *u NULL: it has no factor. */
+static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
+                               osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
@@ -309,7 +352,7 @@ static osh_status factor(osh_ctx *cx, const float **u, bool *dead, const prune *
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // 1 of H by its samples, halved
+        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // 1 of H / n_samples, halved
         mean += d[i * (I + 1)];
     }
     float damp = (float)(p->dampening_frac * mean / (double)I);
@@ -336,12 +379,14 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
     int64_t zeros = 0;
     for (int64_t i = 0; i < n; i++) zeros += w[i] == 0;
     if ((double)zeros / (double)n <= j->sparsity) return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE, "%s: %.4f of it is 0, more than the sparsity %g: want preserve_sparsity_mask "
-                    "false, or more sparsity", j->name, (double)zeros / (double)n, j->sparsity);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s: %.4f of it is 0, more than the sparsity %g: want preserve_sparsity_mask "
+                    "false, or more sparsity",
+                    j->name, (double)zeros / (double)n, j->sparsity);
 }
 
-static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, float *w, const float *u,
-                               const bool *dead)
+static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, float *w,
+                               const float *u, const bool *dead)
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
@@ -349,8 +394,9 @@ static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, f
     OSH_NEW(cx, loss, O);
     clear_columns(w, dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
-    osh_prune_solve_args a = {.w = w, .u = u, .O = O, .I = I, .block_size = p->block_size, .sparsity = j->sparsity,
-                              .n = p->of, .m = p->each, .keep = p->keep, .loss = loss};
+    osh_prune_solve_args a = {.w = w, .u = u, .O = O, .I = I, .block_size = p->block_size,
+                              .sparsity = j->sparsity, .n = p->of, .m = p->each, .keep = p->keep,
+                              .loss = loss};
     OSH_TRY(osh_prune_solve(cx, &a));
     if (!u) j->fallback = "Hessian not positive definite: pruned by magnitude";
     j->objective = 0;
@@ -367,8 +413,8 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     const float epsilon = 1e-8f; // 10e-9 upstream
     j->objective = -1;
-    if (kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
-    if (kind_of(m) == PRUNE_WANDA) {
+    if (prune_kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
+    if (prune_kind_of(m) == PRUNE_WANDA) {
         if (!j->params.importance) j->fallback = "its inputs were all 0: pruned by magnitude";
         return osh_prune_rows(cx, w, j->params.importance, O, I,
                               (osh_prune_share){j->sparsity, p->of, p->each});
@@ -378,14 +424,15 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     return OSH_OK;
 }
 
-/* What is written: w in the weight's dtype, and what that changed. */
-static osh_status leave(osh_ctx *cx, osh_linear_job *j, const float *w)
+/* Writes w in the weight's dtype to the codes, and measures the change. */
+static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     size_t row = (size_t)I * osh_dtype_bytes(j->w->dtype);
     double sum[2], err = 0, all = 0;
-    if (!(j->codes = osh_alloc(cx, (size_t)O * row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
+    if (!(j->codes = osh_alloc(cx, (size_t)O * row)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
     j->packed = true;
     for (int64_t o = 0; o < O; o++) {
         char *to = (char *)j->codes + (size_t)o * row, *was = (char *)j->w->data + (size_t)o * row;
@@ -399,17 +446,17 @@ done:
     return rc;
 }
 
-static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                                 int64_t n_samples)
+static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                                 osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     const float *u = NULL; // view of h
     bool *dead = NULL;     // own: [I]
     float *w = NULL;       // own: [O, I]
-    bool sparsegpt = kind_of(m) == PRUNE_SPARSEGPT;
+    bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
     if (sparsegpt) {
         OSH_NEW(cx, dead, h->shape[0]);
-        OSH_TRY(factor(cx, &u, dead, m->args, h, n_samples));
+        OSH_TRY(prune_factor(cx, &u, dead, m->args, h, n_samples));
     }
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
@@ -419,7 +466,7 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to prune %s", j->name);
         osh_to_f32(w, j->w->data, j->w->dtype, numel);
         OSH_TRY(sparsegpt ? solve_sparse(cx, m->args, j, w, u, dead) : mask_job(cx, m, j, w));
-        OSH_TRY(leave(cx, j, w));
+        OSH_TRY(write_pruned(cx, j, w));
         osh_free(cx, w), w = NULL;
         OSH_TRY(osh_linear_job_done(cx, j));
     }
@@ -429,12 +476,13 @@ done:
     return rc;
 }
 
-static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
+                          size_t *device)
 {
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && kind_of(m) == PRUNE_SPARSEGPT) { // the factor, and which columns are dead
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // the factor, and the flags of dead columns
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }
@@ -442,22 +490,25 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];
         osh_prune_solve_args a = {.O = O, .I = I, .block_size = p->block_size, .keep = p->keep};
         size_t result = osh_mem_gross(osh_tensor_bytes(jobs[k].w));
-        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I), work = 0;
-        if (kind_of(m) == PRUNE_SPARSEGPT)
+        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I),
+               work = 0;
+        if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
-        if (kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        size_t most = work > result ? work : result; // the work is over when the result comes
+        if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
+        // the scratch is freed before the result is allocated
+        size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;
     }
     return peak;
 }
 
-#define PRUNE(x, called, table, more)                                                                               \
-    const osh_modifier_type osh_modifier_##x = {                                                                    \
-        .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key, .keys = "targets, ignore" more,  \
-        .resolve = prune_resolve, .wants = prune_wants, .compress = prune_compress, .needs = prune_needs,           \
-        .propagates = true, .prunes = true, .end = prune_end,                                                       \
+#define PRUNE(x, called, table, more)                                                              \
+    const osh_modifier_type osh_modifier_##x = {                                                   \
+        .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key,                 \
+        .keys = "targets, ignore" more, .resolve = prune_resolve, .wants = prune_wants,            \
+        .compress = prune_compress, .needs = prune_needs, .propagates = true, .prunes = true,      \
+        .end = prune_end,                                                                          \
     }
 PRUNE(sparsegpt, "SparseGPTModifier", sparsegpt_fields, ", sparsity, mask_structure");
 PRUNE(wanda, "WandaPruningModifier", no_fields, ", sparsity, mask_structure");

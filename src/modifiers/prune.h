@@ -1,27 +1,32 @@
-/* prune.h - modifiers that make weights 0, of which a quantizer may come behind. */
+/* prune.h - modifiers that set weights to 0. A quantizer may follow them. */
 #ifndef OSH_PRUNE_MODIFIER_H
 #define OSH_PRUNE_MODIFIER_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_prune_rule { // what holds of a weight that was pruned
-    double sparsity; // at least this share of it is 0, but for ...
-    int64_t n, m;    // n of each m columns are; 0: of any
-    bool exact;      // what is not 0 is as it was
+typedef struct osh_prune_rule { // a property of every pruned weight
+    double sparsity; // at least this share of it is 0
+    int64_t n, m;    // n of each m columns are 0; m 0: any columns
+    bool exact;      // values that are not 0 did not change
 } osh_prune_rule;
-typedef struct osh_layer_share { // of OWL
+typedef struct osh_layer_share { // sparsity of a layer, by OWL
     char *layer;     // own: "model.layers.0"
     double sparsity;
 } osh_layer_share;
-typedef struct osh_owl { // sparsity_profile owl: a sparsity for each decoder layer, by its outliers (eval/owl.h)
-    double m, lmbda, sparsity; // NAN: not given; sparsity: the mean of all layers
-    osh_layer_share *shares;   // own [n_shares]: as an earlier run found them; n_shares 0: they are to be found
+/* sparsity_profile owl: a sparsity per decoder layer, from its outliers (eval/owl.h) */
+typedef struct osh_owl {
+    double m, lmbda, sparsity; // NAN: absent; sparsity: mean over all layers
+    // own [n_shares]: result of an earlier run; n_shares 0: must be measured
+    osh_layer_share *shares;
     size_t n_shares;
     bool asked;
 } osh_owl;
 const osh_owl *osh_owl_of(const osh_modifier *m); // view; NULL: it has no such profile
-osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity); // sparsity: of the Linear
+/* sparsity: that of the Linear */
+osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity);
 
-/* Sparsity of the k-th of n modules that the targets name; refused where a list has another length. */
+/* Returns the sparsity of the k-th of n modules that the targets name. Fails if a list has another
+ * length. */
 osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n);
-osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I); // shapes that fit the mask
+/* Fails if the shape does not fit the mask. */
+osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I);
 #endif

@@ -1,19 +1,18 @@
-/* quantization.c - QuantizationModifier: round to nearest (RTN).
- *
- * Same as llmcompressor/modifiers/quantization/quantization/base.py: scales come from the whole
- * weight (memoryless min/max, whatever minmax observer is named), codes are rounded where the
- * checkpoint is written. The weights that later layers see stay unrounded, so a rounding error is
- * never propagated. Needs data only where an observer does: of static input activations, and imatrix_mse. */
+/* quantization.c - QuantizationModifier: rounds to nearest (RTN), as
+ * llmcompressor/modifiers/quantization/quantization/base.py does: scales come from the whole weight
+ * (memoryless min/max, if a minmax observer is named), and codes are rounded when the checkpoint is
+ * written. Later layers see the unrounded weights, so a rounding error is never propagated. Data is
+ * needed only by observers: of static input activations, and imatrix_mse. */
 #include "modifiers/modifier.h"
 
-static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
+static unsigned nearest_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     (void)m;
     return osh_scheme_wants(s);
 }
 
-static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                           int64_t n_samples)
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     (void)h, (void)n_samples;
@@ -33,7 +32,8 @@ done:
     return rc;
 }
 
-static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
+                    size_t *device)
 {
     size_t kept = 0, peak = 0;
     (void)m;
@@ -41,9 +41,11 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present) continue;
         size_t params = osh_job_params_bytes(&jobs[k]) + osh_job_search_bytes(&jobs[k]);
-        size_t result = osh_job_result_bytes(&jobs[k]), codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
-        size_t scales = result - (jobs[k].room ? 0 : codes), round = result + osh_job_finish_bytes(&jobs[k], n_threads);
-        if (scales + params > round) round = scales + params; // before there are codes
+        size_t result = osh_job_result_bytes(&jobs[k]),
+               codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
+        size_t scales = result - (jobs[k].room ? 0 : codes),
+               round = result + osh_job_finish_bytes(&jobs[k], n_threads);
+        if (scales + params > round) round = scales + params; // before the codes are allocated
         if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;
     }
@@ -53,6 +55,6 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 static const osh_field fields[] = {{0}};
 
 const osh_modifier_type osh_modifier_quantization = {
-    .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = wants, .compress = compress,
-    .needs = needs, .by_rows = true,
+    .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = nearest_wants,
+    .compress = compress, .needs = needs, .by_rows = true,
 };

@@ -1,6 +1,6 @@
-/* recipe.c - stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): top-level keys
- * end in _stage, inner ones in _modifiers, file order is kept. What upstream skips in silence
- * (other keys, an empty recipe) is an error here. */
+/* recipe.c - reads stages, modifier lists and their keys (llmcompressor/recipe/recipe.py):
+ * top-level keys end in _stage, inner ones in _modifiers, file order is kept. Other keys and an
+ * empty recipe, which upstream ignores, are errors here. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "modifiers/recipe_files.h"
 #include "modifiers/recipe_quant.h"
 
-/* Keys that no longer decide anything, or decide nothing in one process: accepted with a note. */
+/* Keys that have no effect any more, or none in one process. They are accepted with a note. */
 static const char *const without_effect[] = {
     "batched_quantization",
     "requires_calibration_data",
@@ -38,7 +38,7 @@ static const char *const without_effect[] = {
     NULL,
 };
 
-/* Modifiers of LLM Compressor that are not made here. */
+/* Modifiers of LLM Compressor that are not supported. */
 static const char *const absent[] = {"PruningSparseGPTModifier", NULL};
 
 static const struct quality {
@@ -65,7 +65,7 @@ static bool is_of_quality(const osh_modifier_type *t)
     return false;
 }
 
-static bool in_list(const char *const *list, const char *s)
+static bool is_in_list(const char *const *list, const char *s)
 {
     for (; *list; list++)
         if (!strcmp(*list, s)) return true;
@@ -80,41 +80,48 @@ static osh_status set_field(osh_ctx *cx, osh_modifier *m, const char *key, const
     *known = f != NULL;
     if (!f) goto done;
     if (!v->text || v->kind == OSH_Y_NULL)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a single value", what, v->line, v->column, key);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a single value", what, v->line, v->column,
+                 key);
     rc = osh_field_set(cx, f, m->args, v->text);
     if (rc) osh_note(cx, "reading %s:%d:%d", what, v->line, v->column);
 done:
     return rc;
 }
 
-static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml *k, const char *what)
+static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml *k,
+                              const char *what)
 {
-    static const char *const shared[] = {"config_groups", "scheme", "targets", "ignore", "quality", "kv_cache_scheme",
-                                         "candidates"};
+    static const char *const shared[] = {"config_groups", "scheme",          "targets",   "ignore",
+                                         "quality",       "kv_cache_scheme", "candidates"};
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool own = !osh_modifier_quantizes(m); // has keys of its own alone
+    bool own = !osh_modifier_quantizes(m); // it has none of the shared keys
     osh_near_init(&near, k->text ? k->text : "");
-    for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++) osh_near_see(&near, shared[i]);
-    if (own) osh_near_see(&near, "mappings"), osh_near_see(&near, "ignore"), osh_near_see(&near, "targets");
+    for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
+        osh_near_see(&near, shared[i]);
+    if (own)
+        osh_near_see(&near, "mappings"), osh_near_see(&near, "ignore"),
+            osh_near_see(&near, "targets");
     for (const osh_field *f = m->type->fields; f->name; f++) {
         osh_buf_printf(cx, &b, ", %s", f->name);
         osh_near_see(&near, f->name);
     }
-    osh_status rc =
-        osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s%s%s", what, k->line, k->column,
-                 near.word, m->type->name,
-                 own ? m->type->keys : "config_groups, scheme, targets, ignore, observer, kv_cache_scheme, candidates",
-                 b.data ? b.data : "", own || !m->type->keys ? "" : ", ", own || !m->type->keys ? "" : m->type->keys,
-                 own ? "" : ", quality", osh_near_hint(&near, ""));
+    osh_status rc = osh_fail(
+        cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s%s%s", what, k->line,
+        k->column, near.word, m->type->name,
+        own ? m->type->keys
+            : "config_groups, scheme, targets, ignore, observer, kv_cache_scheme, candidates",
+        b.data ? b.data : "", own || !m->type->keys ? "" : ", ",
+        own || !m->type->keys ? "" : m->type->keys, own ? "" : ", quality",
+        osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* The quality that the modifier's key names, or where it has none the recipe's; NULL: neither. */
-static osh_status quality_of(osh_ctx *cx, const struct quality **out, const osh_yaml *body, const char *dflt,
-                             const char *what)
+/* Returns the quality that the modifier's key names, else the recipe's default; NULL: neither. */
+static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
+                                   const char *dflt, const char *what)
 {
     osh_status rc = OSH_OK;
     *out = dflt ? find_quality(dflt) : NULL;
@@ -122,21 +129,23 @@ static osh_status quality_of(osh_ctx *cx, const struct quality **out, const osh_
         const osh_yaml *v = body->items[i];
         if (!body->keys[i]->text || strcmp(body->keys[i]->text, "quality")) continue;
         if (!(*out = find_quality(v->text ? v->text : "")))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s': want fast, gptq or best", what, v->line, v->column,
-                     v->text ? v->text : "");
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s': want fast, gptq or best", what,
+                     v->line, v->column, v->text ? v->text : "");
     }
 done:
     return rc;
 }
 
-/* What it is without steps to learn in; its keys are read, its schemes stay. */
+/* Turns a modifier without learning steps into QuantizationModifier. Its keys are read already, its
+ * schemes stay. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     osh_fields_deinit(cx, m->type->fields, m->args);
     osh_free(cx, m->args);
     m->args = NULL, m->type = osh_modifier_nearest();
-    if (!(m->args = osh_calloc(cx, 1, m->type->bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
+    if (!(m->args = osh_calloc(cx, 1, m->type->bytes)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
 done:
     return rc;
 }
@@ -148,9 +157,11 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     osh_recipe_quant q = {0};
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
-    if (!m->type && in_list(absent, name->text ? name->text : ""))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists "
-                 "those that are", what, name->line, name->column, name->text);
+    if (!m->type && is_in_list(absent, name->text ? name->text : ""))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists those "
+                 "that are",
+                 what, name->line, name->column, name->text);
     if (!m->type) {
         osh_buf b;
         osh_buf_init(&b, 4096);
@@ -160,29 +171,35 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
             osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", osh_modifier_at(i)->name);
             osh_near_see(&near, osh_modifier_at(i)->name);
         }
-        rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s%s", what, name->line,
-                      name->column, near.word, b.data ? b.data : "", osh_near_hint(&near, ""));
+        rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s%s", what,
+                      name->line, name->column, near.word, b.data ? b.data : "",
+                      osh_near_hint(&near, ""));
         osh_buf_deinit(cx, &b);
         goto done;
     }
-    if (osh_modifier_quantizes(m)) OSH_TRY(quality_of(cx, &level, body, quality, what));
+    if (osh_modifier_quantizes(m)) OSH_TRY(modifier_quality(cx, &level, body, quality, what));
     if (level && !is_of_quality(m->type))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s' chooses between QuantizationModifier and GPTQModifier, and "
-                 "%s is neither: want one of the two", what, name->line, name->column, level->name, m->type->name);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s:%d:%d: quality '%s' chooses between QuantizationModifier and GPTQModifier, and %s "
+            "is neither: want one of the two",
+            what, name->line, name->column, level->name, m->type->name);
     if (level) m->type = osh_modifier_find(level->type);
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
     OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
     if (level && level->best) OSH_TRY(m->type->best(cx, m));
     if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column, m->type->name);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column,
+                 m->type->name);
     for (size_t i = 0; body->kind == OSH_Y_MAP && i < body->n; i++) {
         const osh_yaml *k = body->keys[i], *v = body->items[i];
         const char *key = k->text ? k->text : "";
         bool known = false;
         if (!strcmp(key, "quality") && osh_modifier_quantizes(m)) continue;
-        if (in_list(without_effect, key)) {
-            osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what, k->line, key);
+        if (is_in_list(without_effect, key)) {
+            osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what,
+                    k->line, key);
             continue;
         }
         if (osh_modifier_quantizes(m)) OSH_TRY(osh_recipe_quant_key(cx, &q, key, v, &known, what));
@@ -192,7 +209,8 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     }
     OSH_TRY(osh_recipe_quant_build(cx, m, &q, what));
     if (m->type->is_nearest && m->type->is_nearest(m)) {
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s without steps rounds to nearest, as QuantizationModifier does", what,
+        osh_log(cx, OSH_LOG_INFO,
+                "%s:%d: %s without steps rounds to nearest, as QuantizationModifier does", what,
                 name->line, m->type->name);
         OSH_TRY(become_nearest(cx, m));
     }
@@ -213,8 +231,9 @@ done:
     return rc;
 }
 
-/* A bare GPTQModifier works on the schemes of an earlier QuantizationModifier, with the actorder that these name. */
-static osh_status take_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
+/* Copies the schemes of an earlier QuantizationModifier, with their actorder, to a GPTQModifier
+ * without schemes. */
+static osh_status take_schemes_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, to->schemes, from->n_schemes);
@@ -233,7 +252,7 @@ done:
     return rc;
 }
 
-static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
+static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
 {
     osh_status rc = OSH_OK;
     bool does = false;
@@ -245,24 +264,31 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
             if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
             else if (r->modifiers[k].type->drops) continue;
             else if (!osh_modifier_quantizes(&r->modifiers[k])) transform = &r->modifiers[k];
-            else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
+            else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced)
+                earlier = &r->modifiers[k];
         }
         if (m->type->drops && i)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s: want it first, as it changes the model that all others "
-                     "see", what, m->type->name, r->modifiers[0].type->name);
-        if (transform && (m->type->rotates || (transform->type->rotates && osh_modifier_is_transform(m))))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s beside %s is not made by this version: want one of them", what,
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s: %s comes behind %s: want it first, as it changes the model that all "
+                     "others see",
+                     what, m->type->name, r->modifiers[0].type->name);
+        if (transform &&
+            (m->type->rotates || (transform->type->rotates && osh_modifier_is_transform(m))))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s beside %s is not made by this version: want one of them", what,
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
-            if (before && !(earlier && osh_modifier_is_transform(m))) // which weights that changes the plan knows
-                OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which %s the weights: want it before", what,
+            // the plan does not know which weights that changes
+            if (before && !(earlier && osh_modifier_is_transform(m)))
+                OSH_FAIL(cx, OSH_E_USAGE,
+                         "%s: %s comes behind %s, which %s the weights: want it before", what,
                          m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (m->has_config || m->cache.present) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (earlier && m->type->propagates && !m->ignore.n) {
-            OSH_TRY(take_over(cx, m, earlier));
+            OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s: %s has neither scheme nor config_groups: nothing says how to quantize",
@@ -273,13 +299,15 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
         does |= !osh_modifier_is_transform(m); // a rotation alone writes a dense model
     }
     if (!does)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s alone quantizes nothing: want a QuantizationModifier or GPTQModifier "
-                 "behind it", what, r->modifiers[0].type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: %s alone quantizes nothing: want a QuantizationModifier or GPTQModifier "
+                 "behind it",
+                 what, r->modifiers[0].type->name);
 done:
     return rc;
 }
 
-static osh_status append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const char *what)
+static osh_status recipe_append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const char *what)
 {
     osh_status rc = OSH_OK;
     if (list->kind != OSH_Y_MAP)
@@ -291,7 +319,8 @@ static osh_status append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const
     for (size_t i = 0; i < list->n; i++) {
         r->modifiers[r->n] = (osh_modifier){0};
         r->n++;
-        OSH_TRY(read_modifier(cx, &r->modifiers[r->n - 1], list->keys[i], list->items[i], r->quality, what));
+        OSH_TRY(read_modifier(cx, &r->modifiers[r->n - 1], list->keys[i], list->items[i],
+                              r->quality, what));
     }
 done:
     return rc;
@@ -306,8 +335,8 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        if (osh_ends_with(key, strlen(key), "_modifiers")) { // a stage left out
-            OSH_TRY(append(cx, r, stage, what));
+        if (osh_ends_with(key, strlen(key), "_modifiers")) { // the stage level is left out
+            OSH_TRY(recipe_append(cx, r, stage, what));
             continue;
         }
         if (!osh_ends_with(key, strlen(key), "_stage"))
@@ -324,7 +353,7 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s:%d:%d: unknown key '%s': want a name ending in _modifiers", what,
                          g->line, g->column, group);
-            OSH_TRY(append(cx, r, stage->items[i], what));
+            OSH_TRY(recipe_append(cx, r, stage->items[i], what));
         }
     }
     if (!r->n) OSH_FAIL(cx, OSH_E_USAGE, "%s names no modifier: nothing would be done", what);
@@ -332,8 +361,8 @@ done:
     return rc;
 }
 
-static osh_status parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *quality,
-                        const char *what)
+static osh_status recipe_parse_text(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
+                                    const char *quality, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_recipe *r = NULL; // own
@@ -346,7 +375,7 @@ static osh_status parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t 
     }
     OSH_TRY(osh_yaml_parse(cx, &y, text, n, what));
     OSH_TRY(read_stages(cx, r, y, what));
-    OSH_TRY(finish(cx, r, what));
+    OSH_TRY(recipe_finish(cx, r, what));
     OSH_NEW(cx, r->text, n + 1);
     memcpy(r->text, text, n);
     r->n_text = n;
@@ -357,15 +386,16 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what)
+osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
+                            const char *what)
 {
-    return parse(cx, out, text, n, NULL, what);
+    return recipe_parse_text(cx, out, text, n, NULL, what);
 }
 
-osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *quality,
-                               const char *what)
+osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
+                               const char *quality, const char *what)
 {
-    return parse(cx, out, text, n, quality, what);
+    return recipe_parse_text(cx, out, text, n, quality, what);
 }
 
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality)
@@ -374,7 +404,7 @@ osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, cons
     char *text = NULL; // own
     size_t n = 0;
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, 1u << 20));
-    OSH_TRY(parse(cx, out, text, n, quality, path));
+    OSH_TRY(recipe_parse_text(cx, out, text, n, quality, path));
 done:
     osh_free(cx, text);
     return rc;

@@ -1,15 +1,16 @@
-/* recipe_files.c - see recipe_files.h. */
+/* recipe_files.c - refuses file names in recipes that could overwrite a file of the model. */
 #include "modifiers/recipe_files.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Lower case; * is any text, at either end or at both. */
+/* Patterns in lower case; * is any text, at one end or at both. */
 static const char *const reserved[] = {
-    "*config*",  "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",      "recipe.yaml*", "vocab*", "merges*",
-    "*_tokens*", "tokens*",     "added_tokens*",  "params*",      "chat_template*", "modules*",    "pytorch_model*"};
+    "*config*",      "*tokenizer*", "*.safetensors*", "*.index.json", "oneshot*",
+    "recipe.yaml*",  "vocab*",      "merges*",        "*_tokens*",    "tokens*",
+    "added_tokens*", "params*",     "chat_template*", "modules*",     "pytorch_model*"};
 
-static bool has_text(const char *s, const char *text, size_t n) // s: in lower case
+static bool has_text(const char *s, const char *text, size_t n) // s is in lower case
 {
     for (; *s; s++)
         if (!strncmp(s, text, n)) return true;
@@ -28,7 +29,7 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-static bool is_reserved(const char *name) // a file system may ignore case
+static bool is_reserved(const char *name) // file systems may ignore case
 {
     char low[256];
     size_t n = 0;
@@ -39,19 +40,25 @@ static bool is_reserved(const char *name) // a file system may ignore case
     return false;
 }
 
-static osh_status check_name(osh_ctx *cx, const char *modifier, const char *key, const char *name, const char *what)
+static osh_status check_file_name(osh_ctx *cx, const char *modifier, const char *key,
+                                  const char *name, const char *what)
 {
     size_t n = strlen(name);
     bool plain = n <= 200 && name[0] != '.' && !strchr(name, '/');
     for (const char *c = name; *c; c++) plain &= !iscntrl((unsigned char)*c);
     if (n < 6 || strcmp(name + n - 5, ".json"))
-        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %s: want the name of a .json file", what, modifier, key, name);
+        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %s: want the name of a .json file", what,
+                        modifier, key, name);
     if (!plain)
-        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %.250s: want a name without '/' that begins with no '.': a "
-                        "recipe's files are written into the output directory", what, modifier, key, name);
+        return osh_fail(cx, OSH_E_USAGE,
+                        "%s: %s: %s %.250s: want a name without '/' that begins with no '.': a "
+                        "recipe's files are written into the output directory",
+                        what, modifier, key, name);
     if (is_reserved(name))
-        return osh_fail(cx, OSH_E_USAGE, "%s: %s: %s %s: a model has a file of such a name: want another, such as "
-                        "experts.json", what, modifier, key, name);
+        return osh_fail(cx, OSH_E_USAGE,
+                        "%s: %s: %s %s: a model has a file of such a name: want another, such as "
+                        "experts.json",
+                        what, modifier, key, name);
     return OSH_OK;
 }
 
@@ -60,7 +67,7 @@ osh_status osh_recipe_files_check(osh_ctx *cx, const osh_modifier *m, const char
     osh_status rc = OSH_OK;
     for (const osh_field *f = m->type->fields; f && f->name; f++) {
         const char *name = f->path ? *(char *const *)((const char *)m->args + f->offset) : NULL;
-        if (name) OSH_TRY(check_name(cx, m->type->name, f->name, name, what));
+        if (name) OSH_TRY(check_file_name(cx, m->type->name, f->name, name, what));
     }
 done:
     return rc;

@@ -1,12 +1,14 @@
-/* recipe_flags.c - a recipe of one modifier from the flags that stand in for one. Its text is what the output keeps, so
- * a preset that flags change is spelled out as a config group, which LLM Compressor reads, too. */
+/* recipe_flags.c - makes a recipe of one modifier from command line flags. The output keeps its
+ * text. So a preset that flags change is written as a config group, which LLM Compressor reads,
+ * too. */
 #include <string.h>
 
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* `indent` spaces, the key and its list, to which `more` belongs unless it is NULL. */
-static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s, const char *more)
+/* Writes `indent` spaces, the key and its list, with `more` at the end unless it is NULL. */
+static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s,
+                           const char *more)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "%*s%s: [", indent, "", key));
@@ -19,7 +21,8 @@ done:
     return rc;
 }
 
-static osh_status list_finds(osh_ctx *cx, bool *found, const osh_strs *s, const char *name, const char *cls)
+static osh_status list_finds(osh_ctx *cx, bool *found, const osh_strs *s, const char *name,
+                             const char *cls)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
@@ -32,7 +35,8 @@ done:
     return rc;
 }
 
-/* The class Linear alone means the Linears of the blocks: the head is quantized where a target has its name. */
+/* Sets *spared if the head must be ignored: a target that is only the class Linear means the
+ * Linears of the blocks, so the head is quantized only if a target has its name. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;
@@ -53,8 +57,8 @@ static osh_status change_scheme(osh_ctx *cx, osh_q_scheme *s, const osh_recipe_f
     osh_q_args *w = &s->weights;
     if (w->type != OSH_Q_INT || !w->present)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--num-bits, --group-size and --symmetric change schemes of integer weights, and %s is none: want "
-                 "one such as W4A16",
+                 "--num-bits, --group-size and --symmetric change schemes of integer weights, and "
+                 "%s is none: want one such as W4A16",
                  f->scheme);
     if (f->num_bits) w->bits = (int)f->num_bits;
     if (f->group_size > 0) w->strategy = OSH_Q_GROUP, w->group_size = f->group_size;
@@ -65,31 +69,37 @@ done:
     return rc;
 }
 
-static osh_status put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s, const osh_strs *targets)
+static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s,
+                                  const osh_strs *targets)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *w = &s->weights, *in = &s->inputs;
     OSH_TRY(osh_buf_printf(cx, b, "      config_groups:\n        group_0:\n"));
     OSH_TRY(put_list(cx, b, 10, "targets", targets, targets->n ? NULL : "Linear"));
-    OSH_TRY(osh_buf_printf(cx, b, "          weights: {num_bits: %d, type: int, symmetric: %s, strategy: %s", w->bits,
-                           w->symmetric ? "true" : "false", w->strategy == OSH_Q_GROUP ? "group" : "channel"));
-    if (w->strategy == OSH_Q_GROUP) OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
+    OSH_TRY(osh_buf_printf(
+        cx, b, "          weights: {num_bits: %d, type: int, symmetric: %s, strategy: %s", w->bits,
+        w->symmetric ? "true" : "false", w->strategy == OSH_Q_GROUP ? "group" : "channel"));
+    if (w->strategy == OSH_Q_GROUP)
+        OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    if (in->present) // of a preset with integer weights: each token as it comes
-        OSH_TRY(osh_buf_printf(cx, b,
-                               "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "
-                               "token, dynamic: true}\n",
-                               in->bits, in->type == OSH_Q_FLOAT ? "float" : "int"));
+    if (in->present) // inputs of presets with integer weights are dynamic per token
+        OSH_TRY(osh_buf_printf(
+            cx, b,
+            "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "
+            "token, dynamic: true}\n",
+            in->bits, in->type == OSH_Q_FLOAT ? "float" : "int"));
 done:
     return rc;
 }
 
-osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared, const osh_recipe_flags *f)
+osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
+                               const osh_recipe_flags *f)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_q_scheme scheme = {0};
-    bool best = f->method && !strcmp(f->method, "best"), gptq = best || (f->method && !strcmp(f->method, "gptq"));
+    bool best = f->method && !strcmp(f->method, "best"),
+         gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
@@ -97,14 +107,15 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared, cons
     if (f->num_bits || f->group_size || f->symmetric) {
         OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
         OSH_TRY(change_scheme(cx, &scheme, f));
-        OSH_TRY(put_group(cx, &b, &scheme, f->targets));
+        OSH_TRY(flags_put_group(cx, &b, &scheme, f->targets));
     } else {
         OSH_TRY(osh_buf_printf(cx, &b, "      scheme: "));
         OSH_TRY(osh_yaml_quote(cx, &b, f->scheme));
         OSH_TRY(osh_buf_append(cx, &b, "\n", 1));
     }
     if (best) OSH_TRY(osh_buf_printf(cx, &b, "      quality: best\n"));
-    if (!scheme.weights.present && f->targets->n) OSH_TRY(put_list(cx, &b, 6, "targets", f->targets, NULL));
+    if (!scheme.weights.present && f->targets->n)
+        OSH_TRY(put_list(cx, &b, 6, "targets", f->targets, NULL));
     OSH_TRY(put_list(cx, &b, 6, "ignore", f->ignore, *spared ? f->head : NULL));
     OSH_TRY(osh_recipe_parse(cx, out, b.data, b.len, "--scheme"));
 done:

@@ -1,20 +1,21 @@
-/* recipe_quant.h - the quantization fields that QuantizationModifier and GPTQModifier share (llmcompressor
- * modifiers/quantization/quantization/mixin.py). Private to this folder. */
+/* recipe_quant.h - the quantization keys that QuantizationModifier and GPTQModifier share
+ * (llmcompressor modifiers/quantization/quantization/mixin.py). Private to this directory. */
 #ifndef OSH_RECIPE_QUANT_H
 #define OSH_RECIPE_QUANT_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_recipe_quant { // what was read so far; views of the YAML tree
+typedef struct osh_recipe_quant { // the keys that were read so far; views of the YAML tree
     const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
-    char observers[3][32]; // weight_observer, input_observer, output_observer; "": not given
+    char observers[3][32]; // weight_observer, input_observer, output_observer; "": absent
 } osh_recipe_quant;
 
 osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
                                 const osh_yaml *value, bool *known, const char *what);
-/* Schemes, ignore list and observers of m, complete and checked. */
-osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what);
-/* Compiles targets and ignore once schemes are final. */
+/* Builds and checks the schemes, ignore list and observers of m. */
+osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q,
+                                  const char *what);
+/* Compiles targets and ignore. The schemes must be final. */
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m);
 osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key,
-                           const char *what); // a string or a list
+                           const char *what); // Reads a string or a list of strings.
 #endif

@@ -1,5 +1,5 @@
-/* recipe_write.c - a recipe's text once more, with other groups. Everything else of it stays: stages, modifiers and
- * keys in their order. Comments go. */
+/* recipe_write.c - writes the text of a recipe again with other groups. Stages, modifiers, other
+ * keys and their order stay. Comments are lost. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -10,12 +10,12 @@ typedef struct writer {
     const osh_recipe *r;
     const osh_recipe_group *groups;
     size_t n;
-    int more_of;      // modifier that gets a line more; -1: none
-    const char *more; // that, a view
-    size_t at; // modifier of the recipe that comes next
+    int more_of;      // modifier that gets one more line; -1: none
+    const char *more; // view: that line
+    size_t at; // next modifier of the recipe
 } writer;
 
-/* In flow style. An enum as Python's yaml writes it is its value. */
+/* Writes a value in flow style. An enum as Python's yaml writes it is written as its value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
@@ -36,7 +36,7 @@ done:
     return rc;
 }
 
-/* The line of a key whose value is a map below it. */
+/* Writes a key whose value is a map on the next lines. */
 static osh_status put_name(osh_ctx *cx, osh_buf *b, int indent, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -47,7 +47,8 @@ done:
     return rc;
 }
 
-static osh_status put_args(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_q_args *a, bool is_weight)
+static osh_status put_args(osh_ctx *cx, osh_buf *b, int indent, const char *key,
+                           const osh_q_args *a, bool is_weight)
 {
     osh_status rc = OSH_OK;
     char *text = NULL; // own
@@ -61,7 +62,7 @@ done:
     return rc;
 }
 
-static osh_status put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recipe_group *g)
+static osh_status writer_put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recipe_group *g)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(put_name(cx, b, indent, g->name));
@@ -90,14 +91,15 @@ static bool is_replaced_key(const char *key)
     return false;
 }
 
-static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yaml *name, const osh_yaml *body)
+static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yaml *name,
+                               const osh_yaml *body)
 {
     osh_status rc = OSH_OK;
     const int which = (int)w->at++;
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    if (w->groups && m->replaced) goto done; // another one has its schemes
+    if (w->groups && m->replaced) goto done; // another modifier has its schemes
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
     OSH_TRY(osh_buf_append(cx, b, ":\n", 2));
@@ -105,9 +107,10 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         if (w->groups[i].modifier != which) continue;
         if (!own) OSH_TRY(osh_buf_printf(cx, b, "%*sconfig_groups:\n", indent + 2, ""));
         own = true;
-        OSH_TRY(put_group(cx, b, indent + 4, &w->groups[i]));
+        OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) { // taken over with the schemes
+    // it came with the schemes of another modifier
+    if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {
             if (i) OSH_TRY(osh_buf_append(cx, b, ", ", 2));
@@ -131,11 +134,13 @@ done:
     return rc;
 }
 
-static osh_status put_modifiers(osh_ctx *cx, writer *w, int indent, const osh_yaml *name, const osh_yaml *list)
+static osh_status put_modifiers(osh_ctx *cx, writer *w, int indent, const osh_yaml *name,
+                                const osh_yaml *list)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(put_name(cx, &w->b, indent, name->text));
-    for (size_t i = 0; i < list->n; i++) OSH_TRY(put_modifier(cx, w, indent + 2, list->keys[i], list->items[i]));
+    for (size_t i = 0; i < list->n; i++)
+        OSH_TRY(put_modifier(cx, w, indent + 2, list->keys[i], list->items[i]));
 done:
     return rc;
 }
@@ -181,8 +186,8 @@ osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, 
     return write_all(cx, out, &(writer){.r = r, .groups = groups, .n = n, .more_of = -1}, head);
 }
 
-osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head, int modifier,
-                                const char *line)
+osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
+                                int modifier, const char *line)
 {
     return write_all(cx, out, &(writer){.r = r, .more_of = modifier, .more = line}, head);
 }

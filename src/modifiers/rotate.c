@@ -1,6 +1,6 @@
-/* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations" (arXiv 2405.16406), as
- * llmcompressor/modifiers/transform/spinquant/base.py has it: nothing is learned. And QuIPModifier, below. What is
- * rotated is decided by src/plan/rotations.c. */
+/* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations"
+ * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py: nothing is
+ * learned. QuIPModifier is below. src/plan/rotations.c decides which weights are rotated. */
 #include "modifiers/rotate.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 static const struct {
     const char *name;
     unsigned bit;
-} rotations[] = {{"R1", OSH_ROTATE_R1}, {"R2", OSH_ROTATE_R2}, {"R3", OSH_ROTATE_R3}, {"R4", OSH_ROTATE_R4},
-                 {"v", OSH_ROTATE_V},   {"u", OSH_ROTATE_U}};
+} rotations[] = {{"R1", OSH_ROTATE_R1}, {"R2", OSH_ROTATE_R2}, {"R3", OSH_ROTATE_R3},
+                 {"R4", OSH_ROTATE_R4}, {"v", OSH_ROTATE_V},   {"u", OSH_ROTATE_U}};
 enum { N_ROTATIONS = sizeof rotations / sizeof *rotations };
 
 const char *osh_rotate_name(unsigned one)
@@ -30,17 +30,19 @@ osh_rotation_kind osh_rotate_kind(const osh_rotate *a)
 }
 
 static const osh_field spinquant_fields[] = {
-    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type), .dflt = "hadamard",
-     .values = "hadamard|random-hadamard|random-matrix", .doc = "which matrices"},
-    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0, .max = 4294967295,
-     .doc = "of the signs of random ones"},
-    {.name = "center_embeddings", .type = OSH_F_BOOL, .offset = offsetof(osh_rotate, centre), .dflt = "false",
-     .doc = "embeddings lose their mean, which changes what the model says"},
+    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type),
+     .dflt = "hadamard", .values = "hadamard|random-hadamard|random-matrix",
+     .doc = "which matrices"},
+    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0,
+     .max = 4294967295, .doc = "of the signs of random ones"},
+    {.name = "center_embeddings", .type = OSH_F_BOOL, .offset = offsetof(osh_rotate, centre),
+     .dflt = "false", .doc = "embeddings lose their mean, which changes what the model says"},
     {0},
 };
 
-/* A name or a list of names. */
-static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may, const char *what)
+/* Reads a name or a list of names. */
+static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may,
+                                 const char *what)
 {
     osh_status rc = OSH_OK;
     a->which = 0;
@@ -50,8 +52,9 @@ static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, 
         for (int k = 0; k < N_ROTATIONS && one->text; k++)
             if (!strcasecmp(rotations[k].name, one->text)) bit = rotations[k].bit & may;
         if (!bit)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: rotations: '%s': want some of %s", what, one->line, one->column,
-                     one->text ? one->text : "", may & OSH_ROTATE_R1 ? "R1, R2, R3, R4" : "v, u");
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: rotations: '%s': want some of %s", what, one->line,
+                     one->column, one->text ? one->text : "",
+                     may & OSH_ROTATE_R1 ? "R1, R2, R3, R4" : "v, u");
         a->which |= bit;
     }
 done:
@@ -63,36 +66,41 @@ static osh_status block_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, cons
     osh_status rc = OSH_OK;
     if (v->kind == OSH_Y_NULL) goto done;
     if (v->kind != OSH_Y_INT || v->i < 1)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: transform_block_size: '%s': want a whole number above 0, or null", what,
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: transform_block_size: '%s': want a whole number above 0, or null", what,
                  v->line, v->column, v->text ? v->text : "");
     a->block = v->i;
 done:
     return rc;
 }
 
-/* Keys of both; those that are not there, or decide nothing. */
-static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v, bool *known,
-                             const char *what)
+/* Reads the keys of both modifiers, and those that are not supported or have no effect. */
+static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v,
+                             bool *known, const char *what)
 {
     osh_status rc = OSH_OK;
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) { // neither does upstream have them
+    // upstream does not have them, either
+    } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: want false: upstream has no other value, either", what,
-                     v->line, v->column, key);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s:%d:%d: %s: want false: upstream has no other value, either", what, v->line,
+                     v->column, key);
     } else if (!strcmp(key, "precision")) {
         const char *text = v->text ? v->text : "";
         if (!strncmp(text, "torch.", 6)) text += 6;
         if (v->kind == OSH_Y_NULL) text = "float64";
         if (strcmp(text, "float64") && strcmp(text, "float32"))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32", what, v->line,
-                     v->column, text);
-        a->f32 = !strcmp(text, "float32"); // of stored matrices: what is multiplied is so in f64
-    } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") || !strcmp(key, "transform_config")) {
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
+                     what, v->line, v->column, text);
+        a->f32 = !strcmp(text, "float32"); // stored matrices; products are computed in f64
+    } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
+               !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: want null: what is rotated follows from the model's graph",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s:%d:%d: %s: want null: what is rotated follows from the model's graph",
                      what, v->line, v->column, key);
     } else {
         *known = false;
@@ -101,13 +109,14 @@ done:
     return rc;
 }
 
-static osh_status spinquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                                const char *what)
+static osh_status spinquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                                bool *known, const char *what)
 {
     osh_rotate *a = m->args;
     *known = true;
     if (strcmp(key, "rotations")) return rotate_key(cx, a, key, v, known, what);
-    return rotations_read(cx, a, v, OSH_ROTATE_R1 | OSH_ROTATE_R2 | OSH_ROTATE_R3 | OSH_ROTATE_R4, what);
+    return rotations_read(cx, a, v, OSH_ROTATE_R1 | OSH_ROTATE_R2 | OSH_ROTATE_R3 | OSH_ROTATE_R4,
+                          what);
 }
 
 static osh_status spinquant_resolve(osh_ctx *cx, osh_modifier *m)
@@ -116,22 +125,25 @@ static osh_status spinquant_resolve(osh_ctx *cx, osh_modifier *m)
     osh_rotate *a = m->args;
     if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
     if ((a->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4)) && !strcmp(a->type, "random-matrix"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s by a random-matrix: vLLM divides by a root what compressed-tensors "
-                 "does not: want hadamard or random-hadamard", m->type->name, a->which & OSH_ROTATE_R4 ? "R4" : "R3");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: %s by a random-matrix: vLLM divides by a root what compressed-tensors does "
+                 "not: want hadamard or random-hadamard",
+                 m->type->name, a->which & OSH_ROTATE_R4 ? "R4" : "R3");
 done:
     return rc;
 }
 
-static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                           const char *what)
+static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                           bool *known, const char *what)
 {
     osh_rotate *a = m->args;
     *known = true;
-    if (!strcmp(key, "rotations")) return rotations_read(cx, a, v, OSH_ROTATE_V | OSH_ROTATE_U, what);
+    if (!strcmp(key, "rotations"))
+        return rotations_read(cx, a, v, OSH_ROTATE_V | OSH_ROTATE_U, what);
     bool targets = !strcmp(key, "targets");
     if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
     osh_strs *to = targets ? &a->targets : &a->ignore;
-    osh_strs_deinit(cx, to); // the default
+    osh_strs_deinit(cx, to); // removes the default
     return osh_recipe_strs(cx, to, v, key, what);
 }
 
@@ -141,30 +153,35 @@ static osh_status quip_resolve(osh_ctx *cx, osh_modifier *m)
     osh_rotate *a = m->args;
     if (!a->which) a->which = OSH_ROTATE_V;
     if (!strcmp(a->type, "random-matrix"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a random-matrix: vLLM divides by a root what compressed-tensors does not: "
-                 "want hadamard or random-hadamard", m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: a random-matrix: vLLM divides by a root what compressed-tensors does not: "
+                 "want hadamard or random-hadamard",
+                 m->type->name);
 done:
     return rc;
 }
 
 static const osh_field quip_fields[] = {
-    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type), .dflt = "random-hadamard",
-     .values = "hadamard|random-hadamard|random-matrix", .doc = "which matrices"},
-    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0, .max = 4294967295,
-     .doc = "of the signs of random ones"},
-    {.name = "targets", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, targets), .dflt = "Linear",
-     .doc = "Linears that are rotated"},
-    {.name = "ignore", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, ignore), .dflt = "lm_head",
-     .doc = "those that are not"},
+    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type),
+     .dflt = "random-hadamard", .values = "hadamard|random-hadamard|random-matrix",
+     .doc = "which matrices"},
+    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0,
+     .max = 4294967295, .doc = "of the signs of random ones"},
+    {.name = "targets", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, targets),
+     .dflt = "Linear", .doc = "Linears that are rotated"},
+    {.name = "ignore", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, ignore),
+     .dflt = "lm_head", .doc = "those that are not"},
     {0},
 };
 
 const osh_modifier_type osh_modifier_spinquant = {
-    .name = "SpinQuantModifier", .fields = spinquant_fields, .bytes = sizeof(osh_rotate), .key = spinquant_key,
-    .keys = "rotations, transform_block_size, precision", .resolve = spinquant_resolve, .rotates = true,
+    .name = "SpinQuantModifier", .fields = spinquant_fields, .bytes = sizeof(osh_rotate),
+    .key = spinquant_key, .keys = "rotations, transform_block_size, precision",
+    .resolve = spinquant_resolve, .rotates = true,
 };
-/* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice Codebooks" (arXiv
- * 2402.04396), as llmcompressor/modifiers/transform/quip/base.py has it: its matrices alone. */
+/* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice
+ * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py: only its
+ * matrices. */
 const osh_modifier_type osh_modifier_quip = {
     .name = "QuIPModifier", .fields = quip_fields, .bytes = sizeof(osh_rotate), .key = quip_key,
     .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve, .rotates = true,

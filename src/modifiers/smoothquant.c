@@ -1,14 +1,15 @@
-/* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for
- * Large Language Models" (arXiv 2211.10438), as llmcompressor/modifiers/transform/smoothquant/base.py runs it.
- *
- * Of channel c of what a layer makes, with the Linears that read it:
+/* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
+ * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as
+ * llmcompressor/modifiers/transform/smoothquant/base.py runs it. The factor s of channel c of a
+ * layer's output x, which Linears with weights W read:
  *
  *   a = max x[c] - min x[c]              over all tokens
  *   w = 2 max |W[., c]|                  over all of the Linears
- *   s = a^strength / w^(1 - strength)    a where w is 0; at least 1e-5
+ *   s = a^strength / w^(1 - strength)    a if w is 0; at least 1e-5
  *
- * a = 64, w = 4 and strength 0.5 give s = 4: the layer's weight is divided by 4, column c of the Linears multiplied.
- * With algorithm log_equalization (arXiv 2308.15987) s = a / log2(2 + a). Each step is rounded to the model's dtype. */
+ * a = 64, w = 4 and strength 0.5 give s = 4: the layer's weight is divided by 4, column c of the
+ * Linears is multiplied by it. With algorithm log_equalization (arXiv 2308.15987) s = a / log2(2 +
+ * a). Each step is rounded to the model's dtype. */
 #include "base/elementary.h"
 #include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
@@ -21,22 +22,22 @@ extern const osh_modifier_type osh_modifier_log_equalization;
 
 typedef struct smoothquant {
     double strength;
-    char *algorithm;       // own; NULL: the type's
+    char *algorithm;       // own; NULL: that of the type
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // mappings are: none are inferred
+    bool given;            // mappings are given, so none are inferred
 } smoothquant;
 
 static const osh_field fields[] = {
-    {.name = "smoothing_strength", .type = OSH_F_FLOAT, .offset = offsetof(smoothquant, strength), .dflt = "0.5",
-     .min = 0, .max = 1, .doc = "share of the range that the weights take over"},
+    {.name = "smoothing_strength", .type = OSH_F_FLOAT, .offset = offsetof(smoothquant, strength),
+     .dflt = "0.5", .min = 0, .max = 1, .doc = "share of the range that the weights take over"},
     {.name = "algorithm", .type = OSH_F_STR, .offset = offsetof(smoothquant, algorithm),
      .values = "smoothquant|log_equalization", .doc = "how factors follow from ranges"},
     {0},
 };
 
-static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
-                                  const char *what)
+static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                                  bool *known, const char *what)
 {
     osh_status rc = OSH_OK;
     smoothquant *q = m->args;
@@ -46,14 +47,18 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
-    } else if (!strcmp(key, "num_calibration_steps")) { // nor does it upstream
+    } else if (!strcmp(key, "num_calibration_steps")) { // it has no effect upstream, either
         if (v->kind != OSH_Y_NULL)
-            osh_log(cx, OSH_LOG_WARN, "%s:%d: num_calibration_steps decides nothing: all samples are used; "
-                    "--num-calibration-samples says how many", what, v->line);
+            osh_log(cx, OSH_LOG_WARN,
+                    "%s:%d: num_calibration_steps decides nothing: all samples are used; "
+                    "--num-calibration-samples says how many",
+                    what, v->line);
     } else if (!strcmp(key, "calibration_function")) {
         if (v->kind != OSH_Y_NULL)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: calibration_function names a Python function, which cannot be "
-                     "called: want null", what, v->line, v->column);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s:%d:%d: calibration_function names a Python function, which cannot be "
+                     "called: want null",
+                     what, v->line, v->column);
     } else {
         *known = false;
     }
@@ -74,45 +79,61 @@ static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
     return q->given ? q->mappings : NULL;
 }
 
-/* x^p as torch has it of a tensor of dtype dt: the exponent is rounded, too (0.8 becomes 0.80078125 in BF16). */
-static float power(float x, double p, osh_dtype dt)
+/* Returns x^p as torch computes it for a tensor of dtype dt: the exponent is rounded, too (0.8
+ * becomes 0.80078125 in BF16). */
+static float power_as_torch(float x, double p, osh_dtype dt)
 {
-    return x > 0 ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt) : p > 0 ? 0 : 1;
+    return x > 0   ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt)
+           : p > 0 ? 0
+                   : 1;
 }
 
-static bool equalizes(const osh_modifier *m)
+static bool uses_log(const osh_modifier *m)
 {
     const smoothquant *q = m->args;
-    return q->algorithm ? !strcmp(q->algorithm, "log_equalization") : m->type == &osh_modifier_log_equalization;
+    return q->algorithm ? !strcmp(q->algorithm, "log_equalization")
+                        : m->type == &osh_modifier_log_equalization;
 }
 
 static float factor_smooth(float a, float most, double strength, osh_dtype dt)
 {
     float w = osh_round_to(2 * osh_round_to(most, dt), dt);
-    return w > 0 ? osh_round_to(power(a, strength, dt) / power(w, 1 - strength, dt), dt) : a;
+    return w > 0 ? osh_round_to(
+                       power_as_torch(a, strength, dt) / power_as_torch(w, 1 - strength, dt), dt)
+                 : a;
 }
 
 static float factor_log(float a, osh_dtype dt)
 {
     const double ln2 = 0.693147180559945309417;
-    return osh_round_to(a / osh_round_to((float)(osh_math_log(osh_round_to(2 + a, dt)) / ln2), dt), dt);
+    return osh_round_to(a / osh_round_to((float)(osh_math_log(osh_round_to(2 + a, dt)) / ln2), dt),
+                        dt);
 }
 
-static void factors(const osh_modifier *m, float *s, const osh_channels *c)
+static void smoothquant_factors(const osh_modifier *m, float *s, const osh_channels *c)
 {
     const smoothquant *q = m->args;
     for (int64_t i = 0; i < c->n; i++) {
         float a = osh_round_to(c->hi[i] - c->lo[i], c->dtype);
-        float f = equalizes(m) ? factor_log(a, c->dtype) : factor_smooth(a, c->most[i], q->strength, c->dtype);
+        float f = uses_log(m) ? factor_log(a, c->dtype)
+                              : factor_smooth(a, c->most[i], q->strength, c->dtype);
         s[i] = f < least ? least : f;
     }
 }
 
 const osh_modifier_type osh_modifier_smoothquant = {
-    .name = "SmoothQuantModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
-    .keys = "mappings, ignore", .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+    .name = "SmoothQuantModifier", .fields = fields, .bytes = sizeof(smoothquant),
+    .key = smoothquant_key, .keys = "mappings, ignore", .mappings = smoothquant_mappings,
+    .factors = smoothquant_factors, .end = smoothquant_end,
 };
-const osh_modifier_type osh_modifier_log_equalization = { // the older name of one of its algorithms
-    .name = "LogarithmicEqualizationModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
-    .keys = "mappings, ignore", .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+const osh_modifier_type osh_modifier_log_equalization = {
+    // the older name of one of its algorithms
+    .name = "LogarithmicEqualizationModifier",
+    .fields = fields,
+    .bytes = sizeof(smoothquant),
+    .key = smoothquant_key,
+    .keys = "mappings, ignore",
+    .mappings = smoothquant_mappings,
+    .factors = smoothquant_factors,
+    .end = smoothquant_end,
 };

@@ -1,24 +1,29 @@
-/* survey.c - see survey.h. Of a weight W [O, I] with inputs of Hessian H, a candidate that rounds W to Q loses about
+/* survey.c - estimates the loss of a weight under several schemes. A candidate that rounds a weight
+ * W [O, I] with inputs of Hessian H to Q loses about
  *
  *   sum over rows and columns of (Q - W)^2 c_j
  *
- * each row times what the model's loss cares for its output, where that is known (osh_linear_job's care).
- * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. The column loop leaves at each column a rounding error of its own, which is
- * as large as that of rounding to nearest, and what it costs when the columns behind it make up for what they can is
- * c_j: so one factorization serves all candidates. Rounding to nearest: c_j = H_jj, as if errors of different columns
- * had nothing to do with each other. That is taken of OSH_SURVEY_BITS bits for either: what rounding so does to the
- * model's predictions can be measured, and says what a loss of this Linear is worth.
+ * where each row is multiplied by the cost of its output for the model's loss, if that is known
+ * (care of osh_linear_job).
  *
- * Candidates that are schemes with a name may round inputs, too, and differ in that. What an input's rounding costs is
- * the sum over columns of v_j, the variance of column j's error, times the mean square of the loss's gradient there
- * (care_in); where that is not known, the sum above with W in the place of Q - W and v_j in that of c_j. Of s the step
- * between codes, of which t is the largest, and A what the largest squares of the tokens' groups add up to,
+ * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. The column loop leaves a rounding error at each column
+ * that is as large as that of rounding to nearest. After the later columns have compensated for it
+ * as far as they can, it costs c_j. So one factorization serves all candidates. Rounding to
+ * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
+ * bits this second loss is always taken: the effect of that rounding on the model's predictions can
+ * be measured, and says how much a loss of this Linear counts.
  *
- *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj) over the g columns of a group
+ * Candidates that are named schemes may round inputs, too, each differently. The cost of rounding
+ * an input is the sum over columns of v_j, the variance of the error of column j, times the mean
+ * square of the gradient of the loss there (care_in). If that is unknown, it is the sum above with
+ * W for Q - W and v_j for c_j. With the step s between codes, the largest code t, and A the sum of
+ * the largest squares of the tokens' groups of g columns:
  *
- * Of whole tokens A is known (token_peaks). Of groups it is taken for that of one outlying channel, or of a normal
- * distribution, whichever is larger; r is 0 for integers, and of a
- * float with d digits behind the first its relative error's mean square, 0.541 2^(-2 d) / 12. */
+ *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
+ *
+ * For whole tokens A is known (OSH_STAT_PEAKS). For groups it is estimated as that of one outlier
+ * channel or of a normal distribution, whichever is larger. r is 0 for integers. For a float with d
+ * digits after the first it is the mean square of the relative error, 0.541 2^(-2 d) / 12. */
 #include "modifiers/survey.h"
 
 #include <math.h>
@@ -51,7 +56,7 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        if (!m->candidates[k].bits) return true; // its inputs are not the scheme's
+        if (!m->candidates[k].bits) return true; // its inputs are not those of the scheme
     return false;
 }
 
@@ -62,22 +67,24 @@ void osh_survey_name(char *out, size_t cap, const osh_modifier *m)
     *out = 0;
     for (int k = 0; osh_survey_scheme(&s, m, &(osh_q_scheme){0}, k) && at < cap; k++) {
         bool named = m->n_candidates && !m->candidates[k].bits;
-        if (named) at += (size_t)snprintf(out + at, cap - at, "%s%s", k ? " " : "", m->candidates[k].name);
+        if (named)
+            at += (size_t)snprintf(out + at, cap - at, "%s%s", k ? " " : "", m->candidates[k].name);
         else at += (size_t)snprintf(out + at, cap - at, "%s%d", k ? " " : "", s.weights.bits);
     }
 }
 
-static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
+static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned inputs = osh_survey_of_inputs(m) ? OSH_STAT_PEAKS : 0;
-    return s->weights.present ? OSH_STAT_HESSIAN | inputs | (osh_scheme_wants(s) & OSH_STAT_SQUARES) : 0;
+    return s->weights.present ? OSH_STAT_HESSIAN | inputs | (osh_scheme_wants(s) & OSH_STAT_SQUARES)
+                              : 0;
 }
 
-typedef struct scan { // of one weight under one candidate
+typedef struct scan { // a weight under one candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // NULL: of zeros, so that the loss is the weight's own
+    const void *codes; // NULL: zeros, so that the loss is that of the whole weight
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row, dtype of w
     float *wide;       // own: [threads, 2, I]
@@ -100,7 +107,8 @@ static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)
         else memset(decoded, 0, bytes);
         osh_to_f32(a, decoded, w->dtype, I);
         osh_to_f32(b, (const uint8_t *)w->data + (size_t)o * bytes, w->dtype, I);
-        for (int64_t i = 0; i < I; i++) sum += (double)s->cost[i] * ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        for (int64_t i = 0; i < I; i++)
+            sum += (double)s->cost[i] * ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
         s->loss[o] = sum;
     }
     return OSH_OK;
@@ -116,8 +124,9 @@ done:
     return rc;
 }
 
-/* v [I] of dynamic inputs, from the diagonal of H and OSH_STAT_PEAKS. */
-static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks, int64_t I)
+/* Computes v [I] of dynamic inputs from the diagonal of H and OSH_STAT_PEAKS. */
+static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks,
+                            int64_t I)
 {
     osh_grid grid = osh_grid_of(a->bits, a->type == OSH_Q_FLOAT);
     double step = grid.digits ? ldexp(1, grid.least) : 1, top = grid.hi + (grid.digits ? 0 : 0.5);
@@ -126,7 +135,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     for (int64_t first = 0; first < I; first += seg) {
         int64_t n = first + seg < I ? seg : I - first;
         double most = 0, sum = 0;
-        for (int64_t i = first; i < first + n; i++) sum += diag[i], most = diag[i] > most ? diag[i] : most;
+        for (int64_t i = first; i < first + n; i++)
+            sum += diag[i], most = diag[i] > most ? diag[i] : most;
         double usual = 2 * log((double)n) * sum / (double)n, all = most > usual ? most : usual;
         if (n == I && peaks > 0) all = peaks;
         for (int64_t i = first; i < first + n; i++)
@@ -134,13 +144,14 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // of a rounding error in each column: of the weight's, of the input's; own [I]
-    float *weight, *diag, *input; // diag: of H; input: of the candidate at hand; both NULL where inputs are all alike
+typedef struct costs { // costs of a rounding error in each column; own [I]
+    // diag: of H; input: of this candidate; both NULL if all inputs are alike
+    float *weight, *diag, *input;
     int n;                        // Linears with that input
 } costs;
 
-static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const osh_linear_job *j,
-                       const osh_q_scheme *of, const costs *c)
+static osh_status candidate_loss(osh_ctx *cx, double *loss, const osh_modifier *m,
+                                 const osh_linear_job *j, const osh_q_scheme *of, const costs *c)
 {
     osh_status rc = OSH_OK;
     osh_qparams params = {.global = j->params.global, .importance = j->params.importance}; // own
@@ -152,7 +163,8 @@ static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const o
     s.decoded = osh_alloc(cx, (size_t)(n * I) * osh_dtype_bytes(j->w->dtype));
     s.wide = osh_alloc(cx, (size_t)(n * 2 * I) * sizeof *s.wide);
     codes = osh_alloc(cx, (size_t)(O * I));
-    if (!s.decoded || !s.wide || !codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at %s", j->name);
+    if (!s.decoded || !s.wide || !codes)
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at %s", j->name);
     OSH_TRY(osh_q_encode(cx, codes, j->w, &params, &of->weights, m->arithmetic));
     s.codes = codes;
     *loss = 0;
@@ -175,8 +187,8 @@ done:
 extern const osh_modifier_type osh_modifier_gptq;
 static bool is_gptq(const osh_modifier *m) { return m->surveyed == &osh_modifier_gptq; }
 
-static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                           int64_t n_samples)
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                           osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
@@ -188,7 +200,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         osh_linear_job *j = &jobs[k];
         j->objective = j->nearest = -1, j->nmse = 0, j->losses = (osh_losses){0};
         s = *j->scheme, s.weights.bits = OSH_SURVEY_BITS;
-        OSH_TRY(lose(cx, &j->losses.all, m, j, &s, &c));
+        OSH_TRY(candidate_loss(cx, &j->losses.all, m, j, &s, &c));
     }
     if (osh_survey_of_inputs(m)) {
         OSH_NEW(cx, c.diag, I);
@@ -199,7 +211,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         for (int i = 0; osh_survey_scheme(&s, m, j->scheme, i); i++)
-            OSH_TRY(lose(cx, &j->losses.of[j->losses.n++], m, j, &s, &c));
+            OSH_TRY(candidate_loss(cx, &j->losses.of[j->losses.n++], m, j, &s, &c));
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
@@ -209,7 +221,8 @@ done:
     return rc;
 }
 
-static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
+                    size_t *device)
 {
     size_t peak = 0, I = n ? (size_t)jobs->w->shape[1] : 0, cost = osh_mem_gross(I * sizeof(float));
     if (device) *device = 0;
@@ -217,12 +230,14 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
         const osh_linear_job *j = &jobs[k];
         size_t O = (size_t)j->w->shape[0], rows = (size_t)n_threads * I;
         size_t look = osh_mem_gross(O * sizeof(double)) + osh_mem_gross(O * I) +
-                      osh_mem_gross(rows * 2 * sizeof(float)) + osh_mem_gross(rows * osh_dtype_bytes(j->w->dtype));
+                      osh_mem_gross(rows * 2 * sizeof(float)) +
+                      osh_mem_gross(rows * osh_dtype_bytes(j->w->dtype));
         osh_q_scheme s;
         for (int i = 0; osh_survey_scheme(&s, m, j->scheme, i); i++) {
             osh_linear_job as = *j;
             as.scheme = &s;
-            size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as), run = look > params ? look : params;
+            size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
+                   run = look > params ? look : params;
             run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // scales and zero points
             if (run > peak) peak = run;
         }
@@ -232,7 +247,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     return cost + (factor > peak ? factor : peak);
 }
 
-static const osh_modifier_type survey = {.name = "survey", .wants = wants, .compress = compress, .needs = needs};
+static const osh_modifier_type survey = {
+    .name = "survey", .wants = survey_wants, .compress = compress, .needs = needs};
 
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
 {
@@ -241,16 +257,19 @@ osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *a = &m->schemes[i].weights;
         if (a->present && a->type != OSH_Q_INT)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the bits of integer weights can be chosen, and those of %s are none: "
-                     "want integers, or no --target-bits and no --target-size", m->type->name,
-                     m->schemes[i].group_name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: the bits of integer weights can be chosen, and those of %s are none: "
+                     "want integers, or no --target-bits and no --target-size",
+                     m->type->name, m->schemes[i].group_name);
     }
     for (int k = 0; k < m->n_candidates; k++) {
         const osh_candidate *c = &m->candidates[k];
         osh_q_scheme s = {.weights = c->weights, .inputs = c->inputs};
         if (c->bits) continue;
-        if (!(who = osh_q_who_loads(cx, &s, NULL))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at a candidate");
-        if (strstr(who, "no kernel of vLLM")) osh_log(cx, OSH_LOG_WARN, "candidates: %s: %s", c->name, who);
+        if (!(who = osh_q_who_loads(cx, &s, NULL)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at a candidate");
+        if (strstr(who, "no kernel of vLLM"))
+            osh_log(cx, OSH_LOG_WARN, "candidates: %s: %s", c->name, who);
         osh_free(cx, who), who = NULL;
     }
     m->surveyed = m->type;

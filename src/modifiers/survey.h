@@ -1,19 +1,19 @@
-/* survey.h - what a Linear would lose under each of several schemes. A survey stands in the place of a quantizer: it
- * wants the same statistics, changes no weight and makes no codes. */
+/* survey.h - estimates the loss of a Linear under each of several schemes. A survey replaces a
+ * quantizer: it needs the same statistics, changes no weight and makes no codes. */
 #ifndef OSH_SURVEY_H
 #define OSH_SURVEY_H
 #include "modifiers/modifier.h"
 
-/* m is a quantizer; its arguments and schemes stay. */
+/* Turns the quantizer m into a survey. Its arguments and schemes stay. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
-/* The k-th scheme that may stand in the place of s: bits, by rising ones, then schemes with a name; its strings are
- * views of s. False: no more. */
+/* Returns the k-th candidate to replace s: bits in rising order, then named schemes. Its strings
+ * are views of s. Returns false if there are no more. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
-/* Some candidate rounds inputs, and not all alike. */
+/* True if candidates may differ in how they round inputs. */
 bool osh_survey_of_inputs(const osh_modifier *m);
-/* What it is called: "4 bits", "NVFP4A16". */
+/* Returns the label of candidate k: "4 bits", "NVFP4A16". */
 void osh_survey_label(char out[16], const osh_modifier *m, int k);
-enum { OSH_SURVEY_BITS = 3 }; // of the rounding whose effect on the model is measured
-/* What the candidates decide, for who compares two surveys: "2 3 4 8". */
+enum { OSH_SURVEY_BITS = 3 }; // bits of the rounding whose effect on the model is measured
+/* Returns a name of all candidates, so that two surveys can be compared: "2 3 4 8". */
 void osh_survey_name(char *out, size_t cap, const osh_modifier *m);
 #endif

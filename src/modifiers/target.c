@@ -1,4 +1,4 @@
-/* target.c - see target.h. */
+/* target.c - makes the target W + W S of a solve, on the host or on a device. */
 #include "modifiers/target.h"
 
 #include "ops/op.h"
@@ -7,12 +7,14 @@ osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const in
 {
     osh_status rc = OSH_OK;
     int64_t I = d->shape[0];
-    osh_tensor factor = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)u), *order = NULL; // own: on d's device
+    // own: on d's device
+    osh_tensor factor = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)u), *order = NULL;
     osh_tensor list = osh_tensor_view(OSH_I32, 1, &I, (int32_t *)perm);
     osh_op_args a = {.in = {&factor, &list}, .out = {d}};
     factor.device = d->device;
     if (d->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &order, (osh_where){d->device, OSH_LIFE_SHORT}, OSH_I32, 1, &I));
+        OSH_TRY(
+            osh_tensor_new_on(cx, &order, (osh_where){d->device, OSH_LIFE_SHORT}, OSH_I32, 1, &I));
         OSH_TRY(osh_tensor_copy(cx, order, &list));
         a.in[1] = order;
     }
@@ -26,7 +28,8 @@ osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s)
 {
     osh_status rc = OSH_OK;
     osh_op_args a = {.in = {s->device ? j->device_w : j->w, s}};
-    OSH_TRY(osh_tensor_new_on(cx, &j->target, (osh_where){s->device, OSH_LIFE_SHORT}, OSH_F32, 2, j->w->shape));
+    OSH_TRY(osh_tensor_new_on(cx, &j->target, (osh_where){s->device, OSH_LIFE_SHORT}, OSH_F32, 2,
+                              j->w->shape));
     a.out[0] = j->target;
     OSH_TRY(osh_op_run(cx, osh_op_find("gptq_target"), &a));
 done:
@@ -50,13 +53,15 @@ osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arit
         t = copy;
     }
     OSH_TRY(osh_q_target_params(cx, &j->params, t,
-                                &(osh_q_scaling){&j->scheme->weights, j->w->dtype, arithmetic}, j->name));
+                                &(osh_q_scaling){&j->scheme->weights, j->w->dtype, arithmetic},
+                                j->name));
 done:
     osh_tensor_free(cx, copy);
     return rc;
 }
 
-static size_t scratch_of(const char *name, int64_t I, int64_t rows, int n_threads, bool device)
+static size_t target_scratch_of(const char *name, int64_t I, int64_t rows, int n_threads,
+                                bool device)
 {
     const osh_op *op = osh_op_find(name);
     if (!device) return op->scratch(NULL, &I, 0, rows, n_threads);
@@ -66,7 +71,7 @@ static size_t scratch_of(const char *name, int64_t I, int64_t rows, int n_thread
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device)
 {
     size_t order = device ? osh_arena_gross((size_t)I * sizeof(int32_t)) : 0;
-    return order + scratch_of("gptq_shift", I, I, n_threads, device);
+    return order + target_scratch_of("gptq_shift", I, I, n_threads, device);
 }
 
 size_t osh_target_bytes(const osh_linear_job *j, bool device)
@@ -77,5 +82,5 @@ size_t osh_target_bytes(const osh_linear_job *j, bool device)
 
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device)
 {
-    return scratch_of("gptq_target", j->w->shape[1], j->w->shape[0], n_threads, device);
+    return target_scratch_of("gptq_target", j->w->shape[1], j->w->shape[0], n_threads, device);
 }

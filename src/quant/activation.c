@@ -3,7 +3,7 @@
  * compute_dynamic_scales_and_zp).
  *
  *   ranges              see observers/
- *   fake quantization   y = rnd((code - zp) * s) with s, zp stored (static) or of x itself (dynamic)
+ *   fake quantization   y = rnd((code - zp) * s); s, zp are stored (static) or from x (dynamic)
  */
 #include "quant/arith.h"
 #include "quant/calibrate.h"
@@ -16,7 +16,8 @@
 
 #include "base/num.h"
 
-void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt)
+void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
+                           osh_dtype dt)
 {
     const osh_observer *row = osh_observer_of(a);
     if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, a, dt);
@@ -24,7 +25,8 @@ void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, f
     o->seen = true;
 }
 
-/* A search sees the heads of a sample as the rows of a weight: as there, all of them end together. */
+/* Returns the arguments with which a search takes the heads of a sample as the rows of a weight.
+ * All rows end their search together. */
 static osh_q_args by_heads(const osh_q_args *a)
 {
     osh_q_args rows = *a;
@@ -32,9 +34,9 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-/* Values x [n] of one head, the last ones that o was fed the range of. */
-static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a, const osh_tensor *x,
-                               const float range[2])
+/* Counts the values x [n] of one head, after o was fed their range. */
+static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a,
+                               const osh_tensor *x, const float range[2])
 {
     osh_status rc = OSH_OK;
     if (!osh_observer_counts(a) || !isfinite(range[0]) || !isfinite(range[1])) goto done;
@@ -48,28 +50,29 @@ done:
     return rc;
 }
 
-/* [tokens, heads, head_dim] to [heads, tokens, head_dim] */
-static void part_heads(uint8_t *rows, const osh_tensor *x, int64_t heads)
+/* Copies [tokens, heads, head_dim] to [heads, tokens, head_dim]. */
+static void copy_by_head(uint8_t *rows, const osh_tensor *x, int64_t heads)
 {
     int64_t tokens = x->shape[0];
     size_t one = (size_t)(x->shape[1] / heads) * osh_dtype_bytes(x->dtype);
     for (int64_t h = 0; h < heads; h++)
         for (int64_t t = 0; t < tokens; t++)
-            memcpy(rows + (size_t)(h * tokens + t) * one, (const uint8_t *)x->data + (size_t)(t * heads + h) * one,
-                   one);
+            memcpy(rows + (size_t)(h * tokens + t) * one,
+                   (const uint8_t *)x->data + (size_t)(t * heads + h) * one, one);
 }
 
-static osh_status own_heads(osh_ctx *cx, uint8_t **rows, const osh_tensor *x, int64_t heads)
+static osh_status rows_by_head(osh_ctx *cx, uint8_t **rows, const osh_tensor *x, int64_t heads)
 {
     *rows = NULL;
     if (heads == 1) return OSH_OK;
     *rows = osh_alloc(cx, (size_t)osh_tensor_numel(x) * osh_dtype_bytes(x->dtype));
     if (!*rows) return osh_fail(cx, OSH_E_NOMEM, "no memory for heads");
-    part_heads(*rows, x, heads);
+    copy_by_head(*rows, x, heads);
     return OSH_OK;
 }
 
-osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x, const osh_q_args *a)
+osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
+                           const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
     uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
@@ -79,15 +82,16 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
     bool finite = true;
     OSH_NEW(cx, range, 2 * heads);
-    OSH_TRY(own_heads(cx, &rows, x, heads));
+    OSH_TRY(rows_by_head(cx, &rows, x, heads));
     const uint8_t *at = heads > 1 ? rows : x->data;
     for (int64_t h = 0; h < heads; h++) {
-        osh_q_kernels_best()->range(&range[h], &range[heads + h], at + (size_t)(h * n) * size, x->dtype, n);
+        osh_q_kernels_best()->range(&range[h], &range[heads + h], at + (size_t)(h * n) * size,
+                                    x->dtype, n);
         finite &= isfinite(range[h]) && isfinite(range[heads + h]);
     }
-    osh_range_job j = {.a = &rule, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = at,
-                       .O = heads > 1 ? heads : x->shape[0], .I = heads > 1 ? n : x->shape[1], .min = range,
-                       .max = range + heads};
+    osh_range_job j = {.a = &rule, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype,
+                       .from = x->dtype, .w = at, .O = heads > 1 ? heads : x->shape[0],
+                       .I = heads > 1 ? n : x->shape[1], .min = range, .max = range + heads};
     if (finite && !osh_observer_counts(a)) OSH_TRY(osh_observer_search(cx, &j));
     for (int64_t h = 0; h < heads; h++) {
         osh_act_observer_feed(&o[h], a, range[h], range[heads + h], x->dtype);
@@ -100,7 +104,7 @@ done:
     return rc;
 }
 
-typedef struct looking { // the second look at a sample
+typedef struct looking { // a second look at a sample
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
     const uint8_t *at; // [heads, n]
@@ -108,7 +112,7 @@ typedef struct looking { // the second look at a sample
     int64_t n, candidates;
 } looking;
 
-static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const looking *l = user;
     const osh_observer *row = osh_observer_of(l->a);
@@ -117,30 +121,33 @@ static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     double lo, hi;
     (void)cx, (void)worker;
     if (!o->losses) return OSH_OK;
-    osh_tensor x = osh_tensor_view(l->dt, 1, &l->n, (uint8_t *)l->at + (size_t)(head * l->n) * osh_dtype_bytes(l->dt));
+    osh_tensor x = osh_tensor_view(
+        l->dt, 1, &l->n, (uint8_t *)l->at + (size_t)(head * l->n) * osh_dtype_bytes(l->dt));
     row->candidate(&lo, &hi, o->counts, l->a, i);
     o->losses[i] += row->exact(&x, l->a, lo, hi);
     return OSH_OK;
 }
 
-osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
-                                 const osh_q_args *a)
+osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
+                                 const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
     uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
     looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
                  .candidates = osh_observer_of(a)->candidates(a)};
-    OSH_TRY(own_heads(cx, &rows, x, heads));
+    OSH_TRY(rows_by_head(cx, &rows, x, heads));
     l.at = heads > 1 ? rows : x->data;
-    for (int64_t h = 0; h < heads; h++) // of zeros alone nothing is chosen
-        if (o[h].counts && o[h].counts->width > 0 && !o[h].losses) OSH_NEW(cx, o[h].losses, l.candidates);
-    OSH_TRY(osh_parallel_for(cx, heads * l.candidates, look_chunk, &l));
+    for (int64_t h = 0; h < heads; h++) // a range of zeros has no candidates
+        if (o[h].counts && o[h].counts->width > 0 && !o[h].losses)
+            OSH_NEW(cx, o[h].losses, l.candidates);
+    OSH_TRY(osh_parallel_for(cx, heads * l.candidates, second_look_chunk, &l));
 done:
     osh_free(cx, rows);
     return rc;
 }
 
-void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a, osh_dtype dt)
+void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
+                      osh_dtype dt)
 {
     double l, u;
     *lo = o->min, *hi = o->max;
@@ -162,35 +169,40 @@ void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o)
 size_t osh_act_observer_bytes(const osh_q_args *a)
 {
     if (!osh_observer_counts(a)) return 0;
-    size_t losses = osh_observer_twice(a) ? (size_t)osh_observer_of(a)->candidates(a) * sizeof(double) : 0;
-    return osh_mem_gross(sizeof(osh_histogram)) + osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW) +
+    size_t losses =
+        osh_observer_twice(a) ? (size_t)osh_observer_of(a)->candidates(a) * sizeof(double) : 0;
+    return osh_mem_gross(sizeof(osh_histogram)) +
+           osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW) +
            (losses ? osh_mem_gross(losses) : 0);
 }
 
-size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt)
+size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
+                             osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
                                  : osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
-    return range + search + (heads > 1 ? osh_mem_gross((size_t)(tokens * width) * osh_dtype_bytes(dt)) : 0);
+    return range + search +
+           (heads > 1 ? osh_mem_gross((size_t)(tokens * width) * osh_dtype_bytes(dt)) : 0);
 }
 
 typedef struct fake {
     const osh_q_kernels *k;
     const osh_q_args *a;
-    osh_q_code code; // static: with scale and zero
+    osh_q_code code; // scale and zero are set if static
     uint8_t *x;      // [N, I] dt
     osh_dtype dt;
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // scale and zero are given
-    const osh_tensor *scales, *zeros; // view: one for each segment, of attention's heads; NULL: code has them
-    float global; // 0: none; scales are relative to it
+    // view: one per segment (heads of attention); NULL: those of code
+    const osh_tensor *scales, *zeros;
+    float global; // 0: none; else scales are relative to it
 } fake;
 
-enum { CODES = 1024 }; // on the stack: coded, then decoded in place
+enum { CODES = 1024 }; // values on the stack: encoded, then decoded in place
 
 static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
 {
@@ -203,8 +215,8 @@ static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code 
     }
 }
 
-static osh_status range_of(osh_ctx *cx, const fake *f, float *lo, float *hi, const uint8_t *x,
-                           int64_t n)
+static osh_status finite_range(osh_ctx *cx, const fake *f, float *lo, float *hi, const uint8_t *x,
+                               int64_t n)
 {
     f->k->range(lo, hi, x, f->dt, n);
     if (isfinite(*lo) && isfinite(*hi)) return OSH_OK;
@@ -224,8 +236,9 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         for (int64_t c = 0; c < f->I; c += f->seg) {
             uint8_t *x = f->x + (size_t)(r * f->I + c) * size;
             float lo, hi;
-            OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
-            if (f->global) code.scale = osh_f32_of_fp8(osh_q_scale_e4m3(lo, hi, f->global, f->dt)) / f->global;
+            OSH_TRY(finite_range(cx, f, &lo, &hi, x, f->seg));
+            if (f->global)
+                code.scale = osh_f32_of_fp8(osh_q_scale_e4m3(lo, hi, f->global, f->dt)) / f->global;
             else if (!f->fixed) osh_q_code_scale(&code, lo, hi, f->a, f->dt, false);
             if (f->scales) code.scale = osh_tensor_at(f->scales, c / f->seg);
             if (f->scales) code.zero = f->zeros ? ((const int8_t *)f->zeros->data)[c / f->seg] : 0;
@@ -235,14 +248,16 @@ done:
     return rc;
 }
 
-/* Static scales are positive numbers, their zero points are I8. */
+/* Fails if a static scale is not positive, or the zero points are not I8. */
 static osh_status check_static(osh_ctx *cx, const osh_tensor *scale, const osh_tensor *zero)
 {
     osh_status rc = OSH_OK;
     if (scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 && scale->dtype != OSH_F32)
-        OSH_FAIL(cx, OSH_E_FORMAT, "a static scale is %s, want BF16, F16 or F32", osh_dtype_name(scale->dtype));
+        OSH_FAIL(cx, OSH_E_FORMAT, "a static scale is %s, want BF16, F16 or F32",
+                 osh_dtype_name(scale->dtype));
     if (zero && zero->dtype != OSH_I8)
-        OSH_FAIL(cx, OSH_E_FORMAT, "a static zero point is %s, want I8", osh_dtype_name(zero->dtype));
+        OSH_FAIL(cx, OSH_E_FORMAT, "a static zero point is %s, want I8",
+                 osh_dtype_name(zero->dtype));
     for (int64_t i = 0; i < osh_tensor_numel(scale); i++) {
         float s = osh_tensor_at(scale, i);
         if (!(s > 0 && isfinite(s)))
@@ -279,7 +294,8 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
     } else if (a->strategy == OSH_Q_ATTN_HEAD) {
         int64_t heads = scale ? osh_tensor_numel(scale) : 0;
         if (heads < 1 || f.I % heads || (zero && osh_tensor_numel(zero) != heads))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads are for %lld features", (long long)heads, (long long)f.I);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads are for %lld features",
+                     (long long)heads, (long long)f.I);
         OSH_TRY(check_static(cx, scale, zero));
         f.seg = f.I / heads, f.scales = scale, f.zeros = zero;
     } else if (a->dynamic == OSH_Q_STATIC) {
@@ -290,7 +306,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
         float lo, hi;
-        OSH_TRY(range_of(cx, &f, &lo, &hi, f.x, f.N * f.I));
+        OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);
     }
     f.chunk_rows = f.I < 1 << 16 ? (1 << 16) / f.I : 1;

@@ -1,16 +1,17 @@
-/* arith.c - weights [O, I] to scales, zero points and codes, and back (compressed_tensors/quantization/utils/helpers.py
- * calculate_qparams, lifecycle/forward_helpers.py; llmcompressor observers memoryless_minmax).
+/* arith.c - converts weights [O, I] to scales, zero points and codes, and back
+ * (compressed_tensors/quantization/utils/helpers.py calculate_qparams,
+ * lifecycle/forward_helpers.py; llmcompressor observers memoryless_minmax).
  *
  *   symmetric    s = rnd(amax / (R/2))                                     R = qmax - qmin
  *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
  *   s == 0       eps of the dtype, after zp
  *
- *   E8M0         s = 2^n, n such that the largest code reaches amax / 1.75 at least      (MX)
- *   E4M3         s = e4m3(global rnd(amax / 6)); codes are of w / (s / global), in f32   (NVFP4)
+ *   E8M0         s = 2^n, n such that the largest code reaches at least amax / 1.75      (MX)
+ *   E4M3         s = e4m3(global rnd(amax / 6)); a code is w / (s / global), in f32      (NVFP4)
  *
- * mn <= 0 <= mx. rnd is to the weight's dtype; with OSH_ARITH_F32 only the stored scale is rounded.
- * An all-zero asymmetric group is 0/0: the NaN becomes zero point 0, as torch's cast does on x86.
- */
+ * mn <= 0 <= mx. rnd rounds to the weight's dtype; with OSH_ARITH_F32 only the stored scale is
+ * rounded. An asymmetric group of zeros is 0/0: the NaN becomes zero point 0, as torch's cast does
+ * on x86. */
 #include "quant/arith.h"
 
 #include <math.h>
@@ -27,8 +28,8 @@ void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p)
     p->scale = p->zero = NULL;
 }
 
-osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O, int64_t I,
-                             const char *what)
+osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O,
+                             int64_t I, const char *what)
 {
     osh_status rc = OSH_OK;
     *shape = (osh_q_shape){2, {O, 1}};
@@ -59,20 +60,22 @@ done:
     return rc;
 }
 
-/* Which scale governs w[r, c]: s[r / band * per_band + c / seg]. */
+/* The scale of w[r, c] is s[r / band * per_band + c / seg]. */
 typedef struct grid {
     int64_t O, I, band, seg, per_band;
 } grid;
 
-static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
+static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
 {
     grid g = {O, I, osh_q_scale_rows(a, O), osh_q_scale_cols(a, I), 1};
     g.per_band = (I + g.seg - 1) / g.seg;
     return g;
 }
 
-/* zero_f32: the reference's 0-dimensional case (dynamic tensor strategy), where qmin - t is not rounded. */
-static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q, bool zero_f32)
+/* Computes one scale and its zero point. zero_f32: the 0-dimensional case of the reference (dynamic
+ * tensor strategy), which does not round qmin - t. */
+static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
+                      bool zero_f32)
 {
     float s;
     osh_dtype dt = q->dt, step = q->step;
@@ -97,7 +100,8 @@ static osh_q_scale_rule scale_rule_of(const osh_q_args *a, osh_dtype dt, osh_dty
     return (osh_q_scale_rule){q.qmin, q.qmax, a->symmetric, dt, step};
 }
 
-void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt, bool zero_f32)
+void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
+                      bool zero_f32)
 {
     osh_q_scale_rule rule = scale_rule_of(a, dt, dt);
     int8_t zero = 0;
@@ -106,7 +110,8 @@ void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *
     code->zero = zero;
 }
 
-void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_scaling *how)
+void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                    const osh_q_scaling *how)
 {
     const osh_q_args *a = how->args;
     osh_dtype dt = how->dt;
@@ -126,20 +131,20 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
     }
 }
 
-/* One call's work, cut into chunks of whole bands (or, where one band is all, of rows). */
+/* The work of one call, cut into chunks of whole bands, or of rows if there is one band. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
     osh_arithmetic ar;
-    osh_dtype dt, from; // of the scales, of w
+    osh_dtype dt, from; // dtype of the scales, of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    bool whole;       // scales follow when all ranges are there
+    bool whole;       // scales are made after all ranges are known
     const uint8_t *w; // [O, I]
-    float *min, *max; // of the scales (tensor strategy: of the chunks)
+    float *min, *max; // [scales], or [chunks] for the tensor strategy
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
-    osh_tensor *out; // of decode
+    osh_tensor *out; // decode: output
     const char *what;
 } job;
 
@@ -156,32 +161,34 @@ static int64_t n_chunks_of(const job *j)
     return (j->g.O + j->chunk_rows - 1) / j->chunk_rows;
 }
 
-static void widen(float *min, float *max, const job *j, int64_t row, int64_t col, int64_t n)
+static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t col, int64_t n)
 {
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN gets in, and stays
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the limit, and stays
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
-/* Ranges [first, last) in dt, finite. */
+/* Rounds the ranges [first, last) to dt. Fails if one is not finite. */
 static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
         if (j->from != j->dt)
-            j->min[i] = osh_q_round_to(j->min[i], j->dt), j->max[i] = osh_q_round_to(j->max[i], j->dt);
+            j->min[i] = osh_q_round_to(j->min[i], j->dt),
+            j->max[i] = osh_q_round_to(j->max[i], j->dt);
         if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
             return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
     }
     return OSH_OK;
 }
 
-/* Scales and zero points [first, last) from their ranges. */
+/* Makes the scales and zero points [first, last) from their ranges. */
 static void params_of(const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last && j->p->global; i++)
-        ((uint8_t *)j->p->scale->data)[i] = osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt);
+        ((uint8_t *)j->p->scale->data)[i] =
+            osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt);
     if (j->p->global) return;
     size_t size = osh_dtype_bytes(j->dt);
     int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;
@@ -200,16 +207,16 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         for (int64_t s = 0; s < g->per_band; s++) {
             int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
-            widen(&j->min[at], &j->max[at], j, r, col, n);
+            job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->whole) return OSH_OK; // the chunks' ranges are joined, or those of all are searched, first
+    if (j->whole) return OSH_OK; // first the caller joins or searches the ranges
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
     if (!rc) params_of(j, begin, end);
     return rc;
 }
 
-static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *what)
+static osh_status check_dense_weight(osh_ctx *cx, const osh_tensor *w, const char *what)
 {
     if (w->ndim == 2 && (w->dtype == OSH_BF16 || w->dtype == OSH_F16 || w->dtype == OSH_F32))
         return OSH_OK;
@@ -218,20 +225,23 @@ static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *wha
                     w->ndim, osh_dtype_name(w->dtype));
 }
 
-osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a, const char *what)
+osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
+                             const char *what)
 {
     osh_status rc = OSH_OK;
-    int64_t seg = osh_observer_searches(a) ? a->group_size : osh_tensor_numel(w), n = osh_tensor_numel(w) / seg;
+    int64_t seg = osh_observer_searches(a) ? a->group_size : osh_tensor_numel(w),
+            n = osh_tensor_numel(w) / seg;
     float *min = NULL, *max = NULL; // own: [n]
     OSH_NEW(cx, min, n);
     OSH_NEW(cx, max, n);
     for (int64_t i = 0; i < n; i++) {
         const char *at = (const char *)w->data + (size_t)(i * seg) * osh_dtype_bytes(w->dtype);
         osh_q_kernels_best()->range(&min[i], &max[i], at, w->dtype, seg);
-        if (!isfinite(min[i]) || !isfinite(max[i])) OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", what);
+        if (!isfinite(min[i]) || !isfinite(max[i]))
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", what);
     }
-    osh_range_job j = {.a = a, .arithmetic = OSH_ARITH_REFERENCE, .dt = w->dtype, .from = w->dtype, .w = w->data,
-                       .O = w->shape[0], .I = w->shape[1], .min = min, .max = max};
+    osh_range_job j = {.a = a, .arithmetic = OSH_ARITH_REFERENCE, .dt = w->dtype, .from = w->dtype,
+                       .w = w->data, .O = w->shape[0], .I = w->shape[1], .min = min, .max = max};
     OSH_TRY(osh_observer_search(cx, &j));
     *amax = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -250,8 +260,8 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     return osh_q_target_params(cx, p, w, &(osh_q_scaling){a, w->dtype, ar}, what);
 }
 
-osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_scaling *how,
-                               const char *what)
+osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
+                               const osh_q_scaling *how, const char *what)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = how->args;
@@ -260,12 +270,12 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     int64_t n;
     float amax = 0;
     osh_qparams q = {.global = p->global, .importance = p->importance}; // own
-    job j = {
-        .a = a, .ar = how->ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
+    job j = {.a = a, .ar = how->ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(),
+             .w = w->data, .what = what};
 
-    OSH_TRY(check_weight(cx, w, what));
+    OSH_TRY(check_dense_weight(cx, w, what));
     OSH_TRY(osh_q_scale_shape(cx, &shape, a, w->shape[0], w->shape[1], what));
-    j.g = grid_of(a, w->shape[0], w->shape[1]);
+    j.g = scale_grid_of(a, w->shape[0], w->shape[1]);
     j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
     if (relative && !q.global) OSH_TRY(osh_q_weight_amax(cx, &amax, w, a, what));
@@ -287,12 +297,14 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     }
     if (j.whole) {
         osh_range_job r = {.a = a, .arithmetic = how->ar, .dt = dt, .from = w->dtype, .w = w->data,
-                           .O = w->shape[0], .I = w->shape[1], .importance = p->importance, .min = j.min, .max = j.max};
+                           .O = w->shape[0], .I = w->shape[1], .importance = p->importance,
+                           .min = j.min, .max = j.max};
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // it was expanded
-                OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite", a->observer, what);
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // the search may expand it
+                OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
+                         a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
     }
     *p = q, q = (osh_qparams){0}; // give
@@ -319,7 +331,7 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Shapes of p against [O, I]: a wrong one would read past its end. */
+/* Fails if the shapes of p do not fit [O, I], so that no read goes past the end. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {
@@ -338,7 +350,8 @@ static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_ar
                  (long long)osh_tensor_numel(p->scale), osh_dtype_name(dt), (long long)n,
                  relative ? "F8_E4M3" : "BF16, F16 or F32");
     if (relative && !(p->global > 0 && isfinite(p->global)))
-        OSH_FAIL(cx, OSH_E_FORMAT, "weight_global_scale is %g, want a positive number", (double)p->global);
+        OSH_FAIL(cx, OSH_E_FORMAT, "weight_global_scale is %g, want a positive number",
+                 (double)p->global);
     if (p->zero && (osh_tensor_numel(p->zero) != n || p->zero->dtype != OSH_I8))
         OSH_FAIL(cx, OSH_E_FORMAT, "weight_zero_point holds %lld %s values, want %lld I8 ones",
                  (long long)osh_tensor_numel(p->zero), osh_dtype_name(p->zero->dtype),
@@ -347,7 +360,7 @@ done:
     return rc;
 }
 
-/* Calls code on every segment of the rows of a chunk. */
+/* Encodes or decodes every segment of the rows of a chunk. */
 static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -373,15 +386,15 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* w [O, I]: what is coded, or what the codes become. */
+/* Encodes w [O, I], or decodes into it. */
 static osh_status run_codes(osh_ctx *cx, job *j, const osh_tensor *w)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(check_weight(cx, w, "weight"));
+    OSH_TRY(check_dense_weight(cx, w, "weight"));
     OSH_TRY(check_params(cx, j->p, j->a, w->shape[0], w->shape[1]));
     j->dt = w->dtype;
     j->k = osh_q_kernels_best();
-    j->g = grid_of(j->a, w->shape[0], w->shape[1]);
+    j->g = scale_grid_of(j->a, w->shape[0], w->shape[1]);
     j->chunk_rows = chunk_rows_of(&j->g, 1);
     OSH_TRY(osh_parallel_for(cx, n_chunks_of(j), code_chunk, j));
 done:
@@ -401,16 +414,17 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t fir
     const uint8_t *from = w->codes;
     const osh_qparams *p = w->params;
     int64_t I = w->I;
-    grid g = grid_of(w->args, w->O, I);
+    grid g = scale_grid_of(w->args, w->O, I);
     osh_q_code q = osh_q_code_of(w->args, p->scale->dtype != dt ? OSH_F32 : dt);
 
     for (int64_t r = first; r < first + n; r++)
         for (int64_t s = 0; s < g.per_band; s++) {
-            int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col, at = r / g.band * g.per_band + s;
+            int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col,
+                    at = r / g.band * g.per_band + s;
             q.scale = osh_q_scale_value(p, at);
             q.zero = p->zero ? ((const int8_t *)p->zero->data)[at] : 0;
-            k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt, from + r * I + col,
-                      width, &q);
+            k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt,
+                      from + r * I + col, width, &q);
         }
 }
 

@@ -1,4 +1,4 @@
-/* calibrate.c - see calibrate.h. */
+/* calibrate.c - measures what values or bins of a histogram lose in a range, and chooses ranges. */
 #include "quant/calibrate.h"
 #include "quant/kernels.h"
 
@@ -15,8 +15,9 @@ static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
     return code;
 }
 
-/* Of n <= PIECE values; counts NULL: one of each. */
-static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code, int power)
+/* Returns the loss of n <= PIECE values. counts NULL: each counts once. */
+static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code,
+                         int power)
 {
     const osh_q_kernels *k = osh_q_kernels_best();
     float y[PIECE];
@@ -31,13 +32,14 @@ static double piece_loss(const float *x, const double *counts, int64_t n, const 
     return loss;
 }
 
-double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi, int power)
+double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi,
+                          int power)
 {
     osh_q_code code = code_of_range(a, lo, hi);
     float x[PIECE];
     double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
-        for (; m < PIECE && at < h->n; at++) { // most bins of a row are empty
+        for (; m < PIECE && at < h->n; at++) { // most bins are empty
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);
         }
@@ -61,7 +63,8 @@ double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, 
     return n ? loss / (double)n : 0;
 }
 
-void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, const double *losses)
+void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
+                            const double *losses)
 {
     const osh_observer *o = osh_observer_of(a);
     int64_t n = o->candidates(a);
@@ -79,12 +82,13 @@ void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const o
     osh_calibrate_least_of(lo, hi, h, a, NULL);
 }
 
-void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, double percentile)
+void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
+                              double percentile)
 {
     double cut = (100 - percentile) / 200;
     if (a->symmetric) {
         *hi = osh_histogram_edge(h, percentile / 100, true);
-        if (*hi < h->width) *hi = h->width; // one bin is the least
+        if (*hi < h->width) *hi = h->width; // at least one bin
         *lo = -*hi;
     } else {
         *lo = osh_histogram_edge(h, cut, false);

@@ -1,5 +1,5 @@
-/* format.c - which storage format a scheme has (compressed_tensors/compressors/format.py), and what the
- * formats share. */
+/* format.c - chooses the storage format of a scheme (compressed_tensors/compressors/format.py), and
+ * has the helpers that the formats share. */
 #include "quant/format.h"
 #include "quant/formats/common.h"
 
@@ -45,17 +45,21 @@ osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_sch
     if (s->format[0]) name = s->format;
     *out = osh_format_find(name);
     if (!*out)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: format %s is not supported, want pack-quantized, int-quantized, float-quantized, "
-                 "naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp6-pack-quantized or mxfp8-quantized",
-                 what, name);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: format %s is not supported, want pack-quantized, int-quantized, float-quantized, "
+            "naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp6-pack-quantized or "
+            "mxfp8-quantized",
+            what, name);
     if (only && strcmp(name, only))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s cannot hold these weights, want %s", what, name, only);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s cannot hold these weights, want %s", what, name,
+                 only);
     if (!only && (!strncmp(name, "nvfp4", 5) || !strncmp(name, "mxfp", 4)))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s wants weights of %s", what, name,
-                 *name == 'n' ? "type float, 4 bits, strategy tensor_group, group_size 16, scale_dtype "
-                                "torch.float8_e4m3fn"
-                              : "type float, strategy group, group_size 32, scale_dtype torch.uint8");
+                 *name == 'n'
+                     ? "type float, 4 bits, strategy tensor_group, group_size 16, scale_dtype "
+                       "torch.float8_e4m3fn"
+                     : "type float, strategy group, group_size 32, scale_dtype torch.uint8");
     if (!is_int && (!strcmp(name, "pack-quantized") || !strcmp(name, "int-quantized")))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: format %s cannot hold float weights, want float-quantized or naive-quantized",
@@ -71,7 +75,8 @@ done:
 
 static const osh_q_shape one = {1, {1, 0}};
 
-void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, const osh_q_shape *shape)
+void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype,
+                    const osh_q_shape *shape)
 {
     out[(*n)++] = (osh_format_tensor){leaf, dtype, shape->ndim, {shape->dim[0], shape->dim[1]}};
 }
@@ -115,7 +120,7 @@ done:
     return rc;
 }
 
-static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+static void format_shape_text(char *to, size_t room, int ndim, const int64_t *shape)
 {
     size_t at = (size_t)snprintf(to, room, "[");
     for (int d = 0; d < ndim && at < room; d++)
@@ -123,10 +128,11 @@ static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
     if (at < room) snprintf(to + at, room - at, "]");
 }
 
-/* True if the scale of want may have any float dtype: it is multiplied in its own. */
+/* True if `want` is a scale that may have any float dtype. It is multiplied in its own dtype. */
 static bool any_float(const osh_format_tensor *want)
 {
-    bool scale = osh_ends_with(want->leaf, strlen(want->leaf), "_scale") && !strstr(want->leaf, "global");
+    bool scale =
+        osh_ends_with(want->leaf, strlen(want->leaf), "_scale") && !strstr(want->leaf, "global");
     return scale && osh_dtype_is_float(want->dtype) && want->dtype != OSH_FP8;
 }
 
@@ -140,24 +146,27 @@ static bool dtype_fits(const osh_format_tensor *want, osh_dtype dt)
 static bool shape_fits(const osh_format_stored *has, const osh_format_tensor *want)
 {
     int64_t n_has = 0, n_want = 0;
-    if (has->ndim == want->ndim && !memcmp(has->shape, want->shape, (size_t)want->ndim * sizeof *want->shape))
+    if (has->ndim == want->ndim &&
+        !memcmp(has->shape, want->shape, (size_t)want->ndim * sizeof *want->shape))
         return true;
     osh_shape_numel(&n_has, has->ndim, has->shape);
     osh_shape_numel(&n_want, want->ndim, want->shape);
     return n_has == 1 && n_want == 1 && strcmp(want->leaf, "weight_global_scale");
 }
 
-osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has, const osh_format_tensor *want)
+osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
+                            const osh_format_tensor *want)
 {
     osh_status rc = OSH_OK;
     const char *dtypes = any_float(want) ? "BF16, F16 or F32" : osh_dtype_name(want->dtype);
     char found[200], wanted[64];
     if (!strcmp(want->leaf, "weight_shape")) dtypes = "I64 or I32";
     if (!dtype_fits(want, has->dtype))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want %s", has->name, osh_dtype_name(has->dtype), dtypes);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want %s", has->name, osh_dtype_name(has->dtype),
+                 dtypes);
     if (!shape_fits(has, want)) {
-        shape_text(found, sizeof found, has->ndim, has->shape);
-        shape_text(wanted, sizeof wanted, want->ndim, want->shape);
+        format_shape_text(found, sizeof found, has->ndim, has->shape);
+        format_shape_text(wanted, sizeof wanted, want->ndim, want->shape);
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has the shape %s, want %s", has->name, found, wanted);
     }
 done:
@@ -167,7 +176,8 @@ done:
 osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want)
 {
     if (!t) return osh_fail(cx, OSH_E_FORMAT, "%s is missing", want->leaf);
-    return osh_format_check(cx, &(osh_format_stored){want->leaf, t->dtype, t->ndim, t->shape}, want);
+    return osh_format_check(cx, &(osh_format_stored){want->leaf, t->dtype, t->ndim, t->shape},
+                            want);
 }
 
 osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,

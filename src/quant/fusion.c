@@ -1,4 +1,4 @@
-/* fusion.c - see fusion.h. */
+/* fusion.c - finds the layer of vLLM that a Linear is a part of, by name and model type. */
 #include "quant/fusion.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static bool types_have(const char *types, const char *type)
     return false;
 }
 
-/* True if the module whose leaf begins at `leaf` stands directly in one called `around`. */
+/* True if the parent of the module is called `around`. leaf points to the module's last name. */
 static bool stands_in(const char *module, const char *leaf, const char *around)
 {
     size_t n = strlen(around), at = (size_t)(leaf - module);

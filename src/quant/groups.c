@@ -1,11 +1,11 @@
-/* groups.c - see groups.h. */
+/* groups.c - finds the config group of a module with one matcher for the targets of all groups. */
 #include "quant/groups.h"
 
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // own: of all groups
-    int *group;           // own: of each target
+    osh_matcher *targets; // own: the targets of all groups
+    int *group;           // own: group of each target
 };
 
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)
@@ -38,7 +38,8 @@ void osh_groups_free(osh_ctx *cx, osh_groups *g)
     osh_free(cx, g);
 }
 
-osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module, const char *cls)
+osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module,
+                           const char *cls)
 {
     int64_t which = -1;
     osh_status rc = osh_matcher_find(cx, &which, g->targets, module, cls);

@@ -1,5 +1,5 @@
-/* groups.h - which config group a module is in: by exact name, then regex, then class, over the targets of all groups
- * (compressed_tensors/utils/match.py, match_targets). */
+/* groups.h - finds the config group of a module: by exact name, then regex, then class, over the
+ * targets of all groups (compressed_tensors/utils/match.py, match_targets). */
 #ifndef OSH_GROUPS_H
 #define OSH_GROUPS_H
 #include "quant/scheme.h"
@@ -7,5 +7,7 @@
 typedef struct osh_groups osh_groups;
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c);
 void osh_groups_free(osh_ctx *cx, osh_groups *g);
-osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module, const char *cls); // -1: in none
+/* -1: no group */
+osh_status osh_groups_find(osh_ctx *cx, int *group, osh_groups *g, const char *module,
+                           const char *cls);
 #endif

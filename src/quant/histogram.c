@@ -1,4 +1,5 @@
-/* histogram.c - see histogram.h. */
+/* histogram.c - counts values into bins of one width, which are merged in pairs if they become too
+ * many. */
 #include "quant/histogram.h"
 
 #include <math.h>
@@ -34,8 +35,8 @@ void osh_histogram_clear(osh_histogram *h)
     h->width = 0, h->n = h->total = 0;
 }
 
-/* Each two bins become one of twice the width. */
-static void halve(osh_histogram *h)
+/* Merges pairs of bins; the width doubles. */
+static void histogram_halve(osh_histogram *h)
 {
     int64_t *of[] = {h->up, h->down};
     for (int k = 0; k < 2; k++) {
@@ -57,12 +58,12 @@ void osh_histogram_widen(osh_histogram *h, float lo, float hi)
     if (!(h->width > 0)) {
         h->width = most / (double)h->bins;
         h->n = h->bins;
-        h->up[0] = h->total; // only zeros came before
+        h->up[0] = h->total; // all values so far were 0
     }
     while (most > h->width * (double)h->n) {
         double more = floor((most - h->width * (double)h->n) / h->width) + 1;
         if ((double)h->n + more <= (double)h->cap) h->n += (int64_t)more;
-        else halve(h);
+        else histogram_halve(h);
     }
 }
 
@@ -77,14 +78,18 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
         osh_to_f32(f, from + (size_t)at * osh_dtype_bytes(dt), dt, m);
         for (int64_t i = 0; i < m; i++) {
             double bin = fabs((double)f[i]) / h->width;
-            int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1; // the largest value is in the last one
+            // the last bin includes the largest value
+            int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1;
             if (f[i] < 0) h->down[b]++;
             else h->up[b]++;
         }
     }
 }
 
-int64_t osh_histogram_at(const osh_histogram *h, int64_t i) { return i < 0 ? h->down[-1 - i] : h->up[i]; }
+int64_t osh_histogram_at(const osh_histogram *h, int64_t i)
+{
+    return i < 0 ? h->down[-1 - i] : h->up[i];
+}
 
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs)
 {

@@ -1,13 +1,13 @@
-/* kernels.c - the loops over a row segment in plain C: what the AVX2 column must equal, and what other machines run.
+/* kernels.c - the loops over a row segment in plain C: the definition that the AVX2 loops must
+ * equal, and the loops of other machines.
  *
- *   range    order of the bit patterns, so that it is exact and a NaN is never lost
- *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, to E4M3, E2M3 or E2M1
+ *   range    in the order of the bit patterns, so that it is exact and no NaN is lost
+ *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
  *   decode   y = rnd((q - z) * s)
  *   error    sum of squares in double
  *
- * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path): torch computes each
- * BF16 or F16 operation in f32 and rounds its result, which is what rnd does.
- */
+ * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path).
+ * torch computes each BF16 or F16 operation in f32 and rounds its result; rnd does the same. */
 #include "quant/kernels.h"
 
 #include <math.h>
@@ -37,16 +37,19 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    int top = a->bits == 8 ? 8 : 2; // exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8
-    int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top; // from 1.9375, 1.75 on the next one
+    // exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8
+    int top = a->bits == 8 ? 8 : 2;
+    // 1.9375 or 1.75 and more round up
+    int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    return s == 0 ? 1 : s; // too small for F16
+    return s == 0 ? 1 : s; // the power is too small for F16
 }
 
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
 {
-    float amax = -min > max ? -min : max, s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
+    float amax = -min > max ? -min : max,
+          s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
     uint8_t code = osh_fp8_of_f32(s > 448 ? 448 : s);
     return code ? code : 0x20; // 0.125
 }
@@ -54,18 +57,19 @@ uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
 float osh_q_global_scale(float amax, osh_dtype dt)
 {
     float least = dt == OSH_F16 ? 0x1p-14f : 0x1p-126f;
-    float s = osh_q_round_to(osh_q_round_to(1 / (amax > least ? amax : least), dt) * (448.0f * 6), dt);
+    float s =
+        osh_q_round_to(osh_q_round_to(1 / (amax > least ? amax : least), dt) * (448.0f * 6), dt);
     return isfinite(s) ? s : 1;
 }
 
-static inline float load(const void *x, osh_dtype dt, int64_t i)
+static inline float load_f32(const void *x, osh_dtype dt, int64_t i)
 {
     if (dt == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)x)[i]);
     if (dt == OSH_F16) return osh_f32_of_f16(((const uint16_t *)x)[i]);
     return ((const float *)x)[i];
 }
 
-/* Sign-magnitude bits as integers of the same order; its own inverse. NaNs are outermost. */
+/* Converts sign-magnitude bits to integers of the same order, and back. NaNs are outermost. */
 static inline int16_t key16(uint16_t u)
 {
     return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
@@ -101,15 +105,18 @@ static void range_c(float *min, float *max, const void *x, osh_dtype dt, int64_t
     *max = dt == OSH_BF16 ? osh_f32_of_bf16(h) : osh_f32_of_f16(h);
 }
 
-/* Ties go to the even index, and the sign stays with what is rounded to 0, but for 0 itself. */
+/* Rounds to E2M1. Ties go to the even index. A negative number that is rounded to 0 keeps its sign;
+ * -0 does not. */
 static uint8_t fp4_of_f32(float y)
 {
     float a = y < 0 ? -y : y;
-    int index = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5);
+    int index = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) +
+                (a > 5);
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
-/* Steps of 1/8 below 2, of 1/4 to 4, of 1/2 to 7.5; 8 codes in each binade. */
+/* Rounds to E2M3: steps of 1/8 below 2, of 1/4 below 4, of 1/2 up to 7.5; 8 codes in each
+ * binade. */
 static uint8_t fp6_of_f32(float y, bool negative)
 {
     float a = fabsf(y);
@@ -120,13 +127,12 @@ static uint8_t fp6_of_f32(float y, bool negative)
 static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
-        float y = osh_q_round_to(load(x, dt, i) / c->scale, c->round);
-        y = osh_q_round_to(
-            y + c->zero,
-            c->round); // also where symmetric: turns -0 into +0, as the reference's zero point does
+        float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
+        // the zero point of a symmetric range turns -0 into +0, as in the reference
+        y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
-                   : c->kind == OSH_Q_CODE_FP6 ? fp6_of_f32(y, signbit(load(x, dt, i)))
+                   : c->kind == OSH_Q_CODE_FP6 ? fp6_of_f32(y, signbit(load_f32(x, dt, i)))
                    : c->kind == OSH_Q_CODE_FP4 ? fp4_of_f32(y)
                                                : (uint8_t)(int8_t)nearbyintf(y);
     }
@@ -151,10 +157,10 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // side by side, since an addition waits for the one before it
+    enum { LANES = 8 }; // separate lanes, because an addition waits for the one before it
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
-        double x = load(a, dt, i), d = x - load(b, dt, i);
+        double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);
         err[i % LANES] += d * d, ref[i % LANES] += x * x;
     }
     sum[0] = sum[1] = 0;
@@ -164,7 +170,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // one by one: arith.c
+    return 0; // arith.c makes all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};

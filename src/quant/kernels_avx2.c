@@ -1,9 +1,6 @@
-/* kernels_avx2.c - kernels.c with AVX2 and F16C; same bytes. Chosen at run time, the rest of the program is
- * plain x86-64.
- *
- * Every function that is generic over the dtype is inlined into one instance per dtype, so that the switch is
- * outside the loop.
- */
+/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. They are chosen
+ * at run time; the rest of the program is plain x86-64. Every function that is generic over the
+ * dtype is inlined into one instance per dtype, so that the switch is outside the loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -25,7 +22,7 @@ INLINE __m256 load8(const void *x, osh_dtype dt)
     return _mm256_loadu_ps(x);
 }
 
-/* Finite f32 bits, rounded to the upper 16 (RNE); the lower 16 are left over. */
+/* Rounds finite f32 bits to the upper 16 (RNE). The lower 16 bits are undefined. */
 INLINE __m256i bf16_bits(__m256 x)
 {
     __m256i u = _mm256_castps_si256(x);
@@ -54,9 +51,10 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* ---- E4M3, |y| <= 448, and E2M3, |y| <= 7.5, with sign's. Normal: RNE of the f32 mantissa to 3 bits, rebiased; below
- * the least normal one, 2^(1 - bias): RNE to its eighths. ---- */
-INLINE __m256i floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
+/* Rounds y to E4M3, |y| <= 448, or to E2M3, |y| <= 7.5, with the signs of `signs`. Normal numbers:
+ * RNE of the f32 mantissa to 3 bits, rebiased. Numbers below the least normal one, 2^(1 - bias):
+ * RNE to multiples of its eighth. */
+INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
     __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(_mm256_castps_si256(signs), 31), sign_bit);
@@ -64,41 +62,49 @@ INLINE __m256i floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 20), _mm256_set1_epi32(1));
     __m256i normal = _mm256_add_epi32(a, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7ffff)));
     normal = _mm256_sub_epi32(_mm256_srli_epi32(normal, 20), _mm256_set1_epi32((127 - bias) << 3));
-    __m256i tiny =
-        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_set1_ps((float)(8 << (bias - 1)))));
+    __m256i tiny = _mm256_cvtps_epi32(
+        _mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_set1_ps((float)(8 << (bias - 1)))));
     __m256i is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32((128 - bias) << 23), a);
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-/* ---- E2M1: how many of the seven thresholds |y| has passed; the sign of what is not 0 ---- */
+/* Rounds y to E2M1: the index is the number of the seven thresholds that |y| has passed. The sign
+ * is set for y < 0. */
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-    __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ)); // each is -1
-    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
-    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.25f), _CMP_GT_OQ)));
-    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.75f), _CMP_GE_OQ)));
-    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(2.5f), _CMP_GT_OQ)));
-    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(3.5f), _CMP_GE_OQ)));
+    // each comparison adds -1
+    __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ));
+    n = _mm256_add_epi32(n,
+                         _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
+    n = _mm256_add_epi32(n,
+                         _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.25f), _CMP_GT_OQ)));
+    n = _mm256_add_epi32(n,
+                         _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.75f), _CMP_GE_OQ)));
+    n = _mm256_add_epi32(n,
+                         _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(2.5f), _CMP_GT_OQ)));
+    n = _mm256_add_epi32(n,
+                         _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(3.5f), _CMP_GE_OQ)));
     n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(5), _CMP_GT_OQ)));
     __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_LT_OQ));
     return _mm256_or_si256(_mm256_sub_epi32(_mm256_setzero_si256(), n),
                            _mm256_and_si256(negative, _mm256_set1_epi32(8)));
 }
 
-INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind, const osh_q_code *c)
+INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind,
+                     const osh_q_code *c)
 {
     __m256 from = load8(x, dt), y = round8(_mm256_div_ps(from, _mm256_set1_ps(c->scale)), round);
     y = round8(_mm256_add_ps(y, _mm256_set1_ps(c->zero)), round);
     y = _mm256_min_ps(_mm256_max_ps(y, _mm256_set1_ps(c->qmin)), _mm256_set1_ps(c->qmax));
-    return kind == OSH_Q_CODE_FP8   ? floats_of(y, y, 7, 7)
-           : kind == OSH_Q_CODE_FP6 ? floats_of(y, from, 1, 5)
+    return kind == OSH_Q_CODE_FP8   ? small_floats_of(y, y, 7, 7)
+           : kind == OSH_Q_CODE_FP6 ? small_floats_of(y, from, 1, 5)
            : kind == OSH_Q_CODE_FP4 ? fp4_codes(y)
                                     : _mm256_cvtps_epi32(y);
 }
 
-INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind,
-                   const osh_q_code *c)
+INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round,
+                   osh_q_code_kind kind, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
     __m256i q0 = code8(x, dt, round, kind, c), q1 = code8(x + step, dt, round, kind, c);
@@ -106,12 +112,12 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
             q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
     __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
-    /* packs work inside 128-bit lanes: 32-bit pieces come out as 0 2 4 6 1 3 5 7 */
+    /* packs works inside 128-bit lanes: 32-bit pieces come out as 0 2 4 6 1 3 5 7 */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-/* A group of NVFP4. */
+/* Encodes 16 values: a group of NVFP4. */
 INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
@@ -122,7 +128,7 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
     _mm_storeu_si128((__m128i *)(void *)codes, lo);
 }
 
-/* c: a copy whose kind and rounding are constants here. */
+/* Encodes n values. c is a copy of the parameters whose kind and rounding are constants here. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -138,7 +144,8 @@ INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, co
     }
 }
 
-INLINE void encode_kind(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round, const osh_q_code *c)
+INLINE void encode_kind(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round,
+                        const osh_q_code *c)
 {
     osh_q_code k = *c;
     k.round = round;
@@ -153,7 +160,7 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
 {
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
-        osh_q_kernels_c.encode(codes, x, dt, n, c); // does not occur: one dtype per layer
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // does not happen: a layer has one dtype
     else if (dt == OSH_BF16 && rounded)
         encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)
@@ -181,7 +188,7 @@ INLINE __m256i keys32(const uint32_t *p)
         u, _mm256_and_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff)));
 }
 
-/* Smallest of 16 signed 16-bit numbers: minpos works on 8 unsigned ones. */
+/* Returns the smallest of 16 signed 16-bit numbers. minpos works on 8 unsigned ones. */
 INLINE int16_t smallest16(__m256i k)
 {
     __m128i m = _mm_min_epi16(_mm256_castsi256_si128(k), _mm256_extracti128_si256(k, 1));
@@ -199,7 +206,7 @@ AVX2 static void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
         lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
     }
     for (; i < n; i += 16) {
-        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last one may overlap
+        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap
         lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
     }
     int16_t l = smallest16(_mm256_min_epi16(lo, lo2));
@@ -244,8 +251,9 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
     }
 }
 
-/* ---- scales and zero points: arith.c's one_param, 8 at a time ---- */
-/* c: a copy whose dtypes are constants here. */
+/* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
+/* Makes the params of 8 ranges at a time. c is a copy of the rule whose dtypes are constants
+ * here. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {
@@ -267,7 +275,7 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // 0 / 0: zero point 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // 0 / 0 gives zero point 0
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
@@ -280,17 +288,19 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
     return i;
 }
 
-AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
-                                const osh_q_scale_rule *r)
+AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max,
+                                int64_t n, const osh_q_scale_rule *r)
 {
     osh_dtype dt = r->dt;
     if (dt == OSH_BF16 && r->step == OSH_BF16)
         return params_as(scale, zp, min, max, n,
                          &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_BF16, OSH_BF16});
     if (dt == OSH_F16 && r->step == OSH_F16)
-        return params_as(scale, zp, min, max, n, &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F16, OSH_F16});
+        return params_as(scale, zp, min, max, n,
+                         &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F16, OSH_F16});
     if (dt == OSH_F32)
-        return params_as(scale, zp, min, max, n, &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F32, OSH_F32});
+        return params_as(scale, zp, min, max, n,
+                         &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F32, OSH_F32});
     return 0;
 }
 
@@ -298,15 +308,17 @@ AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (kind == OSH_Q_CODE_FP4) { // twice the value is a whole number
+    if (kind == OSH_Q_CODE_FP4) { // twice the value is an integer
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
-        __m256i sign = _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtepu8_epi32(q), _mm256_set1_epi32(8)), 28);
+        __m256i sign =
+            _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtepu8_epi32(q), _mm256_set1_epi32(8)), 28);
         __m256 a = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)), _mm256_set1_ps(0.5f));
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* bits placed as F16 bits with the exponent 8, or 14, too small: subnormals come out right, and 2^8 is exact */
+    /* The bits are used as F16 bits, whose exponent is 8 (FP8) or 14 (FP6) too small. So subnormals
+     * are right, and the factor 2^8 or 2^14 is exact. */
     __m128i u = _mm_cvtepu8_epi16(q);
     if (kind == OSH_Q_CODE_FP6) {
         __m128i e2m3 = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x20)), 10),
@@ -356,7 +368,7 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
 }
 
 /* ---- error ---- */
-INLINE void add_squares(__m256d *err, __m256d *ref, __m128 a, __m128 b)
+INLINE void add_squares8(__m256d *err, __m256d *ref, __m128 a, __m128 b)
 {
     __m256d x = _mm256_cvtps_pd(a), d = _mm256_sub_pd(x, _mm256_cvtps_pd(b));
     *err = _mm256_add_pd(*err, _mm256_mul_pd(d, d));
@@ -368,15 +380,15 @@ INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtyp
     size_t size = dt == OSH_F32 ? 4 : 2;
     __m256d err[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()}, ref[2] = {err[0], err[0]};
     for (int64_t i = 0; i < n; i += 8) {
-        uint8_t last[2][8 * 4] = {0}; // zeros add nothing
+        uint8_t last[2][8 * 4] = {0}; // padded with zeros
         const uint8_t *p = a + (size_t)i * size, *q = b + (size_t)i * size;
         if (i + 8 > n) {
             p = memcpy(last[0], p, (size_t)(n - i) * size);
             q = memcpy(last[1], q, (size_t)(n - i) * size);
         }
         __m256 x = load8(p, dt), y = load8(q, dt);
-        add_squares(&err[0], &ref[0], _mm256_castps256_ps128(x), _mm256_castps256_ps128(y));
-        add_squares(&err[1], &ref[1], _mm256_extractf128_ps(x, 1), _mm256_extractf128_ps(y, 1));
+        add_squares8(&err[0], &ref[0], _mm256_castps256_ps128(x), _mm256_castps256_ps128(y));
+        add_squares8(&err[1], &ref[1], _mm256_extractf128_ps(x, 1), _mm256_extractf128_ps(y, 1));
     }
     double lanes[2][8];
     for (int k = 0; k < 2; k++) {
@@ -394,7 +406,8 @@ AVX2 static void error_avx2(double sum[2], const void *a, const void *b, osh_dty
     else error_as(sum, a, b, OSH_F32, n);
 }
 
-static const osh_q_kernels avx2 = {"avx2", range_avx2, params_avx2, encode_avx2, decode_avx2, error_avx2};
+static const osh_q_kernels avx2 = {"avx2",      range_avx2,  params_avx2,
+                                   encode_avx2, decode_avx2, error_avx2};
 
 const osh_q_kernels *osh_q_kernels_avx2(void)
 {

@@ -1,4 +1,4 @@
-/* observer.c - the table of observers, and their arguments. */
+/* observer.c - the table of observers, and the checks of their arguments. */
 #include "quant/observer.h"
 
 #include <stdio.h>
@@ -75,22 +75,25 @@ int64_t osh_observer_bins(const osh_q_args *a)
     return o->halves(a) ? bins / 2 : bins;
 }
 
-static float average(float old, float now, double share, osh_dtype dt)
+static float moving_average(float old, float now, double share, osh_dtype dt)
 {
-    return osh_q_round_to(osh_q_round_to(old * (float)(1 - share), dt) + osh_q_round_to(now * (float)share, dt), dt);
+    return osh_q_round_to(
+        osh_q_round_to(old * (float)(1 - share), dt) + osh_q_round_to(now * (float)share, dt), dt);
 }
 
-void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)
+void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a,
+                          osh_dtype dt)
 {
     double share = osh_observer_value(a, "averaging_constant");
-    *min = average(*min, lo, share, dt);
-    *max = average(*max, hi, share, dt);
+    *min = moving_average(*min, lo, share, dt);
+    *max = moving_average(*max, hi, share, dt);
 }
 
-osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given, const char *where)
+osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,
+                                const char *where)
 {
     const osh_q_kwarg *there = kwarg_of(a, given->name);
-    if (there) a->kwargs[there - a->kwargs] = *given; // the later one wins
+    if (there) a->kwargs[there - a->kwargs] = *given; // the later value wins
     else if (a->n_kwargs < OSH_Q_KWARGS) a->kwargs[a->n_kwargs++] = *given;
     else return osh_fail(cx, OSH_E_USAGE, "%s: more than %d observer_kwargs", where, OSH_Q_KWARGS);
     return OSH_OK;
@@ -107,13 +110,14 @@ osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where
         osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", observers[i]->name);
         osh_near_see(&near, observers[i]->name);
     }
-    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s': want %s%s", where, near.word,
-                             b.data ? b.data : "", osh_near_hint(&near, ""));
+    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s': want %s%s", where,
+                             near.word, b.data ? b.data : "", osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *name, const char *where)
+static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *name,
+                                const char *where)
 {
     osh_near near;
     osh_buf b;
@@ -123,29 +127,35 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
         osh_buf_printf(cx, &b, "%s%s", k == o->keys ? "" : ", ", k->name);
         osh_near_see(&near, k->name);
     }
-    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown observer_kwargs '%s' of %s: want %s%s", where, near.word,
-                             o->name, b.data && b.len ? b.data : "none", osh_near_hint(&near, ""));
+    osh_status rc =
+        osh_fail(cx, OSH_E_USAGE, "%s: unknown observer_kwargs '%s' of %s: want %s%s", where,
+                 near.word, o->name, b.data && b.len ? b.data : "none", osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* NVFP4: the global scale is that of the ranges of several weights, which are found in pieces. */
-static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a, const char *where)
+/* Fails if the observer does not support NVFP4, whose global scale is made of the ranges of several
+ * weights, which are found in pieces. */
+static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
+                                 const char *where)
 {
     if (o->choose)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: observer %s with strategy tensor_group (NVFP4) is not made by this "
-                        "version: want minmax or static_minmax", where, o->name);
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: observer %s with strategy tensor_group (NVFP4) is not made by this "
+                        "version: want minmax or static_minmax",
+                        where, o->name);
     if (!o->search) return OSH_OK;
     if (a->dynamic == OSH_Q_LOCAL || o->search(a).weighted)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s: observer %s does not search ranges of strategy tensor_group (NVFP4) yet: want minmax, "
-                        "static_minmax%s",
+                        "%s: observer %s does not search ranges of strategy tensor_group (NVFP4) "
+                        "yet: want minmax, static_minmax%s",
                         where, o->name, a->dynamic == OSH_Q_LOCAL ? "" : " or nvfp4_expanded_mse");
     if (osh_observer_by_rows(a)) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: observer %s of strategy tensor_group (NVFP4) may end before its %ld steps: want "
-                    "nvfp4_expanded_mse, or observer_kwargs with patience: %ld",
-                    where, o->name, (long)o->search(a).steps, (long)o->search(a).steps);
+    return osh_fail(
+        cx, OSH_E_UNSUPPORTED,
+        "%s: observer %s of strategy tensor_group (NVFP4) may end before its %ld steps: want "
+        "nvfp4_expanded_mse, or observer_kwargs with patience: %ld",
+        where, o->name, (long)o->search(a).steps, (long)o->search(a).steps);
 }
 
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where)
@@ -157,9 +167,11 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
     bool weighted = o->search && o->search(a).weighted;
     if (weighted && !osh_observer_weighs(a)) {
         if (osh_observer_value(a, "strict") != 0)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: observer %s with strict: true wants weights of strategy channel or group",
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s: observer %s with strict: true wants weights of strategy channel or group",
                      where, o->name);
-        osh_log(cx, OSH_LOG_WARN, "%s: observer %s: input channels all weigh the same with this strategy", where,
+        osh_log(cx, OSH_LOG_WARN,
+                "%s: observer %s: input channels all weigh the same with this strategy", where,
                 o->name);
     }
     for (int i = 0; i < a->n_kwargs; i++) {
@@ -168,9 +180,11 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
         if (!k) return unknown_kwarg(cx, o, given->name, where);
         bool whole = given->value == (double)(int64_t)given->value;
         if (!(given->value >= k->min && given->value <= k->max) || (k->whole && !whole))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]", where, k->name,
-                     given->value, k->whole ? "whole " : "", k->min, k->max);
-        if (k->idle) osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where, k->name);
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]",
+                     where, k->name, given->value, k->whole ? "whole " : "", k->min, k->max);
+        if (k->idle)
+            osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where,
+                    k->name);
     }
 done:
     return rc;

@@ -1,7 +1,6 @@
-/* preset.c - the schemes that have a name (compressed_tensors/quantization/quant_scheme.py, PRESET_SCHEMES).
- *
- * A row sets arguments only; targets come from the user, the storage format from osh_format_infer.
- */
+/* preset.c - the schemes that have a name (compressed_tensors/quantization/quant_scheme.py,
+ * PRESET_SCHEMES). A row sets arguments only: targets come from the user, the storage format from
+ * osh_format_infer. */
 #include "quant/scheme.h"
 
 #include <string.h>
@@ -31,8 +30,8 @@
     }
 #define MX_OF(b, ...)                                                                              \
     {                                                                                              \
-        .present = true, .bits = b, .type = OSH_Q_FLOAT, .strategy = OSH_Q_GROUP, .group_size = 32, \
-        .symmetric = true, .scale_dtype = OSH_Q_SCALE_E8M0, __VA_ARGS__                            \
+        .present = true, .bits = b, .type = OSH_Q_FLOAT, .strategy = OSH_Q_GROUP,                  \
+        .group_size = 32, .symmetric = true, .scale_dtype = OSH_Q_SCALE_E8M0, __VA_ARGS__          \
     }
 
 typedef struct preset {
@@ -74,7 +73,8 @@ static const preset presets[] = {
     {"W3A4", INT_GROUP(3), INT_TOKEN(4)},
     {"W4A4", INT_GROUP(4), INT_TOKEN(4)},
     {"NVFP4A16", NVFP4_OF(.dynamic = OSH_Q_STATIC), {0}},
-    {"NVFP4", NVFP4_OF(.dynamic = OSH_Q_STATIC), NVFP4_OF(.dynamic = OSH_Q_LOCAL, .observer = "static_minmax")},
+    {"NVFP4", NVFP4_OF(.dynamic = OSH_Q_STATIC),
+     NVFP4_OF(.dynamic = OSH_Q_LOCAL, .observer = "static_minmax")},
     {"MXFP4A16", MX_OF(4, .dynamic = OSH_Q_STATIC), {0}},
     {"MXFP4", MX_OF(4, .dynamic = OSH_Q_STATIC), MX_OF(4, .dynamic = OSH_Q_DYNAMIC)},
     {"MXFP8A16", MX_OF(8, .dynamic = OSH_Q_STATIC), {0}},
@@ -89,7 +89,10 @@ static const char known[] = "W4A16, W4A16_ASYM, W8A16, W8A8 (INT8), FP8, FP8_DYN
                             "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4, NVFP4, NVFP4A16, "
                             "MXFP4, MXFP4A16, MXFP4XFP8, MXFP6A8, MXFP6A16, MXFP8, MXFP8A16";
 
-const char *osh_q_preset_name(size_t i) { return i < sizeof presets / sizeof *presets ? presets[i].name : NULL; }
+const char *osh_q_preset_name(size_t i)
+{
+    return i < sizeof presets / sizeof *presets ? presets[i].name : NULL;
+}
 
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
 {
@@ -103,5 +106,6 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
     osh_near near;
     osh_near_init(&near, name);
     for (size_t i = 0; osh_q_preset_name(i); i++) osh_near_see(&near, osh_q_preset_name(i));
-    return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s%s", name, known, osh_near_hint(&near, ""));
+    return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s%s", name, known,
+                    osh_near_hint(&near, ""));
 }

@@ -1,9 +1,8 @@
-/* scheme.c - QuantizationArgs and QuantizationScheme: setting, checking, reading a checkpoint's quantization_config.
- *
- * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What those
- * accept and this program cannot do is refused by name (OSH_E_UNSUPPORTED); what they refuse is an error here too
- * (OSH_E_USAGE).
- */
+/* scheme.c - QuantizationArgs and QuantizationScheme: sets and checks them, and reads a
+ * checkpoint's quantization_config. Rules and defaults:
+ * compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. Values that
+ * those accept and this program does not support are refused by name (OSH_E_UNSUPPORTED). Values
+ * that they refuse are errors here, too (OSH_E_USAGE). */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -73,7 +72,8 @@ static osh_status set_symmetric(osh_ctx *cx, osh_q_args *a, const char *text, co
 
 static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
-    static const char *const names[] = {"tensor", "channel", "group", "block", "token", "tensor_group", "attn_head"};
+    static const char *const names[] = {"tensor", "channel",      "group",    "block",
+                                        "token",  "tensor_group", "attn_head"};
     a->strategy = OSH_Q_STRATEGY_NONE;
     if (!text) return OSH_OK;
     for (int i = 0; i < OSH_Q_STRATEGY_NONE; i++)
@@ -82,8 +82,9 @@ static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, con
             return OSH_OK;
         }
     return osh_fail(cx, OSH_E_USAGE,
-                    "%s: strategy is '%s', want tensor, channel, group, block, token, tensor_group or attn_head", where,
-                    text);
+                    "%s: strategy is '%s', want tensor, channel, group, block, token, tensor_group "
+                    "or attn_head",
+                    where, text);
 }
 
 static osh_status set_group_size(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
@@ -148,10 +149,13 @@ static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const char *text, con
 static osh_status set_scale_dtype(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     osh_dtype dt = text ? osh_dtype_of_name(text) : OSH_DTYPE_NONE;
-    a->scale_dtype = dt == OSH_FP8 ? OSH_Q_SCALE_E4M3 : dt == OSH_U8 ? OSH_Q_SCALE_E8M0 : OSH_Q_SCALE_PLAIN;
+    a->scale_dtype = dt == OSH_FP8  ? OSH_Q_SCALE_E4M3
+                     : dt == OSH_U8 ? OSH_Q_SCALE_E8M0
+                                    : OSH_Q_SCALE_PLAIN;
     if (!text || a->scale_dtype != OSH_Q_SCALE_PLAIN) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: scale_dtype %s is not supported, want torch.float8_e4m3fn (NVFP4), torch.uint8 (MX) or null",
+                    "%s: scale_dtype %s is not supported, want torch.float8_e4m3fn (NVFP4), "
+                    "torch.uint8 (MX) or null",
                     where, text);
 }
 
@@ -164,8 +168,8 @@ static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-/* Names are compared without case, as the reference's registry does. */
-static osh_status set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+/* Names are compared without case, as in the reference's registry. */
+static osh_status args_set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (text && strlen(text) >= sizeof a->observer)
         return osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s'", where, text);
@@ -174,8 +178,10 @@ static osh_status set_observer(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-/* As text: none. A map is read by who has its items (osh_q_observer_kwarg). */
-static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+/* Accepts only an empty map as text. The caller reads the items of a map
+ * (osh_q_observer_kwarg). */
+static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
+                                      const char *where)
 {
     if (!text || !*text || !strcmp(text, "{}")) return OSH_OK;
     return osh_fail(cx, OSH_E_USAGE, "%s: observer_kwargs is '%s', want a map", where, text);
@@ -190,7 +196,7 @@ static const struct {
     {"group_size", set_group_size},   {"block_structure", set_block},
     {"dynamic", set_dynamic},         {"actorder", set_actorder},
     {"scale_dtype", set_scale_dtype}, {"zp_dtype", set_zp_dtype},
-    {"observer", set_observer},       {"observer_kwargs", set_observer_kwargs},
+    {"observer", args_set_observer},  {"observer_kwargs", set_observer_kwargs},
 };
 
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
@@ -201,14 +207,15 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
         if (!strcmp(key, setters[i].key)) return setters[i].set(cx, a, text, where);
     osh_buf known;
     osh_buf_init(&known, 1024);
-    for (size_t i = 0; i < n; i++) osh_buf_printf(cx, &known, "%s%s", i ? ", " : "", setters[i].key);
-    osh_status rc =
-        osh_fail(cx, OSH_E_USAGE, "%s: unknown key '%s', want %s", where, key, known.data ? known.data : "");
+    for (size_t i = 0; i < n; i++)
+        osh_buf_printf(cx, &known, "%s%s", i ? ", " : "", setters[i].key);
+    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown key '%s', want %s", where, key,
+                             known.data ? known.data : "");
     osh_buf_deinit(cx, &known);
     return rc;
 }
 
-/* Which strategies an argument object may have, and what each of them needs. */
+/* Checks the strategy of an argument object, and the other arguments that it needs. */
 static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -232,7 +239,8 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
         if (a->strategy == OSH_Q_TOKEN)
             OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
         if (a->strategy == OSH_Q_ATTN_HEAD)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy attn_head is for what attention reads, not for weights", where);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s: strategy attn_head is for what attention reads, not for weights", where);
         if (a->dynamic != OSH_Q_STATIC)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: dynamic weights are not supported, want dynamic: false", where);
@@ -246,7 +254,8 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
     if (a->strategy == OSH_Q_ATTN_HEAD && a->dynamic != OSH_Q_STATIC)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy attn_head needs dynamic: false", where);
     if (a->strategy == OSH_Q_TENSOR_GROUP && a->dynamic != OSH_Q_LOCAL)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: strategy tensor_group of activations wants dynamic: local", where);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: strategy tensor_group of activations wants dynamic: local", where);
     if (a->dynamic == OSH_Q_LOCAL && a->strategy != OSH_Q_TENSOR_GROUP)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: dynamic: local needs strategy tensor_group", where);
     if (a->strategy == OSH_Q_GROUP && !dynamic)
@@ -257,36 +266,39 @@ done:
     return rc;
 }
 
-/* Two families: NVFP4, whose scales are FP8 relative to a global one, and MX, whose scales are powers of two. */
+/* Checks scale_dtype. There are two families: NVFP4, whose scales are FP8 relative to a global
+ * scale, and MX, whose scales are powers of two. */
 static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP, power = a->scale_dtype == OSH_Q_SCALE_E8M0;
     if (relative && (!osh_q_is_fp4(a) || a->group_size != 16 || a->scale_dtype != OSH_Q_SCALE_E4M3))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: strategy tensor_group wants type float, 4 bits, group_size 16 and scale_dtype "
-                 "torch.float8_e4m3fn, as NVFP4 has them",
-                 where);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: strategy tensor_group wants type float, 4 bits, group_size 16 and scale_dtype "
+            "torch.float8_e4m3fn, as NVFP4 has them",
+            where);
     if (a->scale_dtype == OSH_Q_SCALE_E4M3 && !relative)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: scale_dtype torch.float8_e4m3fn wants strategy tensor_group (NVFP4)",
-                 where);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: scale_dtype torch.float8_e4m3fn wants strategy tensor_group (NVFP4)", where);
     if (power && (a->type != OSH_Q_FLOAT || a->strategy != OSH_Q_GROUP || a->group_size != 32))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: scale_dtype torch.uint8 wants type float, strategy group and group_size 32 (MXFP4, MXFP6, MXFP8)",
+                 "%s: scale_dtype torch.uint8 wants type float, strategy group and group_size 32 "
+                 "(MXFP4, MXFP6, MXFP8)",
                  where);
     if (osh_q_is_fp4(a) && !relative && !power)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: 4-bit float wants strategy tensor_group with groups of 16 (NVFP4), or groups of 32 with "
-                 "scale_dtype torch.uint8 (MXFP4)",
+                 "%s: 4-bit float wants strategy tensor_group with groups of 16 (NVFP4), or groups "
+                 "of 32 with scale_dtype torch.uint8 (MXFP4)",
                  where);
     if (osh_q_is_fp6(a) && !power)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: 6-bit float wants groups of 32 with scale_dtype torch.uint8 (MXFP6)",
-                 where);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: 6-bit float wants groups of 32 with scale_dtype torch.uint8 (MXFP6)", where);
 done:
     return rc;
 }
 
-/* All but the observer, which decides nothing when a finished checkpoint is read. */
+/* Checks everything except the observer, which has no effect when a finished checkpoint is read. */
 static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
 {
     osh_status rc = OSH_OK;
@@ -300,7 +312,8 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
     if (!is_weight && a->strategy == OSH_Q_TENSOR_GROUP && a->scale_dtype == OSH_Q_SCALE_PLAIN)
-        a->scale_dtype = OSH_Q_SCALE_E4M3; // left out in LLM Compressor's recipes, too: NVFP4's kernels have no other
+        // LLM Compressor's recipes leave it out, too: NVFP4's kernels have no other
+        a->scale_dtype = OSH_Q_SCALE_E4M3;
     OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
         a->zp_dtype[0] = '\0';
@@ -329,11 +342,13 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
                                osh_status (*check)(osh_ctx *, osh_q_args *, const char *, bool))
 {
     osh_status rc = OSH_OK;
-    const osh_format *f = NULL; // view: a table row
+    const osh_format *f = NULL; // view: a row of osh_formats
     struct {
         osh_q_args *args;
         const char *key;
-    } parts[] = {{&s->weights, "weights"}, {&s->inputs, "input_activations"}, {&s->outputs, "output_activations"}};
+    } parts[] = {{&s->weights, "weights"},
+                 {&s->inputs, "input_activations"},
+                 {&s->outputs, "output_activations"}};
 
     for (int i = 0; i < 3; i++) {
         char name[128];
@@ -341,15 +356,20 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
         if (parts[i].args->present) OSH_TRY(check(cx, parts[i].args, name, i == 0));
     }
     if (s->outputs.present && !s->weights.present)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations without weights are not made by this version", where);
-    if (s->outputs.present && (s->outputs.dynamic == OSH_Q_LOCAL || s->outputs.strategy == OSH_Q_ATTN_HEAD))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations %s are not made by this version, nor calibrated by LLM "
-                 "Compressor: want dynamic: false with strategy tensor, or dynamic: true", where,
-                 s->outputs.dynamic == OSH_Q_LOCAL ? "with dynamic: local" : "by head");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: output_activations without weights are not made by this version", where);
+    if (s->outputs.present &&
+        (s->outputs.dynamic == OSH_Q_LOCAL || s->outputs.strategy == OSH_Q_ATTN_HEAD))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: output_activations %s are not made by this version, nor calibrated by LLM "
+                 "Compressor: want dynamic: false with strategy tensor, or dynamic: true",
+                 where, s->outputs.dynamic == OSH_Q_LOCAL ? "with dynamic: local" : "by head");
     if (osh_q_of_attention(s)) OSH_TRY(osh_q_cache_check(cx, &s->inputs, where));
     if (s->inputs.strategy == OSH_Q_ATTN_HEAD && s->weights.present)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: input_activations of a Linear have no heads: want another strategy than attn_head", where);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s: input_activations of a Linear have no heads: want another strategy than attn_head",
+            where);
     if (s->weights.present) OSH_TRY(osh_format_infer(cx, &f, s, where));
 done:
     return rc;
@@ -401,8 +421,8 @@ done:
     return rc;
 }
 
-/* JSON value to the text form of osh_q_args_set; NULL: null. buf is room for numbers. */
-static const char *text_of(const cJSON *v, char *buf, size_t cap)
+/* Converts a JSON value to the text form of osh_q_args_set; NULL: null. buf is room for numbers. */
+static const char *json_text_of(const cJSON *v, char *buf, size_t cap)
 {
     if (cJSON_IsString(v)) return v->valuestring;
     if (cJSON_IsBool(v)) return cJSON_IsTrue(v) ? "true" : "false";
@@ -430,8 +450,8 @@ static osh_status parse_args(osh_ctx *cx, osh_q_args *a, const cJSON *o, const c
     cJSON_ArrayForEach(v, o)
     {
         if (!strcmp(v->string, "observer_kwargs"))
-            continue; // of the past: the checkpoint is finished
-        OSH_TRY(osh_q_args_set(cx, a, v->string, text_of(v, buf, sizeof buf), where));
+            continue; // has no effect: the checkpoint is finished
+        OSH_TRY(osh_q_args_set(cx, a, v->string, json_text_of(v, buf, sizeof buf), where));
     }
 done:
     return rc;
@@ -482,7 +502,8 @@ done:
     return rc;
 }
 
-/* Parts of quantization_config that change what the stored tensors mean and that are not read here. */
+/* Refuses parts of quantization_config that change the meaning of the stored tensors and are not
+ * supported. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -514,12 +535,15 @@ osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where)
     if (!a->present) goto done;
     if (a->strategy == OSH_Q_STRATEGY_NONE) a->strategy = OSH_Q_TENSOR;
     if ((a->strategy != OSH_Q_TENSOR && a->strategy != OSH_Q_ATTN_HEAD) || a->group_size > 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: keys and values are quantized by strategy tensor or attn_head: want one of "
-                 "these", where);
-    if (a->bits != 8) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a cache of %d bits: want 8", where, a->bits);
-    if (a->dynamic != OSH_Q_STATIC)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a cache that is dynamic has no scales to store: want dynamic false",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: keys and values are quantized by strategy tensor or attn_head: want one of "
+                 "these",
                  where);
+    if (a->bits != 8)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a cache of %d bits: want 8", where, a->bits);
+    if (a->dynamic != OSH_Q_STATIC)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: a cache that is dynamic has no scales to store: want dynamic false", where);
 done:
     return rc;
 }
@@ -547,12 +571,14 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
     if (format && strlen(format) >= sizeof c->format)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown format '%s'", what, format);
     if (format) snprintf(c->format, sizeof c->format, "%s", format);
-    OSH_TRY(parse_args(cx, &c->cache, cJSON_GetObjectItemCaseSensitive(quantization_config, "kv_cache_scheme"),
+    OSH_TRY(parse_args(cx, &c->cache,
+                       cJSON_GetObjectItemCaseSensitive(quantization_config, "kv_cache_scheme"),
                        "kv_cache_scheme"));
     OSH_TRY(osh_q_cache_check(cx, &c->cache, what));
     groups = cJSON_GetObjectItemCaseSensitive(quantization_config, "config_groups");
-    OSH_TRY(osh_q_transforms_parse(cx, &c->transforms,
-                                   cJSON_GetObjectItemCaseSensitive(quantization_config, "transform_config"), what));
+    OSH_TRY(osh_q_transforms_parse(
+        cx, &c->transforms,
+        cJSON_GetObjectItemCaseSensitive(quantization_config, "transform_config"), what));
     bool transforms_alone = !groups && c->transforms.n;
     if (!transforms_alone && (!cJSON_IsObject(groups) || (!groups->child && !c->cache.present)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config has no config_groups", what);

@@ -1,14 +1,16 @@
-/* search.c - narrows the ranges of a weight as long as that loses less (llmcompressor/observers/mse_quant.py
- * _grid_search_mse on a CPU). Of a group with values x in [-1, 0.6], 4 bits, symmetric, grid 100:
+/* search.c - narrows the ranges of a weight while that lessens the error
+ * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). A group with values x in [-1,
+ * 0.6], 4 bits, symmetric, grid 100:
  *
- *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   the best so far
+ *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   best so far
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
- *   ...                                                                              until patience runs out
+ *   ...                                                                              patience ends
  *
- * All ranges of the tensor take a step together, since its end depends on all of them. Every number is the reference's:
- * candidates, scales, codes, differences and powers are rounded to the weight's dtype; sums are added up in f32 as
- * torch adds a row (sum below), and rounded to it. All but one: |x|^norm of F32 weights is rounded correctly here, and
- * within 1 unit in the last place there. */
+ * All ranges of the tensor take a step together, because the end of the search depends on all of
+ * them. Every number equals the reference's: candidates, scales, codes, differences and powers are
+ * rounded to the weight's dtype; sums are added in f32 in torch's order (see sum) and rounded to
+ * that dtype. One number differs: |x|^norm of F32 weights is rounded correctly here, and within 1
+ * unit in the last place there. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -22,22 +24,24 @@
 
 /* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
  *
- * Values go to 8 lanes, 4 vectors of them side by side; of 16-bit dtypes a vector holds 16 values, and its halves are
- * added first. Each 2^power groups of 4 vectors are added up on their own, as many of these sums again, and so on, four
- * levels high. What fills no vector is added one by one, then the lanes are. ---- */
+ * Values go to 8 lanes of 4 vectors. A vector of a 16-bit dtype holds 16 values, whose halves are
+ * added first. Every 2^power groups of 4 vectors are added to a sum, every 2^power of these sums to
+ * a sum of the next level, and so on, in four levels. Values that fill no vector are added one by
+ * one, then the lanes are added. ---- */
 
 enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
 
 typedef struct sum {
     float acc[LEVELS][SIDE][LANES];
-    float tail[GROUP]; // what fills no group
+    float tail[GROUP]; // values that fill no group yet
     int n_tail, vector; // values of a vector
     int power;
     int64_t i; // groups so far
 } sum;
 
-/* Groups whose sum depends on no other: two levels. */
-static int64_t block_of(int power) { return (int64_t)1 << 2 * power; }
+/* Returns the number of groups in a block of two levels, whose sum does not depend on other
+ * blocks. */
+static int64_t block_groups(int power) { return (int64_t)1 << 2 * power; }
 
 static void sum_begin(sum *s, int64_t n, osh_dtype dt)
 {
@@ -62,7 +66,7 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* Behind group i: sums that are complete go up. */
+/* Moves complete sums up after group i. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -104,14 +108,15 @@ static float sum_end(sum *s)
     int k = 0;
     for (int level = 1; level < LEVELS; level++)
         for (int j = 0; j < SIDE; j++) add_lanes(s->acc[0][j], s->acc[level][j]);
-    for (; k + s->vector <= s->n_tail; k += s->vector) add_vector(s->acc[0][0], s->tail + k, s->vector);
+    for (; k + s->vector <= s->n_tail; k += s->vector)
+        add_vector(s->acc[0][0], s->tail + k, s->vector);
     for (int j = 1; j < SIDE; j++) add_lanes(s->acc[0][0], s->acc[0][j]);
     for (; k < s->n_tail; k++) all += s->tail[k];
     for (int j = 0; j < LANES; j++) all += s->acc[0][0][j];
     return all;
 }
 
-/* The same of fewer values than a group has. */
+/* Returns the sum of fewer values than a group has. */
 static float sum_of_few(const float *x, int n, osh_dtype dt)
 {
     int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
@@ -128,39 +133,41 @@ typedef struct search {
     const osh_range_job *j;
     osh_range_search rule;
     const osh_q_kernels *k;
-    osh_dtype dt; // of errors
-    int64_t band, seg, per_band, n; // which scale governs w[r, c]: r / band * per_band + c / seg; scales
-    int64_t chunk, n_chunks;        // bands, or of one range values, of a chunk
+    osh_dtype dt; // dtype of errors
+    // the scale of w[r, c] is r / band * per_band + c / seg; n scales
+    int64_t band, seg, per_band, n;
+    int64_t chunk, n_chunks;        // bands of a chunk; with one range, values of a chunk
     const float *importance; // view: [I]; NULL: all channels weigh the same
-    float *error; // own: [n] the least so far
-    float *best;  // own: [n] p of it
+    float *error; // own: [n] least error so far
+    float *best;  // own: [n] its p
     float *power; // own: [32768] |x|^norm by the bits of a 16-bit x; NULL: F32
     bool *better; // own: [chunks]
-    sum *sums;    // own: [chunks], of one range; NULL: there are many
+    sum *sums;    // own: [chunks], if there is one range; else NULL
     float p;
 } search;
 
 enum { PIECE = 1024, CANDIDATES = 64 };
 
-/* torch has kernels of their own for 2 and 3. */
-static float power_of(float x, double norm, osh_dtype dt)
+/* torch has separate kernels for the norms 2 and 3. */
+static float error_power(float x, double norm, osh_dtype dt)
 {
     if (norm == 2) return osh_q_round_to(x * x, dt);
-    if (norm == 3) return osh_q_round_to((dt == OSH_BF16 ? osh_q_round_to(x * x, dt) : x * x) * x, dt);
+    if (norm == 3)
+        return osh_q_round_to((dt == OSH_BF16 ? osh_q_round_to(x * x, dt) : x * x) * x, dt);
     if (!(x > 0)) return x;
     return osh_q_round_to((float)osh_math_pow(x, osh_q_round_to((float)norm, dt)), dt);
 }
 
-/* |x - dq(x)|^norm of n <= PIECE values that lie side by side. */
-static void errors_of(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
+/* Computes |x - dq(x)|^norm of n <= PIECE contiguous values. */
+static void value_errors(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: in the weight's dtype, then in f32
+    float x[PIECE], y[PIECE]; // y: first in the weight's dtype, then in f32
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);
-    if (j->from != j->dt) { // a target: as the weight that it stands for
+    if (j->from != j->dt) { // a target is rounded like the weight that it replaces
         osh_from_f32(narrow, j->dt, x, n);
         osh_to_f32(x, narrow, j->dt, n);
         from = narrow;
@@ -170,7 +177,7 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
     if (j->dt != OSH_F32) osh_to_f32(y, narrow, j->dt, n);
     for (int64_t i = 0; i < n; i++) y[i] -= x[i];
     if (s->dt == OSH_F32) {
-        for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i]), s->rule.norm, OSH_F32);
+        for (int64_t i = 0; i < n; i++) out[i] = error_power(fabsf(y[i]), s->rule.norm, OSH_F32);
         for (int64_t i = 0; s->importance && i < n; i++) out[i] *= s->importance[at % j->I + i];
         return;
     }
@@ -178,23 +185,30 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
     for (int64_t i = 0; i < n; i++) out[i] = s->power[narrow[i] & 0x7fff];
 }
 
-static float narrowed(const search *s, float end) { return osh_q_round_to(end * s->p, s->j->dt); }
+static float narrowed_end(const search *s, float end)
+{
+    return osh_q_round_to(end * s->p, s->j->dt);
+}
 
-/* Codes of the ranges [first, first + n), n <= CANDIDATES, with this step's p. */
-static void candidates(const search *s, osh_q_code *code, int64_t first, int64_t n)
+/* Makes the code parameters of the ranges [first, first + n), n <= CANDIDATES, with the p of this
+ * step. */
+static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
     osh_q_code like = osh_q_code_of(j->a, j->arithmetic == OSH_ARITH_F32 ? OSH_F32 : j->dt);
     float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
-    int8_t zero[CANDIDATES] = {0}; // MX has none
-    for (int64_t i = 0; i < n; i++) lo[i] = narrowed(s, j->min[first + i]), hi[i] = narrowed(s, j->max[first + i]);
-    osh_q_scale_zp(scale, zero, lo, hi, n, &(osh_q_scaling){j->a, j->dt, (osh_arithmetic)j->arithmetic});
+    int8_t zero[CANDIDATES] = {0}; // MX has no zero points
+    for (int64_t i = 0; i < n; i++)
+        lo[i] = narrowed_end(s, j->min[first + i]), hi[i] = narrowed_end(s, j->max[first + i]);
+    osh_q_scale_zp(scale, zero, lo, hi, n,
+                   &(osh_q_scaling){j->a, j->dt, (osh_arithmetic)j->arithmetic});
     osh_to_f32(wide, scale, j->dt, n);
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }
 
-/* A range's error with this step; true: the least so far. */
-static bool judge(const search *s, int64_t range, float error)
+/* Compares the error of a range in this step with its least one. Returns true and keeps it if it is
+ * less. */
+static bool judge_range(const search *s, int64_t range, float error)
 {
     error = osh_q_round_to(error, s->dt);
     if (!(error < s->error[range])) return false;
@@ -202,15 +216,16 @@ static bool judge(const search *s, int64_t range, float error)
     return true;
 }
 
-/* Where its block sticks out of the weight, the reference pads with zeros, which lose nothing. */
-static float error_of(const search *s, int64_t range, const osh_q_code *code)
+/* Returns the error of a range. A block that extends past the weight is padded with zeros, which
+ * lose nothing, as in the reference. */
+static float range_error(const search *s, int64_t range, const osh_q_code *code)
 {
     const osh_range_job *j = s->j;
     float out[PIECE];
     sum all;
     int64_t r0 = range / s->per_band * s->band, c0 = range % s->per_band * s->seg;
     if (s->band == 1 && s->seg < SIDE * LANES) {
-        errors_of(s, out, r0 * j->I + c0, s->seg, code);
+        value_errors(s, out, r0 * j->I + c0, s->seg, code);
         return sum_of_few(out, (int)s->seg, s->dt);
     }
     sum_begin(&all, s->band * s->seg, s->dt);
@@ -220,7 +235,7 @@ static float error_of(const search *s, int64_t range, const osh_q_code *code)
             bool there = c < inside;
             m = (there ? inside : s->seg) - c;
             m = m < PIECE ? m : PIECE;
-            if (there) errors_of(s, out, r * j->I + c0 + c, m, code);
+            if (there) value_errors(s, out, r * j->I + c0 + c, m, code);
             else memset(out, 0, (size_t)m * sizeof *out);
             sum_feed(&all, out, m);
         }
@@ -238,13 +253,14 @@ static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     s->better[chunk] = false;
     for (int64_t i = first; i < last; i++) {
         int64_t k = (i - first) % CANDIDATES;
-        if (!k) candidates(s, code, i, last - i < CANDIDATES ? last - i : CANDIDATES);
-        if (judge(s, i, error_of(s, i, &code[k]))) s->better[chunk] = true;
+        if (!k) step_codes(s, code, i, last - i < CANDIDATES ? last - i : CANDIDATES);
+        if (judge_range(s, i, range_error(s, i, &code[k]))) s->better[chunk] = true;
     }
     return OSH_OK;
 }
 
-/* Of one range of all values: chunks are whole blocks of groups, but for the last. */
+/* Sums the errors of a chunk if all values have one range. Chunks are whole blocks of groups,
+ * except the last. */
 static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const search *s = user;
@@ -253,42 +269,42 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t all = s->j->O * s->j->I, first = chunk * s->chunk, last = first + s->chunk;
     (void)cx, (void)worker;
     last = last < all ? last : all;
-    candidates(s, &code, 0, 1);
+    step_codes(s, &code, 0, 1);
     sum_begin(&s->sums[chunk], all, s->dt);
     for (int64_t i = first; i < last; i += PIECE) {
         int64_t n = last - i < PIECE ? last - i : PIECE;
-        errors_of(s, out, i, n, &code);
+        value_errors(s, out, i, n, &code);
         sum_feed(&s->sums[chunk], out, n);
     }
     return OSH_OK;
 }
 
-/* The chunks' sums as one, in their order. */
-static float joined(const search *s)
+/* Joins the sums of the chunks, in their order. */
+static float joined_sum(const search *s)
 {
-    sum all = s->sums[s->n_chunks - 1]; // the levels below a block, and the tail
+    sum all = s->sums[s->n_chunks - 1]; // the levels of the last block, and the tail
     float below[2][SIDE][LANES];
     memcpy(below, all.acc, sizeof below);
-    if (all.i == block_of(all.power)) all.n_tail = 0;
+    if (all.i == block_groups(all.power)) all.n_tail = 0;
     memset(all.acc, 0, sizeof all.acc);
     all.i = 0;
     for (int64_t c = 0; c < s->n_chunks; c++) {
-        if (s->sums[c].i < block_of(all.power)) break; // the last
+        if (s->sums[c].i < block_groups(all.power)) break; // the last chunk
         for (int k = 0; k < SIDE; k++) add_lanes(all.acc[2][k], s->sums[c].acc[2][k]);
-        all.i += block_of(all.power);
+        all.i += block_groups(all.power);
         raise_sums(&all, 3);
     }
     memcpy(all.acc, below, sizeof below);
     return sum_end(&all);
 }
 
-static osh_status take_step(osh_ctx *cx, search *s, bool *better)
+static osh_status search_step(osh_ctx *cx, search *s, bool *better)
 {
     osh_status rc = OSH_OK;
     *better = false;
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(osh_parallel_for(cx, s->n_chunks, s->sums ? sum_chunk : step_chunk, s));
-    if (s->sums) *better = judge(s, 0, joined(s));
+    if (s->sums) *better = judge_range(s, 0, joined_sum(s));
     for (int64_t c = 0; !s->sums && c < s->n_chunks; c++) *better |= s->better[c];
 done:
     return rc;
@@ -317,7 +333,7 @@ static void search_shape(search *s)
     sum one;
     sum_begin(&one, j->O * j->I, s->dt);
     s->n = 1;
-    s->chunk = block_of(one.power) * SIDE * one.vector;
+    s->chunk = block_groups(one.power) * SIDE * one.vector;
     s->n_chunks = (j->O * j->I + s->chunk - 1) / s->chunk;
 }
 
@@ -339,7 +355,7 @@ static osh_status search_new(osh_ctx *cx, search *s)
         uint16_t bits = (uint16_t)u;
         float x;
         osh_to_f32(&x, &bits, dt, 1);
-        s->power[u] = isfinite(x) ? power_of(x, s->rule.norm, dt) : INFINITY;
+        s->power[u] = isfinite(x) ? error_power(x, s->rule.norm, dt) : INFINITY;
     }
 done:
     return rc;
@@ -347,8 +363,9 @@ done:
 
 /* ---- histograms of weights ---- */
 
-/* Of the values themselves: what one candidate after the other loses. */
-static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h, const int64_t at[4])
+/* Finds the candidate that loses least, measured on the values. */
+static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h,
+                            const int64_t at[4])
 {
     const osh_observer *o = osh_observer_of(j->a);
     double least = INFINITY;
@@ -356,7 +373,8 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
         double l, u, loss = 0;
         o->candidate(&l, &u, h, j->a, i);
         for (int64_t r = at[0]; r < at[0] + at[1]; r++) {
-            const char *from = (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from);
+            const char *from =
+                (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from);
             osh_tensor x = osh_tensor_view(j->from, 1, &at[3], (void *)from);
             loss += o->exact(&x, j->a, l, u);
         }
@@ -364,14 +382,17 @@ static void least_of_weight(double *lo, double *hi, const osh_range_job *j, cons
     }
 }
 
-/* The scale's values are rows [r0, r0 + rows) and columns [c0, c0 + cols). */
-static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale, const int64_t at[4])
+/* Chooses the range of a scale from the counts of its values: rows [at[0], at[0] + at[1]), columns
+ * [at[2], at[2] + at[3]). */
+static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale,
+                         const int64_t at[4])
 {
     osh_histogram_clear(h);
     osh_histogram_widen(h, j->min[scale], j->max[scale]);
     for (int64_t r = at[0]; r < at[0] + at[1]; r++)
-        osh_histogram_count(h, (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from), j->from,
-                            at[3]);
+        osh_histogram_count(
+            h, (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from), j->from,
+            at[3]);
     double lo = j->min[scale], hi = j->max[scale];
     if (h->width > 0 && osh_observer_twice(j->a)) least_of_weight(&lo, &hi, j, h, at);
     else if (h->width > 0) osh_observer_of(j->a)->choose(&lo, &hi, h, j->a);
@@ -390,7 +411,8 @@ static osh_status count_weights(osh_ctx *cx, const osh_range_job *j)
     OSH_TRY(osh_histogram_init(cx, &h, osh_observer_bins(a), 1));
     for (int64_t r = 0; r < j->O; r += band)
         for (int64_t c = 0; c < j->I; c += seg, scale++) {
-            int64_t at[] = {r, j->O - r < band ? j->O - r : band, c, j->I - c < seg ? j->I - c : seg};
+            int64_t at[] = {r, j->O - r < band ? j->O - r : band, c,
+                            j->I - c < seg ? j->I - c : seg};
             if (isfinite(j->min[scale]) && isfinite(j->max[scale])) count_weight(j, &h, scale, at);
         }
 done:
@@ -409,16 +431,17 @@ osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
     if (osh_observer_weighs(j->a)) s.importance = j->importance;
     OSH_TRY(search_new(cx, &s));
     s.p = (float)s.rule.expand;
-    for (int64_t i = 0; i < s.n; i++) j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+    for (int64_t i = 0; i < s.n; i++)
+        j->min[i] = narrowed_end(&s, j->min[i]), j->max[i] = narrowed_end(&s, j->max[i]);
     for (int64_t i = 0, worse = 0; i < s.rule.steps && worse < s.rule.patience; i++) {
         bool better;
         s.p = (float)(1 - (double)i / s.rule.grid);
-        OSH_TRY(take_step(cx, &s, &better));
+        OSH_TRY(search_step(cx, &s, &better));
         worse = better ? 0 : worse + 1;
     }
     for (int64_t i = 0; i < s.n; i++) {
         s.p = s.best[i];
-        j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+        j->min[i] = narrowed_end(&s, j->min[i]), j->max[i] = narrowed_end(&s, j->max[i]);
     }
 done:
     osh_free(cx, s.error);
@@ -436,7 +459,8 @@ size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype d
     if (osh_observer_counts(a)) return osh_histogram_bytes(osh_observer_bins(a), 1);
     if (!osh_observer_of(a)->search) return 0;
     search_shape(&s);
-    size_t n = (size_t)s.n_chunks * (a->strategy == OSH_Q_TENSOR ? sizeof *s.sums : sizeof *s.better);
+    size_t n =
+        (size_t)s.n_chunks * (a->strategy == OSH_Q_TENSOR ? sizeof *s.sums : sizeof *s.better);
     return 2 * osh_mem_gross((size_t)s.n * sizeof(float)) + osh_mem_gross(n) +
            (s.dt == OSH_F32 ? 0 : osh_mem_gross((size_t)(1 << 15) * sizeof(float)));
 }
@@ -463,4 +487,7 @@ bool osh_observer_twice(const osh_q_args *a)
     return osh_observer_of(a)->candidates && osh_observer_value(a, "exact") != 0;
 }
 
-bool osh_observer_searches(const osh_q_args *a) { return osh_observer_of(a)->search || osh_observer_counts(a); }
+bool osh_observer_searches(const osh_q_args *a)
+{
+    return osh_observer_of(a)->search || osh_observer_counts(a);
+}

@@ -1,5 +1,5 @@
-/* source.c - puts a virtual dense weight in the place of each quantized module of a checkpoint, and hides what that is
- * made of. */
+/* source.c - replaces each quantized module of a checkpoint by a virtual dense weight, and hides
+ * the stored tensors of the module. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 
@@ -15,7 +15,10 @@ static const osh_source_type *const types[] = {
 #include "quant/sources.def"
 #undef OSH_SOURCE
 };
-enum { N_TYPES = sizeof types / sizeof *types, N_METHODS = sizeof types[0]->methods / sizeof types[0]->methods[0] };
+enum {
+    N_TYPES = sizeof types / sizeof *types,
+    N_METHODS = sizeof types[0]->methods / sizeof types[0]->methods[0]
+};
 
 osh_checkpoint *osh_source_checkpoint(const osh_source *s) { return s->ck; }
 int osh_source_n_quantized(const osh_source *s) { return s->n; }
@@ -30,9 +33,9 @@ size_t osh_source_scratch(const osh_source *s)
     return most;
 }
 
-/* ---- what the config says ---- */
+/* ---- the config ---- */
 
-/* The row that has a method; NULL: none has. to: all methods, "a, b or c". */
+/* Returns the row that has a method; NULL: none has. to gets all methods, as "a, b or c". */
 static const osh_source_type *find_method(char *to, size_t cap, const char *method)
 {
     const osh_source_type *found = NULL;
@@ -44,12 +47,16 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
             if (!strcmp(method, types[k]->methods[i])) found = types[k];
         }
     for (size_t i = 0; i < n && at < cap; i++)
-        at += (size_t)snprintf(to + at, cap - at, "%s%s", !i ? "" : i + 1 < n ? ", " : " or ", names[i]);
+        at += (size_t)snprintf(to + at, cap - at, "%s%s", !i ? "" : i + 1 < n ? ", " : " or ",
+                               names[i]);
     return found;
 }
 
-/* A row with groups is asked alone. */
-static bool is_asked(const osh_source *s, int k) { return types[k]->groups ? types[k] == s->type : !s->type->groups; }
+/* True if row k is used: a row with groups alone, or all rows without. */
+static bool is_asked(const osh_source *s, int k)
+{
+    return types[k]->groups ? types[k] == s->type : !s->type->groups;
+}
 
 static osh_status read_config(osh_ctx *cx, osh_source *s)
 {
@@ -59,15 +66,17 @@ static osh_status read_config(osh_ctx *cx, osh_source *s)
     const char *path = s->ck->config->path;
     OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
     if (!(s->type = find_method(methods, sizeof methods, s->method)))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want %s", path, s->method, methods);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want %s", path, s->method,
+                 methods);
     if (s->type->configure) OSH_TRY(s->type->configure(cx, s, q));
 done:
     return rc;
 }
 
-/* ---- what is stored ---- */
+/* ---- stored modules ---- */
 
-/* A tensor's module is of the first row that claims it. Several tensors of a module may be claimed. */
+/* Adds the module of a tensor, if it is new. Its row is the first one that claims the tensor.
+ * Several tensors of a module may be claimed. */
 static osh_status find_module(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -96,15 +105,17 @@ static osh_status find_modules(osh_ctx *cx, osh_source *s)
         if (is_asked(s, k) && types[k]->begin) OSH_TRY(types[k]->begin(cx, &s->states[k], s));
     for (int64_t i = 0; i < n_stored; i++) OSH_TRY(find_module(cx, s, &s->ck->tensors[i]));
     if (!s->n && !(s->config && (s->config->cache.present || s->config->transforms.n)))
-        osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
+        osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor",
+                s->ck->dir);
 done:
     for (int k = 0; s->states && k < N_TYPES; k++)
         if (s->states[k] && types[k]->found) types[k]->found(cx, &s->states[k]);
     return rc;
 }
 
-/* Rows of a module: an osh_ckpt_make. */
-static osh_status make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
+/* Makes rows of a dense weight: an osh_ckpt_make. */
+static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+                                  int64_t first, int64_t n)
 {
     const osh_source_module *q = user;
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
@@ -114,9 +125,9 @@ static osh_status make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entr
     return rc;
 }
 
-/* ---- what is seen ---- */
+/* ---- the visible tensors ---- */
 
-static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
+static osh_status add_dense_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     char *name = q->bare ? osh_strdup(cx, q->name) : osh_sprintf(cx, "%s.weight", q->name); // own
@@ -124,7 +135,8 @@ static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
     osh_st_entry experts = {.dtype = q->dtype, .ndim = 3,
                             .shape = {q->experts, q->experts ? q->O / q->experts : 0, q->I}};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear, make_rows, q));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear,
+                                       make_dense_rows, q));
     osh_ckpt_virtual *v = &s->ck->virtuals[s->ck->n_virtuals - 1];
     v->first_shard = INT32_MAX;
     for (int i = 0; i < q->n_leaves; i++) {
@@ -137,8 +149,9 @@ done:
     return rc;
 }
 
-/* The module that a stored tensor belongs to, as codes or parameters of its weight and its input; -1: none. */
-static int64_t module_of(const osh_source *s, const char *name)
+/* Returns the module whose weight or input the stored tensor holds codes or parameters of; -1:
+ * none. */
+static int64_t module_of_part(const osh_source *s, const char *name)
 {
     size_t n = strlen(name);
     int64_t i;
@@ -152,7 +165,8 @@ static int64_t module_of(const osh_source *s, const char *name)
 
 static bool is_of_cache(const char *tensor)
 {
-    static const char *const leaves[] = {".k_scale", ".v_scale", ".q_scale", ".k_zero_point", ".v_zero_point"};
+    static const char *const leaves[] = {".k_scale", ".v_scale", ".q_scale", ".k_zero_point",
+                                         ".v_zero_point"};
     const char *dot = strrchr(tensor, '.');
     for (size_t i = 0; dot && i < sizeof leaves / sizeof *leaves; i++)
         if (!strcmp(dot, leaves[i])) return true;
@@ -163,8 +177,11 @@ static osh_status keep_rest(osh_ctx *cx, osh_source *s, osh_matcher *only)
 {
     osh_status rc = OSH_OK;
     if (!s->config)
-        OSH_FAIL(cx, OSH_E_USAGE, "--only would keep codes of quant_method %s beside those of compressed-tensors, and "
-                 "no engine reads both: want all of the model, without --only", s->method);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "--only would keep codes of quant_method %s beside those of compressed-tensors, and no "
+            "engine reads both: want all of the model, without --only",
+            s->method);
     for (int i = 0; i < s->n; i++) {
         int64_t which;
         OSH_TRY(osh_matcher_find(cx, &which, only, s->mods[i].name, NULL));
@@ -178,13 +195,13 @@ static osh_status hide_parts(osh_ctx *cx, osh_source *s, bool compress, osh_matc
 {
     osh_status rc = OSH_OK;
     int64_t n_stored = s->ck->n_tensors, *by = NULL; // own
-    for (int i = 0; i < s->n; i++) OSH_TRY(add_weight(cx, s, &s->mods[i]));
+    for (int i = 0; i < s->n; i++) OSH_TRY(add_dense_weight(cx, s, &s->mods[i]));
     if (only) OSH_TRY(keep_rest(cx, s, only));
     OSH_NEW(cx, by, s->ck->n_tensors);
     for (int64_t i = 0; i < s->ck->n_tensors; i++) by[i] = -1;
     for (int64_t i = 0; i < n_stored; i++) {
         const osh_st_entry *e = s->ck->tensors[i].e;
-        int64_t module = module_of(s, e->name);
+        int64_t module = module_of_part(s, e->name);
         if (module >= 0 && s->ck->virtuals[module].kept) continue;
         if (module >= 0) by[i] = n_stored + module;
         else if (compress && !only && is_of_cache(e->name)) by[i] = -2;
@@ -195,7 +212,8 @@ done:
     return rc;
 }
 
-static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bool compress, osh_matcher *only)
+static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bool compress,
+                              osh_matcher *only)
 {
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
@@ -205,8 +223,10 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bo
     if (s->ck->config->quantization_config) {
         OSH_TRY(read_config(cx, s));
         if (compress && osh_source_transforms(s))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s acts while the model runs: such a model is not "
-                     "compressed again", s->ck->config->path, s->config->transforms.of[0].name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: transform_config: %s acts while the model runs: such a model is not "
+                     "compressed again",
+                     s->ck->config->path, s->config->transforms.of[0].name);
         OSH_TRY(find_modules(cx, s));
         OSH_TRY(hide_parts(cx, s, compress, only));
     }
@@ -221,7 +241,8 @@ osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir)
     return source_open(cx, out, dir, false, NULL);
 }
 
-osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir, osh_matcher *only)
+osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
+                                       osh_matcher *only)
 {
     return source_open(cx, out, dir, true, only);
 }
@@ -256,8 +277,8 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
     return s->mods[i].scheme;
 }
 
-const osh_q_args *osh_source_outputs(const osh_source *s, const char *module, const osh_tensor **scale,
-                                     const osh_tensor **zero)
+const osh_q_args *osh_source_outputs(const osh_source *s, const char *module,
+                                     const osh_tensor **scale, const osh_tensor **zero)
 {
     int64_t i = 0;
     *scale = *zero = NULL;
@@ -274,7 +295,10 @@ bool osh_source_rounds_outputs(const osh_source *s)
 }
 
 const osh_q_config *osh_source_config(const osh_source *s) { return s->config; }
-bool osh_source_has_part(const osh_source *s, const char *tensor) { return module_of(s, tensor) >= 0; }
+bool osh_source_has_part(const osh_source *s, const char *tensor)
+{
+    return module_of_part(s, tensor) >= 0;
+}
 
 const osh_q_args *osh_source_cache(const osh_source *s)
 {
@@ -286,4 +310,7 @@ const osh_q_transforms *osh_source_transforms(const osh_source *s)
     return s->config && s->config->transforms.n ? &s->config->transforms : NULL;
 }
 
-bool osh_source_queries(const osh_source *s) { return s->config && osh_q_config_queries(s->config); }
+bool osh_source_queries(const osh_source *s)
+{
+    return s->config && osh_q_config_queries(s->config);
+}

@@ -1,14 +1,15 @@
-/* source_rows.c - rows of a dense weight, decoded from the tensors of a format (format.h): (code - zero) * scale.
+/* source_rows.c - decodes rows of a dense weight from the tensors of a format (format.h): (code -
+ * zero) * scale.
  *
  * Each step is rounded as the reference rounds it, and the result is rounded to the model's dtype:
  *
- *   compressed-tensors   in the dtype of the scale; nvfp4: in F32, then rounded to BF16; mx: in BF16
- *   fp8                  in F32, as transformers
+ *   compressed-tensors   in the dtype of the scale; nvfp4: in F32, rounded to BF16; mx: in BF16
+ *   fp8                  in F32, as in transformers
  *
- * A scale that is not finite is refused. A scale of 0 makes weights of 0, and a negative one is multiplied as it is.
+ * A scale that is not finite is refused. A scale may be 0 or negative.
  *
- * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB beside itself. Rows that
- * share a scale (blocks) or a word of zero points are decoded together. */
+ * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB of
+ * scratch. Rows that share a scale (blocks) or a word of zero points are decoded together. */
 #include "quant/source_impl.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@
 #include "base/file.h"
 #include "base/num.h"
 
-enum { PIECE = 1 << 18, ZERO_ROWS = 32 }; // elements; rows whose packed zero points fill whole words
+/* elements; rows whose packed zero points fill whole words */
+enum { PIECE = 1 << 18, ZERO_ROWS = 32 };
 
 static bool is_per_row(const osh_format_tensor *f)
 {
@@ -29,7 +31,7 @@ static bool is_packed_zero(const osh_format_tensor *f)
     return !strcmp(f->leaf, "weight_zero_point") && f->dtype == OSH_I32;
 }
 
-/* Rows that cannot be decoded apart. */
+/* Returns the number of rows that must be decoded together. */
 static int64_t rows_together(const osh_source_module *q)
 {
     int64_t n = q->scheme->weights.strategy == OSH_Q_BLOCK ? q->scheme->weights.block[0] : 1;
@@ -45,8 +47,10 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Rows [*at, *at + *n) of a stored tensor, for rows [first, first + rows) of the weight. */
-static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows, int64_t *at, int64_t *n)
+/* Returns the rows [*at, *at + *n) of a stored tensor that belong to the rows [first, first + rows)
+ * of the weight. */
+static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
+                         int64_t *at, int64_t *n)
 {
     const osh_format_tensor *f = &q->leaves[leaf];
     const osh_q_args *a = &q->scheme->weights;
@@ -60,7 +64,7 @@ static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, in
 
 static bool is_power(const osh_source_module *q, int leaf) { return leaf == 1 && q->powers; }
 
-/* Exponents + 127 to the powers of two, F32; 255 is no number. */
+/* Converts exponents + 127 to powers of two in F32. 255 is NaN. */
 static osh_status widen_powers(osh_ctx *cx, osh_tensor **scale)
 {
     osh_status rc = OSH_OK;
@@ -76,18 +80,20 @@ done:
     return rc;
 }
 
-static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_module *q, int leaf, int64_t first,
-                            int64_t rows)
+static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_module *q, int leaf,
+                            int64_t first, int64_t rows)
 {
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t = &q->parts[leaf];
     const osh_format_tensor *f = &q->leaves[leaf];
     int64_t at, n;
     rows_of_part(q, leaf, first, rows, &at, &n);
-    int64_t shape[2] = {n, f->shape[1]}, row = (t->e->end - t->e->begin) / (f->shape[0] ? f->shape[0] : 1);
+    int64_t shape[2] = {n, f->shape[1]},
+            row = (t->e->end - t->e->begin) / (f->shape[0] ? f->shape[0] : 1);
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
-    OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row, (size_t)(n * row)));
-    if (!strcmp(f->leaf, "weight_shape")) { // of these rows
+    OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
+                             (size_t)(n * row)));
+    if (!strcmp(f->leaf, "weight_shape")) { // the shape of these rows
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
@@ -96,14 +102,15 @@ done:
     return rc;
 }
 
-/* The stored scales must be finite, the global scale positive, too: weights are made of them. */
+/* Fails if a stored scale is not finite, or the global scale not positive. */
 static osh_status check_scales(osh_ctx *cx, const osh_source_module *q, const osh_qparams *p)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *t = p->scale;
     bool relative = q->scheme->weights.strategy == OSH_Q_TENSOR_GROUP;
     if (relative && !(p->global > 0 && isfinite(p->global)))
-        OSH_FAIL(cx, OSH_E_NUMERIC, "%s is %g, want a positive number", q->parts[2].e->name, (double)p->global);
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s is %g, want a positive number", q->parts[2].e->name,
+                 (double)p->global);
     int64_t at = osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t));
     if (at >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds %g, want finite numbers", q->parts[1].e->name,
@@ -112,8 +119,8 @@ done:
     return rc;
 }
 
-/* n elements of dtype from, which are rounded to BF16 first where narrow is true, to dtype dt. */
-static void round_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
+/* Rounds the elements of from to dtype dt. narrow: they are rounded to BF16 first. */
+static void round_rows_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow)
 {
     enum { N = 1024 };
     float wide[N];
@@ -121,24 +128,28 @@ static void round_to(void *to, osh_dtype dt, const osh_tensor *from, bool narrow
     int64_t n = osh_tensor_numel(from), k;
     for (int64_t i = 0; i < n; i += k) {
         k = n - i < N ? n - i : N;
-        osh_to_f32(wide, (const char *)from->data + (size_t)i * osh_dtype_bytes(from->dtype), from->dtype, k);
+        osh_to_f32(wide, (const char *)from->data + (size_t)i * osh_dtype_bytes(from->dtype),
+                   from->dtype, k);
         if (narrow) osh_from_f32(half, OSH_BF16, wide, k), osh_to_f32(wide, half, OSH_BF16, k);
         osh_from_f32((char *)to + (size_t)i * osh_dtype_bytes(dt), dt, wide, k);
     }
 }
 
-/* to [rows, I] in the dense weight's dtype. */
-static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first, int64_t rows)
+/* Decodes rows into to [rows, I] in the dtype of the dense weight. */
+static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first,
+                              int64_t rows)
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // own: where it is not rounded yet
+    osh_tensor *made = NULL;  // own: the result, if it is not rounded yet
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
         if (q->parts[i].e) OSH_TRY(read_part(cx, &raw[i], q, i, first, rows));
-    if (!(codes = osh_alloc(cx, (size_t)(rows * q->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(q->format->unpack(cx, codes, &params, &(osh_format_weight){q->scheme, rows, q->I, q->dtype},
+    if (!(codes = osh_alloc(cx, (size_t)(rows * q->I))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(q->format->unpack(cx, codes, &params,
+                              &(osh_format_weight){q->scheme, rows, q->I, q->dtype},
                               (const osh_tensor *const *)raw));
     for (int i = 0; i < q->n_leaves; i++) osh_tensor_free(cx, raw[i]), raw[i] = NULL;
     OSH_TRY(check_scales(cx, q, &params));
@@ -148,7 +159,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
     bool narrow = relative && q->dtype != OSH_BF16;
     if (dt != q->dtype || narrow) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
     OSH_TRY(osh_q_decode(cx, made ? made : &view, codes, &params, &q->scheme->weights));
-    if (made) round_to(to, q->dtype, made, narrow);
+    if (made) round_rows_to(to, q->dtype, made, narrow);
 done:
     for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
     osh_tensor_free(cx, made);
@@ -157,12 +168,13 @@ done:
     return rc;
 }
 
-osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                                int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // own: of rows that are wanted in part
+    void *room = NULL; // own: pieces of which only a part is wanted
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
@@ -172,7 +184,8 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
             OSH_TRY(decode_rows(cx, to + (size_t)(at - first) * row, q, at, rows));
             continue;
         }
-        if (!room && !(room = osh_alloc(cx, (size_t)piece * row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
+        if (!room && !(room = osh_alloc(cx, (size_t)piece * row)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
         OSH_TRY(decode_rows(cx, room, q, at, rows));
         int64_t from = at > first ? at : first, to_row = at + rows < end ? at + rows : end;
         memcpy(to + (size_t)(from - first) * row, (char *)room + (size_t)(from - at) * row,
@@ -185,7 +198,7 @@ done:
 
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
-    size_t sum = 0, longest = 0; // of parts
+    size_t sum = 0, longest = 0; // bytes of the parts
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
@@ -195,10 +208,11 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * osh_tensor_gross(part); // and in params
+        sum += (i ? 2 : 1) * osh_tensor_gross(part); // stored, and in params
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
-    longest = osh_file_room(longest); // past the page cache a block on the way
-    return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) + OSH_BLOCK_BYTES);
+    longest = osh_file_room(longest); // the buffer of a direct read
+    return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) +
+                               OSH_BLOCK_BYTES);
 }

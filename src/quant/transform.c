@@ -1,4 +1,5 @@
-/* transform.c - see transform.h. Keys as compressed_tensors/transform of 0.19.0 writes them. */
+/* transform.c - reads and writes transform_config, with the keys that compressed_tensors/transform
+ * of 0.19.0 writes. */
 #include "quant/transform.h"
 
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "quant/scheme.h"
 #include "text/json.h"
 
-static const char *const places[] = {"input", "output", "weight_input", "weight_output", "q_attn", "k_cache"};
+static const char *const places[] = {"input",         "output", "weight_input",
+                                     "weight_output", "q_attn", "k_cache"};
 
 const char *osh_q_place_name(osh_q_place at) { return places[at]; }
 
@@ -29,8 +31,8 @@ bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor)
             const char *place = places[t->of[i].apply[k].at], *group = t->of[i].name;
             size_t p = strlen(place), g = strlen(group), all = g + p + 2; // ".group_place"
             const char *at = tensor + n - all;
-            if (osh_q_place_acts(t->of[i].apply[k].at) && n > all && *at == '.' && !memcmp(at + 1, group, g) &&
-                at[g + 1] == '_' && !memcmp(at + g + 2, place, p))
+            if (osh_q_place_acts(t->of[i].apply[k].at) && n > all && *at == '.' &&
+                !memcmp(at + 1, group, g) && at[g + 1] == '_' && !memcmp(at + g + 2, place, p))
                 return true;
         }
     return false;
@@ -41,13 +43,14 @@ static osh_status strs_dup(osh_ctx *cx, osh_strs *to, const osh_strs *from)
     osh_status rc = OSH_OK;
     OSH_NEW(cx, to->items, from->n);
     for (size_t i = 0; i < from->n; i++, to->n++)
-        if (!(to->items[i] = osh_strdup(cx, from->items[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
+        if (!(to->items[i] = osh_strdup(cx, from->items[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
 done:
     return rc;
 }
 
-osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name, const char *type, int64_t block,
-                                bool f32)
+osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name,
+                                const char *type, int64_t block, bool f32)
 {
     osh_status rc = OSH_OK;
     osh_q_transform *grown = osh_realloc(cx, t->of, (t->n + 1) * sizeof *grown);
@@ -61,8 +64,8 @@ done:
     return rc;
 }
 
-osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse, const osh_strs *targets,
-                           const osh_strs *ignore)
+osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse,
+                           const osh_strs *targets, const osh_strs *ignore)
 {
     osh_status rc = OSH_OK;
     osh_q_apply *grown = osh_realloc(cx, t->apply, (t->n + 1) * sizeof *grown);
@@ -92,15 +95,17 @@ void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t)
 
 /* ---- reading ---- */
 
-static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, const char *what, const char *group)
+static osh_status read_names(osh_ctx *cx, osh_strs *out, const cJSON *list, const char *what,
+                             const char *group)
 {
     osh_status rc = OSH_OK;
-    const cJSON *one = cJSON_IsArray(list) ? list->child : list; // a name alone is a list of it
+    const cJSON *one = cJSON_IsArray(list) ? list->child : list; // a single name is a list of one
     if (!list || cJSON_IsNull(list)) goto done;
     OSH_NEW(cx, out->items, cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1);
     for (; one; one = cJSON_IsArray(list) ? one->next : NULL) {
         if (!cJSON_IsString(one))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: a target of %s is no string", what, group);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: a target of %s is no string", what,
+                     group);
         if (!(out->items[out->n] = osh_strdup(cx, one->valuestring)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
         out->n++;
@@ -119,10 +124,13 @@ static osh_status read_apply(osh_ctx *cx, osh_q_transform *t, const cJSON *o, co
     OSH_TRY(osh_json_str_or(cx, &at, o, "location", "", what));
     while (place < OSH_N_PLACES && strcmp(at, places[place])) place++;
     if (place == OSH_N_PLACES)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s has location '%s': want input, output, weight_input, "
-                 "weight_output, q_attn or k_cache", what, t->name, at);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: transform_config: %s has location '%s': want input, output, weight_input, "
+                 "weight_output, q_attn or k_cache",
+                 what, t->name, at);
     OSH_TRY(osh_json_bool_or(cx, &inverse, o, "inverse", false, what));
-    OSH_TRY(read_names(cx, &targets, cJSON_GetObjectItemCaseSensitive(o, "targets"), what, t->name));
+    OSH_TRY(
+        read_names(cx, &targets, cJSON_GetObjectItemCaseSensitive(o, "targets"), what, t->name));
     OSH_TRY(read_names(cx, &ignore, cJSON_GetObjectItemCaseSensitive(o, "ignore"), what, t->name));
     OSH_TRY(osh_q_apply_add(cx, t, (osh_q_place)place, inverse, &targets, &ignore));
 done:
@@ -131,20 +139,25 @@ done:
     return rc;
 }
 
-static osh_status check_group(osh_ctx *cx, const osh_q_transform *t, const cJSON *group, const char *what)
+static osh_status check_group(osh_ctx *cx, const osh_q_transform *t, const cJSON *group,
+                              const char *what)
 {
     osh_status rc = OSH_OK;
     bool randomize = false;
     OSH_TRY(osh_json_bool_or(cx, &randomize, group, "randomize", false, what));
     if (randomize || (strcmp(t->type, "hadamard") && strcmp(t->type, "random-hadamard")))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s acts while the model runs with a matrix of type "
-                 "'%s'%s: want hadamard or random-hadamard, randomize false", what, t->name, t->type,
-                 randomize ? " that is randomized" : "");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: transform_config: %s acts while the model runs with a matrix of type '%s'%s: "
+                 "want hadamard or random-hadamard, randomize false",
+                 what, t->name, t->type, randomize ? " that is randomized" : "");
     for (size_t k = 0; k < t->n; k++)
         if (osh_q_place_attends(t->apply[k].at) && !t->block)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: %s has no head_dim: rotations of attention want one",
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: transform_config: %s has no head_dim: rotations of attention want one",
                      what, t->name);
-    if (t->block < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: head_dim %lld", what, (long long)t->block);
+    if (t->block < 0)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: head_dim %lld", what,
+                 (long long)t->block);
 done:
     return rc;
 }
@@ -152,12 +165,13 @@ done:
 static void drop_last(osh_ctx *cx, osh_q_transforms *t)
 {
     osh_q_transforms last = {.of = osh_calloc(cx, 1, sizeof *last.of), .n = 1};
-    if (!last.of) return; // it stays, and does nothing
+    if (!last.of) return; // the group stays; it has no effect
     last.of[0] = t->of[--t->n];
     osh_q_transforms_deinit(cx, &last);
 }
 
-osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config, const char *what)
+osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
+                                  const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *group, *o;
@@ -167,7 +181,8 @@ osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON 
         OSH_TRY(osh_json_str_or(cx, &type, group, "type", "", what));
         OSH_TRY(osh_json_str_or(cx, &precision, group, "precision", "", what));
         OSH_TRY(osh_json_int_or(cx, &block, group, "head_dim", 0, what));
-        OSH_TRY(osh_q_transforms_add(cx, t, group->string, type, block, !strcmp(precision, "torch.float32")));
+        OSH_TRY(osh_q_transforms_add(cx, t, group->string, type, block,
+                                     !strcmp(precision, "torch.float32")));
         osh_q_transform *one = &t->of[t->n - 1];
         bool acts = false;
         cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(group, "apply"))
@@ -182,16 +197,17 @@ done:
 
 /* ---- writing ---- */
 
-static bool put(cJSON *to, const char *key, cJSON *item)
+static bool transform_put(cJSON *to, const char *key, cJSON *item)
 {
     if (item && cJSON_AddItemToObject(to, key, item)) return true;
     cJSON_Delete(item);
     return false;
 }
 
-static cJSON *names_of(const osh_strs *s)
+static cJSON *target_list(const osh_strs *s)
 {
-    return s->n ? cJSON_CreateStringArray((const char *const *)s->items, (int)s->n) : cJSON_CreateArray();
+    return s->n ? cJSON_CreateStringArray((const char *const *)s->items, (int)s->n)
+                : cJSON_CreateArray();
 }
 
 static bool put_apply(cJSON *list, const osh_q_apply *a)
@@ -201,26 +217,33 @@ static bool put_apply(cJSON *list, const osh_q_apply *a)
         cJSON_Delete(o);
         return false;
     }
-    return put(o, "ignore", names_of(&a->ignore)) && put(o, "inverse", cJSON_CreateBool(a->inverse)) &&
-           put(o, "location", cJSON_CreateString(places[a->at])) && put(o, "targets", names_of(&a->targets));
+    return transform_put(o, "ignore", target_list(&a->ignore)) &&
+           transform_put(o, "inverse", cJSON_CreateBool(a->inverse)) &&
+           transform_put(o, "location", cJSON_CreateString(places[a->at])) &&
+           transform_put(o, "targets", target_list(&a->targets));
 }
 
-static bool put_group(cJSON *groups, const osh_q_transform *t)
+static bool transform_put_group(cJSON *groups, const osh_q_transform *t)
 {
-    cJSON *o = cJSON_AddObjectToObject(groups, t->name), *list = o ? cJSON_AddArrayToObject(o, "apply") : NULL;
+    cJSON *o = cJSON_AddObjectToObject(groups, t->name),
+          *list = o ? cJSON_AddArrayToObject(o, "apply") : NULL;
     bool ok = list != NULL;
     for (size_t k = 0; ok && k < t->n; k++) ok = put_apply(list, &t->apply[k]);
-    return ok && put(o, "head_dim", t->block ? cJSON_CreateNumber((double)t->block) : cJSON_CreateNull()) &&
-           put(o, "precision", cJSON_CreateString(t->f32 ? "torch.float32" : "torch.float64")) &&
-           put(o, "randomize", cJSON_CreateFalse()) && put(o, "requires_grad", cJSON_CreateFalse()) &&
-           put(o, "type", cJSON_CreateString(t->type));
+    return ok &&
+           transform_put(o, "head_dim",
+                         t->block ? cJSON_CreateNumber((double)t->block) : cJSON_CreateNull()) &&
+           transform_put(o, "precision",
+                         cJSON_CreateString(t->f32 ? "torch.float32" : "torch.float64")) &&
+           transform_put(o, "randomize", cJSON_CreateFalse()) &&
+           transform_put(o, "requires_grad", cJSON_CreateFalse()) &&
+           transform_put(o, "type", cJSON_CreateString(t->type));
 }
 
 cJSON *osh_q_transforms_object(const osh_q_transforms *t)
 {
     cJSON *o = cJSON_CreateObject(), *groups = NULL;
     bool ok = o && (!t->n || (groups = cJSON_AddObjectToObject(o, "config_groups")));
-    for (size_t i = 0; ok && i < t->n; i++) ok = put_group(groups, &t->of[i]);
+    for (size_t i = 0; ok && i < t->n; i++) ok = transform_put_group(groups, &t->of[i]);
     if (ok) return o;
     cJSON_Delete(o);
     return NULL;
@@ -230,10 +253,10 @@ osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transform
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(); // own
-    if (!root || !put(root, "quant_method", cJSON_CreateString("compressed-tensors")) ||
-        !put(root, "sparsity_config", cJSON_CreateObject()) ||
-        !put(root, "transform_config", osh_q_transforms_object(t)) ||
-        !put(root, "version", cJSON_CreateString(OSH_Q_VERSION)))
+    if (!root || !transform_put(root, "quant_method", cJSON_CreateString("compressed-tensors")) ||
+        !transform_put(root, "sparsity_config", cJSON_CreateObject()) ||
+        !transform_put(root, "transform_config", osh_q_transforms_object(t)) ||
+        !transform_put(root, "version", cJSON_CreateString(OSH_Q_VERSION)))
         OSH_FAIL(cx, OSH_E_NOMEM, "cannot build quantization_config");
     OSH_TRY(osh_json_print(cx, out, root, 2));
 done:

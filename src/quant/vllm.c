@@ -1,14 +1,14 @@
-/* vllm.c - what vLLM 0.32 will make of the quantization_config that we write: its lookup of a module's scheme
- * (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its choice of a kernel.
+/* vllm.c - predicts what vLLM 0.32 does with the quantization_config that we write: its lookup of a
+ * module's scheme (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its
+ * choice of a kernel.
  *
- *   ignore    an entry that matches the fused name decides alone; else all shards are ignored or none
- *   targets   first hit wins: (1) name or regex on the layer's (fused) name, in file order; (2) fused: every shard
- *             matches some target: that of the first shard; (3) the target is contained in the class name, without
- *             case
+ *   ignore    an entry that matches the fused name decides alone; else all or no shards are ignored
+ *   targets   the first hit wins: (1) name or regex on the layer's (fused) name, in file order;
+ *             (2) fused layer: if every shard matches a target, the target of the first shard;
+ *             (3) the target is contained in the class name, without case
  *
- * Groups stand in the file in the byte order of their names, and a target given twice keeps its first place with the
- * later group's scheme.
- */
+ * Groups are in the file in the byte order of their names. A target that is given twice keeps its
+ * first position with the scheme of the later group. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -24,7 +24,7 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // own; NULL: plain
+    osh_regex *regex; // own; NULL: compared as text
     int scheme;
 } pattern;
 
@@ -41,22 +41,22 @@ static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int sc
                                    : osh_regex_new(cx, &p->regex, text + 3, strlen(text + 3));
 }
 
-static osh_status matches(osh_ctx *cx, bool *yes, const pattern *p, const char *name)
+static osh_status pattern_matches(osh_ctx *cx, bool *yes, const pattern *p, const char *name)
 {
     if (p->regex) return osh_regex_match(cx, p->regex, name, strlen(name), yes);
     *yes = !strcmp(p->text, name);
     return OSH_OK;
 }
 
-/* First pattern that matches name; -1: none. */
-static osh_status first_match(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
-                              const char *name)
+/* Returns the first pattern that matches name; -1: none. */
+static osh_status first_pattern(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
+                                const char *name)
 {
     osh_status rc = OSH_OK;
     bool yes = false;
     *which = -1;
     for (size_t i = 0; i < n && *which < 0; i++) {
-        OSH_TRY(matches(cx, &yes, &p[i], name));
+        OSH_TRY(pattern_matches(cx, &yes, &p[i], name));
         if (yes) *which = (int64_t)i;
     }
 done:
@@ -77,14 +77,15 @@ static const char *group_name(const osh_q_scheme *s)
     return s->group_name ? s->group_name : "";
 }
 
-/* targets in the order in which vLLM's dict holds them. */
+/* Adds the targets in the order in which vLLM's dict holds them. */
 static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
-    const char *last = NULL; // group done before this one
+    const char *last = NULL; // the previous group
 
-    for (size_t i = 0; i < n; i++) total += schemes[i].targets.n; // those of attention, too, which it passes over
+    // groups of attention are counted, too, and then skipped
+    for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
         size_t k = n;
@@ -128,24 +129,24 @@ done:
     return rc;
 }
 
-typedef struct layer { // as vLLM builds it: one module, or several fused
+typedef struct layer { // a layer of vLLM: one module, or several fused
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    int64_t module[OSH_FUSION_PARTS]; // -1: the checkpoint lacks it, and vLLM looks for it all the same
+    int64_t module[OSH_FUSION_PARTS]; // -1: the checkpoint lacks it, but vLLM looks for it
     int n; // shards; 1: not fused
     const char *cls;
 } layer;
 
-static const char *leaf_of(const char *name)
+static const char *module_leaf(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 
-/* The fused layer that module i is part of. False: there is none. */
+/* Sets l to the fused layer that module i is part of. Returns false if there is none. */
 static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
-    const char *name = all->names[i], *leaf = leaf_of(name);
+    const char *name = all->names[i], *leaf = module_leaf(name);
     int parent = (int)(leaf - name);
     const osh_q_fusion *f = osh_q_fusion_find(all->family, name);
     if (!f) return false;
@@ -160,7 +161,7 @@ static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size
     return true;
 }
 
-/* The layer that module i is part of. */
+/* Sets l to the layer that module i is part of. */
 static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t i)
 {
     const char *const *classes = all->classes;
@@ -170,18 +171,18 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
     snprintf(l->name, sizeof l->name, "%s", all->names[i]);
     if (!strcmp(l->cls, "Embedding")) l->cls = "VocabParallelEmbedding";
     if (!strcmp(l->cls, "Linear"))
-        l->cls = !strcmp(leaf_of(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
+        l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-static osh_status is_ignored(osh_ctx *cx, bool *yes, const lookup *k, const layer *l)
+static osh_status layer_is_ignored(osh_ctx *cx, bool *yes, const lookup *k, const layer *l)
 {
     osh_status rc = OSH_OK;
     int64_t hit;
     int n = 0;
-    OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->name));
+    OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->name));
     if ((*yes = hit >= 0) || l->n == 1) goto done;
     for (int s = 0; s < l->n; s++) {
-        OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
+        OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
         n += hit >= 0;
     }
     if (n && n < l->n)
@@ -194,7 +195,7 @@ done:
     return rc;
 }
 
-static bool contains(const char *text, const char *part)
+static bool contains_without_case(const char *text, const char *part)
 {
     size_t n = strlen(part);
     for (; *text; text++)
@@ -209,12 +210,12 @@ static osh_status find_scheme(osh_ctx *cx, int *scheme, const lookup *k, const l
     bool ignored, yes;
 
     *scheme = -1;
-    OSH_TRY(is_ignored(cx, &ignored, k, l));
+    OSH_TRY(layer_is_ignored(cx, &ignored, k, l));
     if (ignored) goto done;
-    OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->name));
+    OSH_TRY(first_pattern(cx, &hit, k->targets, k->n_targets, l->name));
     if (hit < 0 && l->n > 1) {
         for (int s = 0; s < l->n; s++) {
-            OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->shard[s]));
+            OSH_TRY(first_pattern(cx, &hit, k->targets, k->n_targets, l->shard[s]));
             if (s == 0) first = hit;
             if (hit < 0) break;
         }
@@ -222,9 +223,9 @@ static osh_status find_scheme(osh_ctx *cx, int *scheme, const lookup *k, const l
     }
     for (size_t t = 0; hit < 0 && t < k->n_targets; t++) {
         if (k->targets[t].regex) {
-            OSH_TRY(matches(cx, &yes, &k->targets[t], l->cls));
+            OSH_TRY(pattern_matches(cx, &yes, &k->targets[t], l->cls));
             if (yes) hit = (int64_t)t;
-        } else if (contains(l->cls, k->targets[t].text))
+        } else if (contains_without_case(l->cls, k->targets[t].text))
             hit = (int64_t)t;
     }
     if (hit >= 0) *scheme = k->targets[hit].scheme;
@@ -232,37 +233,41 @@ done:
     return rc;
 }
 
-static const char *name_of(const osh_q_scheme *schemes, int i)
+static const char *scheme_name(const osh_q_scheme *schemes, int i)
 {
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
-/* "model.layers.0.mlp.experts.7.up_proj" up to "experts"; 0: no expert's. */
-static size_t experts_of(const char *name)
+/* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj"; 0:
+ * name is not an expert's. */
+static size_t experts_prefix_length(const char *name)
 {
     static const char word[] = ".experts.";
     const char *at = strstr(name, word), *number = at ? at + sizeof word - 1 : NULL;
     return at && *number >= '0' && *number <= '9' ? (size_t)(number - 1 - name) : 0;
 }
 
-/* vLLM makes one layer of all experts (FusedMoE), with one scheme. */
+/* Fails if the experts of a layer have several schemes: vLLM makes one layer of them (FusedMoE),
+ * with one scheme. */
 static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
     const char *const *modules = all->names;
     const int *which = all->which;
-    osh_map *first = NULL; // own: of each layer's experts
+    osh_map *first = NULL; // own: first module of each layer's experts
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
-        size_t len = experts_of(modules[i]);
+        size_t len = experts_prefix_length(modules[i]);
         if (!len) continue;
-        if (!osh_map_get(first, modules[i], len, &m)) OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));
+        if (!osh_map_get(first, modules[i], len, &m))
+            OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));
         if (which[m] != which[i])
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s has %s and %s has %s, and vLLM makes one layer of them: want one scheme for all experts, or "
-                     "all of them in ignore", modules[m], name_of(schemes, which[m]), modules[i],
-                     name_of(schemes, which[i]));
+                     "%s has %s and %s has %s, and vLLM makes one layer of them: want one scheme "
+                     "for all experts, or all of them in ignore",
+                     modules[m], scheme_name(schemes, which[m]), modules[i],
+                     scheme_name(schemes, which[i]));
     }
 done:
     osh_map_free(cx, first);
@@ -293,10 +298,11 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
             if (which[m] == scheme) continue;
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s",
-                     modules[m], name_of(schemes, which[m]), l.name, l.cls,
-                     name_of(schemes, scheme),
+                     modules[m], scheme_name(schemes, which[m]), l.name, l.cls,
+                     scheme_name(schemes, scheme),
                      !strcmp(l.cls, "ParallelLMHead") && scheme < 0
-                         ? "; hint: put lm_head in ignore, or its name in targets: a class does not reach it there"
+                         ? "; hint: put lm_head in ignore, or its name in targets: a class does "
+                           "not reach it there"
                          : "");
         }
     }
@@ -305,13 +311,13 @@ done:
     return rc;
 }
 
-/* ---- which kernel ---- */
+/* ---- the choice of a kernel ---- */
 typedef struct engines {
     const char *cuda, *cpu; // NULL: none
-    const char *why;        // where both are NULL
+    const char *why;        // the reason, if both are NULL
 } engines;
 
-static bool is_one_of(int64_t v, int a, int b, int c)
+static bool is_one_of_three(int64_t v, int a, int b, int c)
 {
     return v == a || v == b || v == c;
 }
@@ -319,7 +325,7 @@ static bool is_one_of(int64_t v, int a, int b, int c)
 static engines int_weight_only(const osh_q_args *w, bool packed)
 {
     int64_t g = w->strategy == OSH_Q_CHANNEL ? 0 : w->group_size;
-    bool usual = g == 0 || is_one_of(g, 32, 64, 128);
+    bool usual = g == 0 || is_one_of_three(g, 32, 64, 128);
     if (!packed)
         return (engines){.why = "integer weights without activations load as pack-quantized only"};
     if (w->strategy == OSH_Q_TENSOR || w->strategy == OSH_Q_BLOCK)
@@ -362,19 +368,20 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
-/* NVFP4, MXFP4, MXFP8: inputs as the weights, or dense. */
-static engines micro(const osh_q_args *w, const osh_q_args *in)
+/* NVFP4, MXFP4, MXFP8: inputs have the arguments of the weights, or are dense. */
+static engines micro_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
-    if (!in->present || (in->type == w->type && in->bits == w->bits && in->strategy == w->strategy &&
-                         in->scale_dtype == w->scale_dtype))
+    if (!in->present || (in->type == w->type && in->bits == w->bits &&
+                         in->strategy == w->strategy && in->scale_dtype == w->scale_dtype))
         return (engines){"CUDA", NULL, NULL};
-    if (w->bits == 4 && w->scale_dtype == OSH_Q_SCALE_E8M0 && in->type == OSH_Q_FLOAT && in->bits == 8)
+    if (w->bits == 4 && w->scale_dtype == OSH_Q_SCALE_E8M0 && in->type == OSH_Q_FLOAT &&
+        in->bits == 8)
         return (engines){"CUDA", NULL, NULL};
     return (engines){.why = "these weights want activations of the same kind, or none"};
 }
 
-static engines fp8(const osh_q_args *w, const osh_q_args *in)
+static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->strategy == OSH_Q_GROUP)
         return (engines){.why = "FP8 weights want strategy tensor, channel or block"};
@@ -387,44 +394,50 @@ static engines fp8(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-/* Static outputs: behind static inputs, both of 8 bits by tensor. Dynamic ones are left as they are. */
-static engines with_outputs(const osh_q_scheme *s, const char *format, engines e)
+/* Static outputs need static inputs, both of 8 bits by tensor. vLLM ignores dynamic outputs. */
+static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
-    bool ok = w->type == OSH_Q_INT && strcmp(format, "naive-quantized") && is_one_of(w->bits, 2, 4, 8) &&
+    bool ok = w->type == OSH_Q_INT && strcmp(format, "naive-quantized") &&
+              is_one_of_three(w->bits, 2, 4, 8) &&
               (w->strategy == OSH_Q_CHANNEL || w->strategy == OSH_Q_GROUP);
     if (!s->outputs.present || s->outputs.dynamic) return e;
     for (int k = 0; k < 2; k++)
-        ok &= both[k]->present && both[k]->type == OSH_Q_INT && both[k]->bits == 8 && !both[k]->dynamic &&
-              both[k]->strategy == OSH_Q_TENSOR && both[k]->symmetric;
-    return ok ? (engines){"CUDA (inputs and outputs rounded beside a weight-only product)", NULL, NULL}
-              : (engines){.why = "static outputs want static inputs too, both 8-bit integers by tensor, and weights of "
-                                 "2, 4 or 8 bits by channel or group"};
+        ok &= both[k]->present && both[k]->type == OSH_Q_INT && both[k]->bits == 8 &&
+              !both[k]->dynamic && both[k]->strategy == OSH_Q_TENSOR && both[k]->symmetric;
+    return ok ? (engines){"CUDA (inputs and outputs rounded beside a weight-only product)", NULL,
+                          NULL}
+              : (engines){.why = "static outputs want static inputs too, both 8-bit integers by "
+                                 "tensor, and weights of 2, 4 or 8 bits by channel or group"};
 }
 
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
-    const osh_format *f = NULL; // view: a table row
+    const osh_format *f = NULL; // view: a row of osh_formats
     if (osh_q_of_attention(s))
-        return osh_strdup(cx, s->inputs.type == OSH_Q_FLOAT
-                                  ? "vLLM caches keys and values so, and leaves queries; transformers rounds all three"
-                                  : "not by vLLM, whose caches are FP8; transformers with compressed-tensors");
+        return osh_strdup(
+            cx, s->inputs.type == OSH_Q_FLOAT
+                    ? "vLLM caches keys and values so, and leaves queries; transformers rounds all "
+                      "three"
+                    : "not by vLLM, whose caches are FP8; transformers with compressed-tensors");
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
     if (stranger)
-        return osh_sprintf(cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)", f->name,
-                           stranger);
+        return osh_sprintf(
+            cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)",
+            f->name, stranger);
     bool packed = !strcmp(f->name, "pack-quantized");
-    engines e = s->weights.scale_dtype           ? micro(&s->weights, &s->inputs)
-                : s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
+    engines e = s->weights.scale_dtype           ? micro_engines(&s->weights, &s->inputs)
+                : s->weights.type == OSH_Q_FLOAT ? fp8_engines(&s->weights, &s->inputs)
                 : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)
                                     : int_weight_only(&s->weights, packed);
 
-    e = with_outputs(s, f->name, e);
+    e = engines_with_outputs(s, f->name, e);
 
     if (!e.cuda && !e.cpu)
-        return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors%s", f->name, e.why,
-                           osh_q_is_fp6(&s->weights) ? " 0.20" : "");
-    return osh_sprintf(cx, "%s: vLLM on %s%s%s%s; transformers with compressed-tensors", f->name,
-                       e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "", e.cuda && e.cpu ? e.cpu : "",
-                       s->outputs.present && s->outputs.dynamic ? ", which leaves outputs as they are" : "");
+        return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors%s",
+                           f->name, e.why, osh_q_is_fp6(&s->weights) ? " 0.20" : "");
+    return osh_sprintf(
+        cx, "%s: vLLM on %s%s%s%s; transformers with compressed-tensors", f->name,
+        e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "", e.cuda && e.cpu ? e.cpu : "",
+        s->outputs.present && s->outputs.dynamic ? ", which leaves outputs as they are" : "");
 }

@@ -1,4 +1,5 @@
-/* test_arith.c - worked values of the reference, both columns of kernels against each other, threads, refusals. */
+/* test_arith.c - tests scales, codes and ranges: worked values of the reference, plain C and AVX2
+ * kernels against each other, threads, refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static osh_q_args args_of(osh_q_type type, int bits, osh_q_strategy strategy, in
                         .symmetric = symmetric};
 }
 
-/* BF16 [O, I] of f32 values. own */
+/* Makes a BF16 tensor [O, I] of f32 values. own */
 static osh_tensor *bf16(const float *v, int64_t O, int64_t I)
 {
     osh_tensor *t = NULL;
@@ -60,7 +61,7 @@ static void check_worked(const float *v, int64_t O, int64_t I, const osh_q_args 
     osh_tensor_free(cx, w);
 }
 
-/* The examples that were computed with compressed-tensors. */
+/* Examples that were computed with compressed-tensors. */
 static void test_worked_values(void **state)
 {
     static const float rows[] = {.5f, -1, .25f, 0, .0130005f, -.0109863f, .0050049f, .0126953f};
@@ -108,12 +109,12 @@ static void test_f32_arithmetic(void **state)
         assert_int_equal(f32[i], (int)best);
         differ += ref[i] != f32[i];
     }
-    assert_in_range(differ, N / 50, N / 5); // the double rounding of the reference: about 8 %
+    assert_in_range(differ, N / 50, N / 5); // the reference rounds twice: about 8 %
     osh_qparams_deinit(cx, &p);
     osh_tensor_free(cx, w);
 }
 
-/* Random bit patterns that are finite, with zeros and denormals among them. */
+/* Makes random finite bit patterns, with zeros and denormals among them. */
 static void fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -161,10 +162,10 @@ static void test_kernel_columns(void **state)
                 assert_memory_equal(want, got, sizeof want);
                 if (mode == 0)
                     for (int64_t i = 0; i < n; i++)
-                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // NaN codes too
+                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // NaN codes, too
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
-                for (int64_t i = 0; i < n; i++) // a NaN's payload is free
+                for (int64_t i = 0; i < n; i++) // the payload of a NaN may differ
                     if ((want[i] & 0x7f) == 0x7f && q.kind == OSH_Q_CODE_FP8) {
                         memset(y + (size_t)i * size, 0, size);
                         assert_true(osh_find_nonfinite(z + (size_t)i * size, dts[d], 1) == 0);
@@ -178,7 +179,7 @@ static void test_kernel_columns(void **state)
             }
 }
 
-/* Lanes against one sum, also of values whose squares no f32 holds. */
+/* Compares the lanes with one sum, also for values whose squares exceed f32. */
 static void test_error_sums(void **state)
 {
     enum { N = 1003 };
@@ -199,7 +200,7 @@ static void test_error_sums(void **state)
         }
 }
 
-/* Eight at a time and one by one, on ranges that overflow, vanish and are one-sided. */
+/* Compares eight at a time with one by one, on ranges that overflow, vanish and are one-sided. */
 static void test_params_columns(void **state)
 {
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
@@ -277,7 +278,7 @@ static void test_refusals(void **state)
                      "m.q_proj holds a NaN");
     }
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
-    snprintf(wide.observer, sizeof wide.observer, "fouroversix"); // from 1.8 times the range on
+    snprintf(wide.observer, sizeof wide.observer, "fouroversix"); // the search begins at 1.8 times the range
     uint16_t half[] = {0x7b00, 0x3c00}; // 57344, 1 in F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC, osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
@@ -290,7 +291,7 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // one where two are wanted
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // one scale, two are wanted
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -326,7 +327,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // searched
+    assert_true(torture(quantize, &cx) >= 10); // searched range
 }
 
 int main(void)

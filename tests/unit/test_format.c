@@ -1,4 +1,5 @@
-/* test_format.c - worked packings, the tensors of each format, and stored tensors that are refused. */
+/* test_format.c - tests the storage formats: worked packings, the tensors of each format, and
+ * stored tensors that are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,7 +46,7 @@ static void test_worked_packings(void **state)
     }
 }
 
-/* "leaf DTYPE [shape]; ..." of a preset's format for [O, I] */
+/* Returns "leaf DTYPE [shape]; ..." of a preset's format for [O, I]. */
 static void check_tensors(const char *preset, bool symmetric, const char *format, int64_t O,
                           int64_t I, const char *want)
 {
@@ -123,7 +124,7 @@ static void test_static_inputs(void **state)
                  "input_zero_point was not");
 }
 
-/* What a damaged checkpoint may hold in place of a packed layer [2, 32]. */
+/* Tensors of a damaged checkpoint for a packed layer [2, 32]. */
 static void test_bad_stored(void **state)
 {
     uint32_t words[8] = {0};

@@ -1,5 +1,5 @@
-/* test_gptq_numerics.c - GPTQ on Hessians that no healthy model has: it ends, says what it did, gives finite weights
- * and codes, and the same bytes for any number of threads. */
+/* test_gptq_numerics.c - tests GPTQ on Hessians that no healthy model has: it ends, reports what it
+ * did, gives finite weights and codes, and the same bytes for any number of threads. */
 #include "base/rng.h"
 #include "modifiers/recipe.h"
 #include "tensor/tensor.h"
@@ -28,7 +28,7 @@ static float x_of(kind k, int t, int i)
     return x;
 }
 
-/* Lower triangle of X^T X; above it nothing may be read. */
+/* Makes the lower triangle of X^T X. Nothing may read the part above it. */
 static void fill_hessian(float *h, kind k)
 {
     for (int i = 0; i < I; i++)
@@ -43,7 +43,7 @@ static void fill_hessian(float *h, kind k)
             if (k == MIXED) scale = (i < I / 2 ? 1e15 : 1e-15) * (j < I / 2 ? 1e15 : 1e-15);
             h[i * I + j] = j <= i ? (float)(sum * scale) : NAN;
         }
-    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // more than |x| |y|
+    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // exceeds |x| |y|
     if (k == INDEFINITE) h[7 * I + 3] = 1e4f;
     if (k == HAS_INF) h[9 * I + 9] = INFINITY;
     if (k == HAS_NAN) h[9 * I + 4] = NAN;
@@ -63,7 +63,8 @@ static const char undamped[] =
 static const char original[] =
     "s_stage: {s_modifiers: {GPTQModifier: {target: original, scheme: W4A16, targets: Linear}}}";
 
-/* (X0 - X)^T X of an X0 that is X with a channel in three too large; method "beyond": out of all proportion. */
+/* Makes (X0 - X)^T X, where X0 is X with every third channel too large; method "beyond": far too
+ * large. */
 static void fill_shift(float *d, const float *h, bool beyond)
 {
     for (int i = 0; i < I; i++)
@@ -147,7 +148,7 @@ static void every_hessian_ends(void **state)
     }
 }
 
-/* A power of two in H changes nothing but the objective, however large. */
+/* A power of two in H changes only the objective, however large it is. */
 static void scale_does_not_matter(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void scale_does_not_matter(void **state)
     assert_true(up.objective == plain.objective * 0x1p100 && down.objective == plain.objective * 0x1p-100);
     const kind others[] = {HUGE_30, TINY_30, NEAR_MAX};
     const double factor[] = {1e30, 1e-30, 2e36};
-    for (int i = 0; i < 3; i++) { // not a power of two: H is rounded anew
+    for (int i = 0; i < 3; i++) { // not a power of two: H is rounded again
         run(&other, others[i], 2, "gptq");
         assert_null(other.fallback);
         assert_true(n_differ(&plain, &other) <= O * I / 200);
@@ -180,7 +181,7 @@ static void dead_columns_are_zero(void **state)
     }
 }
 
-/* Rank deficiency is what damping is for, and the ladder for the rest. */
+/* Damping handles rank deficiency, and the ladder handles the rest. */
 static void deficient_ones_are_solved(void **state)
 {
     (void)state;
@@ -197,7 +198,7 @@ static void deficient_ones_are_solved(void **state)
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
 
-/* Ten times nothing is nothing: from a damping of 0 the ladder goes to the default and on. */
+/* Ten times 0 is 0, so the ladder goes from a damping of 0 to the default and on. */
 static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;
@@ -215,7 +216,8 @@ static void a_ladder_from_zero_rises(void **state)
     assert_string_equal(r.fallback, "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
-/* A target that f32 does not hold is left out, and said; one that is 0 changes nothing. */
+/* A target that exceeds f32 is not used, and the job says so. A target shift of 0 changes
+ * nothing. */
 static void targets_are_finite(void **state)
 {
     (void)state;
@@ -230,7 +232,7 @@ static void targets_are_finite(void **state)
     assert_int_equal(n_differ(&plain, &zero), 0);
 }
 
-/* What cannot be solved is rounded to nearest, and the reason is named. */
+/* A weight that cannot be solved is rounded to nearest, and the job names the reason. */
 static void hopeless_ones_are_rounded(void **state)
 {
     (void)state;

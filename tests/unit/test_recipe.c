@@ -1,5 +1,5 @@
-/* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers
- * resolve, and what is refused, with line and column. */
+/* test_recipe.c - tests how recipes become modifiers and schemes: defaults, accepted keys, how
+ * actorder and observers resolve, and refusals with line and column. */
 #include "base/buf.h"
 #include "base/quote.h"
 #include "modifiers/gptq.h"
@@ -36,7 +36,7 @@ static osh_recipe *parse(const char *text)
     return r;
 }
 
-/* One modifier of one group "g" for Linear; args: the inside of weights. */
+/* Makes a recipe of one modifier with one group "g" for Linear; args: the keys of weights. */
 static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
 {
     char text[1024];
@@ -46,7 +46,8 @@ static osh_recipe *parse_weights(const char *modifier, const char *more, const c
     return parse(text);
 }
 
-/* What is written back is read as the same names, whatever YAML would make of them without quotes. */
+/* A written recipe is read with the same names, even if YAML would read them as something else
+ * without quotes. */
 static void test_names_are_written_as_they_are_read(void **state)
 {
     static const char *const names[] = {
@@ -168,7 +169,7 @@ static void test_every_modifier(void **state)
     }
 }
 
-/* Transforms have keys of their own and no schemes. */
+/* Transforms have their own keys and no schemes. */
 static void test_transforms(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void test_transforms(void **state)
     }
 }
 
-/* What makes weights 0 has targets of its own, and may stand alone or before a quantizer. */
+/* A pruner has its own targets, and may be alone or before a quantizer. */
 static void test_pruners(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void test_pruners(void **state)
             assert_int_equal(m->schemes[0].targets.n, 2);
             assert_false(m->schemes[0].weights.present);
             assert_int_equal(m->ignore.n, 1);
-            if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1); // not taken over
+            if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1); // the schemes were not taken over
             osh_recipe_free(cx, r);
         }
     }
@@ -266,7 +267,8 @@ static void test_values(void **state)
     }
 }
 
-/* Absent or null in the scheme: static; GPTQModifier.actorder null: none; two that are named must be the same. */
+/* If the scheme has no actorder it is static; with GPTQModifier.actorder null there is none. Two
+ * values must be the same. */
 static void test_actorder(void **state)
 {
     (void)state;
@@ -286,7 +288,7 @@ static void test_actorder(void **state)
     }
 }
 
-/* One word for a modifier, from its key or for all that have none. */
+/* A quality comes from the key of a modifier, or from the default for modifiers without the key. */
 static void test_levels(void **state)
 {
     (void)state;
@@ -500,7 +502,8 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
-/* An option or an argument whose name says that it is a path has a use in its table, from which the checks follow. */
+/* An option or an argument whose name says that it is a path has a use in its table. The checks
+ * follow from it. */
 static void test_paths(void **state)
 {
     (void)state;

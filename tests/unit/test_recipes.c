@@ -1,9 +1,9 @@
-/* test_recipes.c - the recipes of tests/recipes, each planned on the small model in examples/. The first line of each
- * says what comes of it:
+/* test_recipes.c - plans each recipe of tests/recipes on the small model in examples/. The first line
+ * of a recipe says what must happen:
  *
- *   # planned             it is, and nothing is said but how it is done
- *   # noted: TEXT         it is, and TEXT is said of a key that decides nothing
- *   # refused: TEXT       it is not, and the error has TEXT
+ *   # planned             it is planned, and the log says only how it is done
+ *   # noted: TEXT         it is planned, and the log says TEXT about a key without effect
+ *   # refused: TEXT       it is refused, and the error has TEXT
  *
  * Every key of LLM Compressor's modifiers, schemes and arguments is in some recipe. */
 #include "torture.h"
@@ -30,7 +30,7 @@ static void hear(void *user, osh_log_level level, const char *text)
     h->n += (size_t)snprintf(h->text + h->n, sizeof h->text - h->n, "%s\n", text);
 }
 
-/* Plans it; *said: the error, or what was logged. */
+/* Plans a recipe; *said gets the error, or the log. */
 static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
 {
     osh_options opt = {0};
@@ -71,7 +71,7 @@ static void check(osh_ctx *cx, const char *name, const char *path, const char *l
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static char *all_text; // own: of all recipes
+static char *all_text; // own: text of all recipes
 
 static void test_outcomes(void **state)
 {

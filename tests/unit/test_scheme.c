@@ -1,4 +1,5 @@
-/* test_scheme.c - what schemes are accepted, refused and printed, and vLLM's lookup of them. */
+/* test_scheme.c - tests which schemes are accepted, refused and printed, and vLLM's lookup of
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,7 +40,7 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // "key=value,..." ("~": null); the message's part, NULL: accepted
+        const char *set, *part; // "key=value,..." ("~": null); a part of the message, NULL: accepted
         osh_status rc;
         bool weight;
     } rows[] = {
@@ -222,7 +223,7 @@ static void test_parse_good(void **state)
     q = NULL;
     assert_ok(cx, parse(&q, "{\"format\":\"int-quantized\",\"config_groups\":{\"g\":{\"targets\":["
                             "\"Linear\"],\"weights\":{}}}}"));
-    assert_string_equal(q->schemes[0].format, "int-quantized"); // of the top level
+    assert_string_equal(q->schemes[0].format, "int-quantized"); // format of the top level
     osh_q_config_free(cx, q);
 }
 
@@ -311,7 +312,7 @@ static void test_vllm_lookup(void **state)
     static const struct {
         const char *a, *b, *ignore; // targets of group_0 and group_1 (NULL: one group)
         int which[9];
-        const char *part; // NULL: agrees
+        const char *part; // NULL: the lookup agrees
     } rows[] = {
         {"Linear", NULL, "lm_head", {-1, 0, 0, 0, 0, 0, 0, 0, -1}, NULL},
         {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "put lm_head in ignore"},
@@ -362,7 +363,8 @@ static void test_vllm_lookup(void **state)
     }
 }
 
-/* Groups are looked up in the order of their names in the file; shards of two groups take the first shard's. */
+/* Groups are looked up in the order of their names in the file. A fused layer takes the group of
+ * its first shard, even if its shards are in two groups. */
 static void test_vllm_order(void **state)
 {
     static const char *const modules[] = {"0.q_proj", "0.k_proj", "0.v_proj", "0.down_proj"};
@@ -388,7 +390,7 @@ static void test_vllm_order(void **state)
                  "(QKVParallelLinear), would take group_2");
 }
 
-/* DeepSeek's two first projections are one layer there. */
+/* vLLM fuses DeepSeek's first two projections into one layer. */
 static void test_vllm_latent(void **state)
 {
     static const char *const modules[] = {"0.q_a_proj", "0.kv_a_proj_with_mqa", "0.kv_b_proj"};
@@ -403,12 +405,12 @@ static void test_vllm_latent(void **state)
                                   &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1}, 3}), "0.fused_qkv_a_proj");
 }
 
-/* Some names are fused in one family alone, or otherwise; a part that a checkpoint may lack is
- * looked for all the same. */
+/* Some names are fused in one family only, or differently. vLLM looks for a part even if a
+ * checkpoint may lack it. */
 static void test_vllm_families(void **state)
 {
     static const struct {
-        const char *whole, *text, *module, *fused; // fused NULL: the module is a layer of its own
+        const char *whole, *text, *module, *fused; // fused NULL: the module is a layer by itself
     } rows[] = {
         {"llama", NULL, "model.layers.0.self_attn.k_proj", "qkv_proj"},
         {"llama", NULL, "model.layers.0.mlp.down_proj", NULL},
@@ -452,7 +454,7 @@ static void test_vllm_lacking(void **state)
     assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
 }
 
-/* The experts of a layer have one scheme; those of another layer may have another. */
+/* The experts of a layer must have one scheme. Those of another layer may have another. */
 static void test_vllm_experts(void **state)
 {
     static const char *const modules[] = {"0.mlp.experts.0.down_proj", "0.mlp.experts.10.down_proj",

@@ -1,12 +1,12 @@
-/* dense.c - a weight that was changed and is written as it is: nothing to pack.
+/* dense.c - a weight that was changed and stays dense: it is written without packing.
  *
- *   weight   dtype of the original weight [O, I]
- */
+ *   weight   dtype of the original weight [O, I] */
 #include "quant/formats/common.h"
 
 #include <string.h>
 
-static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
+static osh_status dense_tensors(osh_ctx *cx, osh_format_tensor *out, int *n,
+                                const osh_format_weight *w)
 {
     (void)cx;
     *n = 0;
@@ -14,12 +14,12 @@ static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh
     return OSH_OK;
 }
 
-static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
-                       const osh_qparams *p, const osh_format_input *in)
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w,
+                       const void *codes, const osh_qparams *p, const osh_format_input *in)
 {
     (void)cx, (void)p, (void)in;
     if (codes) memcpy(data[0], codes, (size_t)(w->O * w->I) * osh_dtype_bytes(w->dt));
     return OSH_OK;
 }
 
-const osh_format osh_format_dense = {"dense", tensors, pack, NULL, NULL};
+const osh_format osh_format_dense = {"dense", dense_tensors, pack, NULL, NULL};

@@ -1,16 +1,18 @@
 /* pack.c - pack-quantized: integers of 2 to 8 bits as a dense bit stream
  * (compressed_tensors/compressors/pack_quantized).
  *
- *   weight_packed      I32 [O, ceil(I*b/32)]   each row one stream: element i is bits [i*b, (i+1)*b), lowest first
+ *   weight_packed      I32 [O, ceil(I*b/32)]   each row is a stream: element i has the bits
+ *                                              [i*b, (i+1)*b), lowest first
  *   weight_scale       dtype of the original weight
  *   weight_shape       I64 [2] = {O, I}
- *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], the same stream down each column; for strategies tensor
- *                      and block unpacked I8
+ *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], such a stream down each column;
+ *                      strategies tensor and block: I8, not packed
  *
- *   b = 3:  word 0 from bit 0: 000111222333...; element 10 takes its bits 30 and 31, and bit 0 of word 1
+ *   b = 3:  word 0 from bit 0: 000111222333...
+ *           element 10 takes the bits 30 and 31 of word 0 and bit 0 of word 1
  *
- * What is stored is code + 2^(b-1), symmetric or not. Unused high bits of the last word are 0.
- */
+ * An element is stored as code + 2^(b-1), symmetric or not. Unused high bits of the last word are
+ * 0. */
 #include "quant/formats/common.h"
 
 #ifdef __SSE2__
@@ -27,7 +29,7 @@ int64_t osh_pack_words(int64_t n, int bits)
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits)
 {
-    uint64_t acc = 0; // the stream's next bits, lowest first
+    uint64_t acc = 0; // the next bits of the stream, lowest first
     int have = 0, offset = 1 << (bits - 1);
     uint32_t mask = (1u << bits) - 1;
 
@@ -59,7 +61,7 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
 }
 
 #ifdef __SSE2__
-/* 32 codes of 4 bits to 16 bytes. */
+/* Packs 32 codes of 4 bits into 16 bytes. */
 static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
 {
     const __m128i mask = _mm_set1_epi8(0xf), sign = _mm_set1_epi8(8), low = _mm_set1_epi16(0xff);
@@ -67,14 +69,16 @@ static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
     for (int k = 0; k < 2; k++) {
         v[k] = _mm_loadu_si128((const __m128i *)(const void *)(codes + 16 * k));
         v[k] = _mm_xor_si128(_mm_and_si128(v[k], mask), sign);
-        v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4)); // the odd code, times 16
+        // the odd code is multiplied by 16
+        v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4));
     }
     _mm_storeu_si128((__m128i *)(void *)to, _mm_packus_epi16(v[0], v[1]));
 }
 #endif
 
-/* Whole rows: 8 codes are `bits` bytes, so a block of 8 needs no carry. Its bytes are pushed together in pairs, then
- * fours, then eights (PEXT without BMI2). x86-64 is little-endian, as the file is. */
+/* Packs a whole row. 8 codes fill `bits` bytes, so a block of 8 needs no carry. The bits of its
+ * bytes are moved together in pairs, then in fours, then in eights (PEXT without BMI2). x86-64 is
+ * little-endian, as the file is. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
@@ -83,7 +87,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // nothing to push
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // nothing to move
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -97,9 +101,9 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
-        memcpy(to, &v, 8); // of which `bits` stay
+        memcpy(to, &v, 8); // only the first `bits` bytes stay
     }
-    uint32_t rest[8] = {0}; // the last codes and bytes; zero where no code reaches
+    uint32_t rest[8] = {0}; // the last codes and bytes; 0 after the last code
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
 }
@@ -109,7 +113,8 @@ static bool zero_packed(const osh_q_args *a)
     return !a->symmetric && (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
 
-static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
+static osh_status pack_tensors(osh_ctx *cx, osh_format_tensor *out, int *n,
+                               const osh_format_weight *w)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
@@ -120,7 +125,8 @@ static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh
     if (I > INT64_MAX / 8 || O > INT64_MAX / 8)
         OSH_FAIL(cx, OSH_E_FORMAT, "weight [%lld, %lld] is too large", (long long)O, (long long)I);
     OSH_TRY(osh_q_scale_shape(cx, &shape, a, O, I, "weight"));
-    osh_format_add(out, n, "weight_packed", OSH_I32, &(osh_q_shape){2, {O, osh_pack_words(I, a->bits)}});
+    osh_format_add(out, n, "weight_packed", OSH_I32,
+                   &(osh_q_shape){2, {O, osh_pack_words(I, a->bits)}});
     osh_format_add(out, n, "weight_scale", w->dt, &shape);
     osh_format_add(out, n, "weight_shape", OSH_I64, &(osh_q_shape){1, {2, 0}});
     if (zero_packed(a))
@@ -140,7 +146,7 @@ typedef struct rows {
     int bits;
 } rows;
 
-static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status pack_rows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rows *j = user;
     for (int64_t r = chunk * j->per_chunk; r < (chunk + 1) * j->per_chunk && r < j->O; r++)
@@ -148,7 +154,7 @@ static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status unpack_rows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rows *j = user;
     for (int64_t r = chunk * j->per_chunk; r < (chunk + 1) * j->per_chunk && r < j->O; r++)
@@ -156,22 +162,23 @@ static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-static osh_status run_rows(osh_ctx *cx, void *words, void *codes, const osh_format_weight *w, osh_chunk_fn fn)
+static osh_status run_rows(osh_ctx *cx, void *words, void *codes, const osh_format_weight *w,
+                           osh_chunk_fn fn)
 {
     int bits = w->scheme->weights.bits;
     rows j = {words, codes, w->O, w->I, osh_pack_words(w->I, bits), (1 << 18) / w->I + 1, bits};
     return osh_parallel_for(cx, (j.O + j.per_chunk - 1) / j.per_chunk, fn, &j);
 }
 
-static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
-                       const osh_qparams *p, const osh_format_input *in)
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w,
+                       const void *codes, const osh_qparams *p, const osh_format_input *in)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t shape[2] = {w->O, w->I};
     int i = 3;
 
-    if (codes) OSH_TRY(run_rows(cx, data[0], (void *)codes, w, pack_chunk));
+    if (codes) OSH_TRY(run_rows(cx, data[0], (void *)codes, w, pack_rows_chunk));
     memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
     memcpy(data[2], shape, sizeof shape);
     if (!a->symmetric) {
@@ -191,7 +198,8 @@ static void pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *co
 {
     int bits = s->weights.bits;
     for (int64_t r = 0; r < n; r++)
-        pack_row((uint32_t *)to + r * osh_pack_words(I, bits), (const int8_t *)codes + r * I, I, bits);
+        pack_row((uint32_t *)to + r * osh_pack_words(I, bits), (const int8_t *)codes + r * I, I,
+                 bits);
 }
 
 static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
@@ -200,17 +208,20 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
     osh_status rc = OSH_OK;
     const osh_q_args *a = &w->scheme->weights;
     int64_t O = w->O, I = w->I;
-    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16}; // a scale may have another float dtype
+    // the stored scale may have another float dtype
+    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
     int n;
 
-    OSH_TRY(tensors(cx, want, &n, &like));
+    OSH_TRY(pack_tensors(cx, want, &n, &like));
     for (int i = 0; i < (a->symmetric ? 3 : 4); i++)
         OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
     int64_t shape[2] = {0};
     if (data[2]->dtype == OSH_I64) memcpy(shape, data[2]->data, sizeof shape);
-    else shape[0] = ((const int32_t *)data[2]->data)[0], shape[1] = ((const int32_t *)data[2]->data)[1];
+    else
+        shape[0] = ((const int32_t *)data[2]->data)[0],
+        shape[1] = ((const int32_t *)data[2]->data)[1];
     if (shape[0] != O || shape[1] != I)
         OSH_FAIL(cx, OSH_E_FORMAT, "weight_shape is [%lld, %lld], want [%lld, %lld]",
                  (long long)shape[0], (long long)shape[1], (long long)O, (long long)I);
@@ -225,11 +236,11 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
                 osh_unpack_row((int8_t *)q.zero->data + g, G, (const uint32_t *)data[3]->data + g,
                                G, O, a->bits);
     }
-    OSH_TRY(run_rows(cx, data[0]->data, codes, w, unpack_chunk));
+    OSH_TRY(run_rows(cx, data[0]->data, codes, w, unpack_rows_chunk));
     *p = q, q = (osh_qparams){0}; // give
 done:
     osh_qparams_deinit(cx, &q);
     return rc;
 }
 
-const osh_format osh_format_pack = {"pack-quantized", tensors, pack, pack_rows, unpack};
+const osh_format osh_format_pack = {"pack-quantized", pack_tensors, pack, pack_rows, unpack};

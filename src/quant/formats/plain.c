@@ -2,15 +2,15 @@
  * (compressed_tensors/compressors/naive_quantized/base.py; the three differ in name only).
  *
  *   weight             I8 or F8_E4M3 [O, I]
- *   weight_scale       dtype of the original weight: [1], [O, 1], [O, G] or the block grid
- *   weight_zero_point  I8, like the scale; asymmetric weights only
- *   input_scale, input_zero_point  [1]; static activations only
- */
+ *   weight_scale       dtype of the original weight: [1], [O, 1], [O, G] or the grid of blocks
+ *   weight_zero_point  I8, shape of the scale; asymmetric weights only
+ *   input_scale, input_zero_point  [1]; static activations only */
 #include "quant/formats/common.h"
 
 #include <string.h>
 
-static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
+static osh_status plain_tensors(osh_ctx *cx, osh_format_tensor *out, int *n,
+                                const osh_format_weight *w)
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
@@ -28,8 +28,8 @@ done:
     return rc;
 }
 
-static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
-                       const osh_qparams *p, const osh_format_input *in)
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w,
+                       const void *codes, const osh_qparams *p, const osh_format_input *in)
 {
     int i = 1;
     if (codes) memcpy(data[0], codes, (size_t)(w->O * w->I));
@@ -43,12 +43,13 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_for
 {
     osh_status rc = OSH_OK;
     const osh_q_scheme *s = w->scheme;
-    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16}; // a scale may have another float dtype
+    // the stored scale may have another float dtype
+    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16};
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
     int n;
 
-    OSH_TRY(tensors(cx, want, &n, &like));
+    OSH_TRY(plain_tensors(cx, want, &n, &like));
     for (int i = 0; i < (s->weights.symmetric ? 2 : 3); i++)
         OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
     OSH_TRY(osh_format_take_scale(cx, &q, data[1], &want[1]));
@@ -63,6 +64,6 @@ done:
     return rc;
 }
 
-const osh_format osh_format_int = {"int-quantized", tensors, pack, NULL, unpack};
-const osh_format osh_format_float = {"float-quantized", tensors, pack, NULL, unpack};
-const osh_format osh_format_naive = {"naive-quantized", tensors, pack, NULL, unpack};
+const osh_format osh_format_int = {"int-quantized", plain_tensors, pack, NULL, unpack};
+const osh_format osh_format_float = {"float-quantized", plain_tensors, pack, NULL, unpack};
+const osh_format osh_format_naive = {"naive-quantized", plain_tensors, pack, NULL, unpack};

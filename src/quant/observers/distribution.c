@@ -1,18 +1,19 @@
-/* distribution.c - the scale that makes the values' standard deviation that of FP8's numbers, of the middles of
- * the bins; of integers the largest |x|, nothing cut off. */
+/* distribution.c - chooses the scale with which the standard deviation of the values (by the
+ * middles of the bins) equals that of the FP8 numbers. For integers the range is the largest |x|:
+ * nothing is cut off. */
 #include "quant/calibrate.h"
 
 #include <math.h>
 
 #include "base/num.h"
 
-static bool halves(const osh_q_args *a)
+static bool distribution_halves(const osh_q_args *a)
 {
     (void)a;
     return true;
 }
 
-/* Of all finite E4M3 numbers, 0 and -0 both. */
+/* The standard deviation of all finite E4M3 numbers, 0 and -0 both. */
 static double deviation_of_fp8(void)
 {
     double sum = 0;
@@ -24,7 +25,7 @@ static double deviation_of_fp8(void)
     return sqrt(sum / n);
 }
 
-static void choose(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a)
+static void distribution_choose(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a)
 {
     double sum = 0, squares = 0, n = (double)h->total;
     *hi = fmax(-(double)h->min, (double)h->max);
@@ -33,10 +34,12 @@ static void choose(double *lo, double *hi, const osh_histogram *h, const osh_q_a
         sum += count * x, squares += count * x * x;
     }
     double deviation = sqrt(fmax(squares / n - sum / n * (sum / n), 0));
-    if (a->type == OSH_Q_FLOAT && a->bits == 8 && deviation > 0) *hi = 448 * deviation / deviation_of_fp8();
+    if (a->type == OSH_Q_FLOAT && a->bits == 8 && deviation > 0)
+        *hi = 448 * deviation / deviation_of_fp8();
     *lo = -*hi;
 }
 
 static const osh_observer_key keys[] = {{"bins", 2048, 512, 65536, true, false}, {0}};
-const osh_observer osh_observer_distribution = {.name = "distribution", .keys = keys, .choose = choose,
-                                                .halves = halves};
+const osh_observer osh_observer_distribution = {.name = "distribution", .keys = keys,
+                                                .choose = distribution_choose,
+                                                .halves = distribution_halves};

@@ -1,9 +1,10 @@
-/* imatrix.c - the range of a weight that loses least where its inputs are large (llmcompressor/observers/imatrix.py):
- * a search whose errors weigh as much as the mean square of their input channel. Weights in channels and groups only,
- * as there: of others all channels weigh the same, and strict: true refuses them. A patience of 0 has no end. */
+/* imatrix.c - searches the range of a weight whose error is least, weighted by the mean square of
+ * the input channel (llmcompressor/observers/imatrix.py). Only for weights in channels and groups,
+ * as there: otherwise all channels weigh the same, and strict: true is refused. patience 0 never
+ * ends the search. */
 #include "quant/observer.h"
 
-static osh_range_search search(const osh_q_args *a)
+static osh_range_search imatrix_search(const osh_q_args *a)
 {
     double patience = osh_observer_value(a, "patience");
     osh_range_search s = {.expand = osh_observer_value(a, "expand"),
@@ -17,8 +18,12 @@ static osh_range_search search(const osh_q_args *a)
 }
 
 static const osh_observer_key keys[] = {
-    {"maxshrink", 0.95, 0, 1, false, false}, {"patience", 5, 0, 1e9, true, false}, {"grid", 20, 1, 1e6, false, false},
-    {"norm", 3, 0.01, 100, false, false},    {"expand", 1, 0.01, 1e6, false, false}, {"strict", 0, 0, 1, true, false},
+    {"maxshrink", 0.95, 0, 1, false, false},
+    {"patience", 5, 0, 1e9, true, false},
+    {"grid", 20, 1, 1e6, false, false},
+    {"norm", 3, 0.01, 100, false, false},
+    {"expand", 1, 0.01, 1e6, false, false},
+    {"strict", 0, 0, 1, true, false},
     {0},
 };
-const osh_observer osh_observer_imatrix_mse = {"imatrix_mse", keys, search, NULL};
+const osh_observer osh_observer_imatrix_mse = {"imatrix_mse", keys, imatrix_search, NULL};

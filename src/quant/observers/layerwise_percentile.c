@@ -1,22 +1,27 @@
-/* layerwise_percentile.c - of three percentiles the one that loses least: |x - dq(x)|, or with mse its square, of the
- * middles of the bins, or with exact of all values, each sample's mean. The first of equal ones stays. */
+/* layerwise_percentile.c - chooses the percentile with the least loss out of three: |x - dq(x)|, or
+ * with mse its square, of the middles of the bins, or with exact of all values, as the mean of each
+ * sample. The first of equal ones wins. */
 #include "quant/calibrate.h"
 
-static bool halves(const osh_q_args *a) { return !a->symmetric; }
+static bool layerwise_halves(const osh_q_args *a) { return !a->symmetric; }
 
-static int64_t candidates(const osh_q_args *a)
+static int64_t layerwise_candidates(const osh_q_args *a)
 {
     (void)a;
     return 3;
 }
 
-static void candidate(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, int64_t i)
+static void layerwise_candidate(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
+                                int64_t i)
 {
     static const char *const names[] = {"first", "second", "third"};
     osh_calibrate_percentile(lo, hi, h, a, osh_observer_value(a, names[i]));
 }
 
-static int power(const osh_q_args *a) { return osh_observer_value(a, "mse") != 0 ? 2 : 1; }
+static int layerwise_power(const osh_q_args *a)
+{
+    return osh_observer_value(a, "mse") != 0 ? 2 : 1;
+}
 
 static const osh_observer_key keys[] = {{"first", 99.99, 50, 100, false, false},
                                         {"second", 99.999, 50, 100, false, false},
@@ -24,6 +29,10 @@ static const osh_observer_key keys[] = {{"first", 99.99, 50, 100, false, false},
                                         {"mse", 0, 0, 1, true, false},
                                         {"exact", 0, 0, 1, true, false},
                                         {"bins", 2048, 16, 65536, true, false}, {0}};
-const osh_observer osh_observer_layerwise_percentile = {
-    .name = "layerwise_percentile", .keys = keys, .choose = osh_calibrate_least, .halves = halves,
-    .candidates = candidates, .candidate = candidate, .power = power, .exact = osh_calibrate_exact};
+const osh_observer osh_observer_layerwise_percentile = {.name = "layerwise_percentile",
+                                                        .keys = keys, .choose = osh_calibrate_least,
+                                                        .halves = layerwise_halves,
+                                                        .candidates = layerwise_candidates,
+                                                        .candidate = layerwise_candidate,
+                                                        .power = layerwise_power,
+                                                        .exact = osh_calibrate_exact};

@@ -1,9 +1,10 @@
-/* minmax.c - the smallest and the largest value (llmcompressor/observers/min_max.py). Of the samples of an activation:
+/* minmax.c - the smallest and the largest value (llmcompressor/observers/min_max.py). The range of
+ * an activation over its samples:
  *
- *   memoryless_minmax   the last one's
- *   static_minmax       those of all
- *   minmax              first = now, then rnd(rnd(old (1 - c)) + rnd(now c)), c = averaging_constant; rnd is to the
- *                       values' dtype */
+ *   memoryless_minmax   the last sample's
+ *   static_minmax       that of all samples
+ *   minmax              first = now, then rnd(rnd(old (1 - c)) + rnd(now c)), where
+ *                       c = averaging_constant and rnd rounds to the values' dtype */
 #include "quant/observer.h"
 
 static void take_last(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)
@@ -13,7 +14,8 @@ static void take_last(float *min, float *max, float lo, float hi, const osh_q_ar
     *max = hi;
 }
 
-static void widen_range(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)
+static void widen_range(float *min, float *max, float lo, float hi, const osh_q_args *a,
+                        osh_dtype dt)
 {
     (void)a, (void)dt;
     *min = lo < *min ? lo : *min;
@@ -21,7 +23,8 @@ static void widen_range(float *min, float *max, float lo, float hi, const osh_q_
 }
 
 static const osh_observer_key no_keys[] = {{0}};
-static const osh_observer_key average_keys[] = {{"averaging_constant", 0.01, 0, 1, false, false}, {0}};
+static const osh_observer_key average_keys[] = {{"averaging_constant", 0.01, 0, 1, false, false},
+                                                {0}};
 
 const osh_observer osh_observer_memoryless_minmax = {"memoryless_minmax", no_keys, NULL, take_last};
 const osh_observer osh_observer_static_minmax = {"static_minmax", no_keys, NULL, widen_range};

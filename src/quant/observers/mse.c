@@ -1,15 +1,16 @@
-/* mse.c - the range that loses least (llmcompressor/observers/mse.py). int(maxshrink grid) steps; see osh_range_search.
+/* mse.c - searches the range with the least error in int(maxshrink grid) steps
+ * (llmcompressor/observers/mse.py); see osh_range_search.
  *
- *   memoryless_mse   of a weight, or of the last sample
- *   mse              of an activation: the moving average of the samples' ranges. A weight is seen once
- *   nvfp4_expanded_mse, fouroversix   as memoryless_mse, from 1.8 times the range down to 0.8 times it, to the end: for
- *                    NVFP4, whose codes below 6 are 4 and 3, so that a group's largest value may do better as one of
- *                    these */
+ *   memoryless_mse   range of a weight, or of the last sample
+ *   mse              activation: the moving average of the samples' ranges. A weight is seen once
+ *   nvfp4_expanded_mse, fouroversix   memoryless_mse from 1.8 to 0.8 times the range, all steps:
+ *                    the codes of NVFP4 below 6 are 4 and 3, so that the largest value of a
+ *                    group may be better as one of these */
 #include "quant/observer.h"
 
-static osh_range_search search(const osh_q_args *a)
+static osh_range_search mse_search(const osh_q_args *a)
 {
-    double patience = osh_observer_value(a, "patience"); // 0 ends where 1 does
+    double patience = osh_observer_value(a, "patience"); // 0 is the same as 1
     osh_range_search s = {.expand = osh_observer_value(a, "expand"),
                           .grid = osh_observer_value(a, "grid"),
                           .norm = osh_observer_value(a, "norm"),
@@ -18,19 +19,22 @@ static osh_range_search search(const osh_q_args *a)
     return s;
 }
 
-/* shrink, patience, grid, expand. triton_error_buffer: of the kernels for cards, which end a search elsewhere. */
-#define KEYS(s, p, g, e)                                                                                              \
-    {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false}, {"grid", g, 1, 1e6, false, false},     \
-        {"norm", 2.4, 0.01, 100, false, false}, {"expand", e, 1, 1e6, false, false},                                   \
-    {                                                                                                                  \
-        "triton_error_buffer", 0.3, 0, 1e9, false, true                                                                \
+/* shrink, patience, grid, expand. triton_error_buffer: for GPU kernels, which end a search
+ * elsewhere. */
+#define KEYS(s, p, g, e)                                                                           \
+    {"maxshrink", s, 0, 1, false, false}, {"patience", p, 0, 1e9, true, false},                    \
+        {"grid", g, 1, 1e6, false, false}, {"norm", 2.4, 0.01, 100, false, false},                 \
+        {"expand", e, 1, 1e6, false, false},                                                       \
+    {                                                                                              \
+        "triton_error_buffer", 0.3, 0, 1e9, false, true                                            \
     }
 static const osh_observer_key keys[] = {KEYS(0.2, 5, 100, 1), {0}};
-static const osh_observer_key average_keys[] = {KEYS(0.2, 5, 100, 1), {"averaging_constant", 0.01, 0, 1, false, false},
-                                                {0}};
+static const osh_observer_key average_keys[] = {
+    KEYS(0.2, 5, 100, 1), {"averaging_constant", 0.01, 0, 1, false, false}, {0}};
 static const osh_observer_key expanded_keys[] = {KEYS(1 - 0.8 / 1.8, 1000, 200, 1.8), {0}};
 
-const osh_observer osh_observer_memoryless_mse = {"memoryless_mse", keys, search, NULL};
-const osh_observer osh_observer_mse = {"mse", average_keys, search, osh_observer_average};
-const osh_observer osh_observer_nvfp4_expanded_mse = {"nvfp4_expanded_mse", expanded_keys, search, NULL};
-const osh_observer osh_observer_fouroversix = {"fouroversix", expanded_keys, search, NULL};
+const osh_observer osh_observer_memoryless_mse = {"memoryless_mse", keys, mse_search, NULL};
+const osh_observer osh_observer_mse = {"mse", average_keys, mse_search, osh_observer_average};
+const osh_observer osh_observer_nvfp4_expanded_mse = {"nvfp4_expanded_mse", expanded_keys,
+                                                      mse_search, NULL};
+const osh_observer osh_observer_fouroversix = {"fouroversix", expanded_keys, mse_search, NULL};

@@ -1,5 +1,6 @@
-/* compressed_tensors.c - modules as compressed-tensors stores them: X.weight_scale, and a config group that has X as a
- * target. Rows are decoded in the dtype of the scale, as compressed-tensors decompresses. */
+/* compressed_tensors.c - modules as compressed-tensors stores them: X.weight_scale, and a config
+ * group that has X as a target. Rows are decoded in the dtype of the scale, as compressed-tensors
+ * decompresses. */
 #include "base/name.h"
 #include "quant/groups.h"
 #include "quant/source_impl.h"
@@ -11,10 +12,11 @@ static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     return osh_q_config_parse(cx, &s->config, q, s->ck->config->path);
 }
 
-/* The scales that stand beside one another in an attention: where there is one of them, there are all. */
+/* Checks that an attention has all of its scales, if it has one. */
 static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *module, size_t n)
 {
-    static const char *const leaves[] = {"k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point"};
+    static const char *const leaves[] = {"k_scale", "v_scale", "q_scale", "k_zero_point",
+                                         "v_zero_point"};
     osh_status rc = OSH_OK;
     const osh_q_args *a = &s->config->cache;
     char *name = NULL; // own
@@ -26,10 +28,12 @@ static osh_status check_attention(osh_ctx *cx, const osh_source *s, const char *
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for kv_cache_scheme", name);
-        osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}}; // eval checks the shape
+        // eval checks the shape
+        osh_format_tensor want = {leaves[k], zero ? OSH_I8 : OSH_BF16, t->e->ndim, {0}};
         memcpy(want.shape, t->e->shape, sizeof want.shape);
         if (t->e->ndim > 2) want.ndim = 0;
-        OSH_TRY(osh_format_check(cx, &(osh_format_stored){name, t->e->dtype, want.ndim, t->e->shape}, &want));
+        OSH_TRY(osh_format_check(
+            cx, &(osh_format_stored){name, t->e->dtype, want.ndim, t->e->shape}, &want));
     }
 done:
     osh_free(cx, name);
@@ -65,11 +69,12 @@ static void ct_found(osh_ctx *cx, void **groups)
     *groups = NULL;
 }
 
-static const char *const weight_leaves[] = {"weight_scale", "weight_packed", "weight_shape", "weight_zero_point",
+static const char *const weight_leaves[] = {"weight_scale",        "weight_packed",
+                                            "weight_shape",        "weight_zero_point",
                                             "weight_global_scale", "weight_g_idx"};
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
-/* Any tensor that only codes have beside them, and codes of 8 bits. */
+/* Claims tensors that only modules with codes have, and codes of 8 bits. */
 static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     (void)s;
@@ -84,13 +89,18 @@ static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 static osh_status check_dims(osh_ctx *cx, const osh_st_entry *e)
 {
     if (e->ndim <= 2) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has %d dimensions: want 2, of experts codes each by itself", e->name,
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s has %d dimensions: want 2, of experts codes each by itself", e->name,
                     e->ndim);
 }
 
-static bool stores_shape(const osh_source_module *q) { return !strcmp(q->format->name, "pack-quantized"); }
+static bool stores_shape(const osh_source_module *q)
+{
+    return !strcmp(q->format->name, "pack-quantized");
+}
 
-/* Rows and columns: of weight_shape where the format has it, else of the codes' tensor. */
+/* Finds rows and columns of the weight: in weight_shape if the format has it, else from the shape
+ * of the codes. */
 static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -98,7 +108,7 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // of a code; whole bytes hold a row
+    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // bits of a code; a row is whole bytes
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
     OSH_TRY(check_dims(cx, s->e));
@@ -106,14 +116,19 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
         OSH_TRY(osh_source_need_leaf(cx, &s, q, "weight_shape", q->format->name));
         OSH_TRY(osh_checkpoint_load(cx, &t, q->source->ck, s->e->name, 1, (int64_t[]){2}));
         if (t->dtype == OSH_I64) memcpy(shape, t->data, sizeof shape);
-        else if (t->dtype == OSH_I32) shape[0] = ((int32_t *)t->data)[0], shape[1] = ((int32_t *)t->data)[1];
-        else OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want I64 or I32", s->e->name, osh_dtype_name(t->dtype));
+        else if (t->dtype == OSH_I32)
+            shape[0] = ((int32_t *)t->data)[0], shape[1] = ((int32_t *)t->data)[1];
+        else
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want I64 or I32", s->e->name,
+                     osh_dtype_name(t->dtype));
     } else {
-        if (s->e->ndim != 2) OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions, want 2", s->e->name, s->e->ndim);
+        if (s->e->ndim != 2)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions, want 2", s->e->name, s->e->ndim);
         shape[0] = s->e->shape[0], shape[1] = s->e->shape[1] * 8 / bits;
     }
     if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s says that %s has %ld rows and %ld columns, want from 1 to %d of each",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s says that %s has %ld rows and %ld columns, want from 1 to %d of each",
                  s->e->name, q->name, (long)shape[0], (long)shape[1], INT32_MAX);
     q->O = shape[0], q->I = shape[1];
 done:
@@ -128,7 +143,8 @@ static bool has_leaf(const osh_source_module *q, const char *leaf)
     return false;
 }
 
-/* compressed-tensors subtracts zero points also where the scheme says that there are none. */
+/* Fails if a stored zero point is not 0: compressed-tensors subtracts it even if the scheme is
+ * symmetric. */
 static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -136,27 +152,32 @@ static osh_status check_zero(osh_ctx *cx, const osh_source_module *q, const osh_
     OSH_TRY(osh_checkpoint_load(cx, &zero, q->source->ck, t->e->name, -1, NULL));
     for (size_t i = 0; i < osh_tensor_bytes(zero); i++)
         if (((const uint8_t *)zero->data)[i])
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s holds another value than 0, but the weights of %s are symmetric: want none",
-                     t->e->name, q->scheme->group_name);
+            OSH_FAIL(
+                cx, OSH_E_FORMAT,
+                "%s holds another value than 0, but the weights of %s are symmetric: want none",
+                t->e->name, q->scheme->group_name);
 done:
     osh_tensor_free(cx, zero);
     return rc;
 }
 
-/* Refuses a tensor that the format does not have, where a loader could take it for a part of the weight. */
-static osh_status check_strangers(osh_ctx *cx, const osh_source_module *q)
+/* Refuses a tensor that the format does not have, if a loader could use it as a part of the
+ * weight. */
+static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
     static const char *const codes[] = {"weight", "weight_packed", "weight_global_scale"};
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t;
     OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", "weight_g_idx"));
-    if (t) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups of columns in another order are not read", t->e->name);
+    if (t)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups of columns in another order are not read",
+                 t->e->name);
     for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
         if (has_leaf(q, codes[k])) continue;
         OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", codes[k]));
         if (t)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s is there, want no such tensor: %s is stored as %s", t->e->name, q->name,
-                     q->format->name);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s is there, want no such tensor: %s is stored as %s",
+                     t->e->name, q->name, q->format->name);
     }
     OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", "weight_zero_point"));
     if (t && !has_leaf(q, "weight_zero_point")) OSH_TRY(check_zero(cx, q, t));
@@ -164,8 +185,8 @@ done:
     return rc;
 }
 
-/* Of the dense weight where config.json names none: compressed-tensors decompresses to the scale's dtype, and to BF16
- * where scales are codes themselves. */
+/* Finds the dtype of the dense weight if config.json has none: compressed-tensors decompresses to
+ * the dtype of the scale, and to BF16 if scales are stored as codes. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -178,21 +199,22 @@ done:
     return rc;
 }
 
-/* The stored tensors of a module, in the order of its format. */
+/* Binds the stored tensors of a module, in the order of its format. */
 static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = q->source->ck;
     const osh_ckpt_tensor *t;
-    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
-    OSH_TRY(check_strangers(cx, q));
+    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves,
+                               &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
+    OSH_TRY(check_extra_tensors(cx, q));
     for (int i = 0; i < q->n_leaves; i++) {
         const osh_format_tensor *f = &q->leaves[i];
         OSH_TRY(osh_source_need_leaf(cx, &t, q, f->leaf, q->format->name));
         OSH_TRY(check_dims(cx, t->e));
         OSH_TRY(osh_source_bind_checked(cx, q, i, t));
         if (strncmp(f->leaf, "input_", 6)) continue;
-        q->parts[i] = (osh_ckpt_tensor){0}; // nothing of the weight
+        q->parts[i] = (osh_ckpt_tensor){0}; // not a part of the weight
         osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
         OSH_TRY(osh_checkpoint_load(cx, to, ck, t->e->name, -1, NULL));
     }
@@ -200,7 +222,7 @@ done:
     return rc;
 }
 
-/* Scale and zero point of what the module makes. */
+/* Loads scale and zero point of the module's outputs. */
 static osh_status load_outputs(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -210,8 +232,10 @@ static osh_status load_outputs(osh_ctx *cx, osh_source_module *q)
     osh_format_add_output(f, &n, q->scheme, q->dtype);
     for (int i = 0; i < n; i++) {
         OSH_TRY(osh_source_need_leaf(cx, &t, q, f[i].leaf, "output_activations"));
-        OSH_TRY(osh_format_check(cx, &(osh_format_stored){t->e->name, t->e->dtype, t->e->ndim, t->e->shape}, &f[i]));
-        OSH_TRY(osh_checkpoint_load(cx, i ? &q->out_zero : &q->out_scale, q->source->ck, t->e->name, -1, NULL));
+        OSH_TRY(osh_format_check(
+            cx, &(osh_format_stored){t->e->name, t->e->dtype, t->e->ndim, t->e->shape}, &f[i]));
+        OSH_TRY(osh_checkpoint_load(cx, i ? &q->out_zero : &q->out_scale, q->source->ck, t->e->name,
+                                    -1, NULL));
     }
 done:
     return rc;
@@ -221,9 +245,11 @@ static osh_status ct_find(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     int group;
-    OSH_TRY(osh_groups_find(cx, &group, *q->state, q->name, strstr(q->name, "embed") ? "Embedding" : "Linear"));
+    OSH_TRY(osh_groups_find(cx, &group, *q->state, q->name,
+                            strstr(q->name, "embed") ? "Embedding" : "Linear"));
     if (group < 0)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is stored quantized, but no group of quantization_config has it as a target",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is stored quantized, but no group of quantization_config has it as a target",
                  q->name);
     q->scheme = &q->source->config->schemes[group];
     OSH_TRY(osh_format_infer(cx, &q->format, q->scheme, q->name));
@@ -238,8 +264,9 @@ done:
 const osh_source_type osh_source_compressed_tensors = {
     .methods = {"compressed-tensors"},
     .tails = {".weight", ".weight_packed", ".weight_scale", ".weight_zero_point", ".weight_shape",
-              ".weight_global_scale", ".input_scale", ".input_zero_point", ".input_global_scale", ".output_scale",
-              ".output_zero_point"},
+              ".weight_global_scale", ".input_scale", ".input_zero_point", ".input_global_scale",
+              ".output_scale", ".output_zero_point"},
     .groups = true, .configure = ct_configure, .begin = ct_begin, .found = ct_found,
-    .claims = ct_claims, .find = ct_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
+    .claims = ct_claims, .find = ct_find, .make_rows = osh_source_rows_make,
+    .bytes = osh_source_rows_bytes,
 };

@@ -1,26 +1,30 @@
 /* fp8.c - codes in F8_E4M3 that no config group describes, of fp8, fbgemm_fp8 and modelopt:
  *
- *   X.weight   with X.weight_scale_inv or X.weight_scale: of one number, of a row each, or of blocks; F8_E8M0 and U8
- *              are exponents + 127
- *   X          in three dimensions, of experts: with X_scale_inv or X_scale, or as above
+ *   X.weight   with X.weight_scale_inv or X.weight_scale: one number, or one per row or block;
+ *              scales in F8_E8M0 and U8 are exponents + 127
+ *   X          experts in three dimensions, with X_scale_inv or X_scale, or as above
  *
- * They are decoded in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize. */
+ * They are decoded in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize does.
+ */
 #include "base/name.h"
 #include "quant/source_impl.h"
 
 #include <string.h>
 
-/* weight_block_size; 0: it is not given. */
-static osh_status read_block(osh_ctx *cx, int64_t block[2], const osh_hf_config *c)
+/* Reads weight_block_size; 0: it is absent. */
+static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
-    const cJSON *size = cJSON_GetObjectItemCaseSensitive(c->quantization_config, "weight_block_size");
+    const cJSON *size =
+        cJSON_GetObjectItemCaseSensitive(c->quantization_config, "weight_block_size");
     block[0] = block[1] = 0;
     if (!size || cJSON_IsNull(size)) goto done;
     for (int d = 0; d < 2; d++) {
         const cJSON *n = cJSON_GetArrayItem(size, d);
-        if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) || cJSON_GetArraySize(size) != 2)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers", c->path);
+        if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
+            cJSON_GetArraySize(size) != 2)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers",
+                     c->path);
         block[d] = (int64_t)n->valuedouble;
     }
 done:
@@ -34,8 +38,9 @@ static osh_status fp8_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     int64_t block[2];
     OSH_TRY(osh_json_str_or(cx, &algo, q, "quant_algo", "FP8", path));
     if (strcmp(algo, "FP8"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method %s with quant_algo '%s': want FP8", path, s->method, algo);
-    OSH_TRY(read_block(cx, block, s->ck->config));
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method %s with quant_algo '%s': want FP8", path,
+                 s->method, algo);
+    OSH_TRY(read_fp8_block(cx, block, s->ck->config));
 done:
     return rc;
 }
@@ -48,8 +53,8 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-/* Other tensors in FP8: experts, or one that is refused. Also the scale of a tensor that has another dtype or is
- * missing. */
+/* Claims other tensors in FP8: experts, or one that is refused. Also claims the scale of a tensor
+ * that has another dtype or is missing. */
 static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     int64_t i;
@@ -59,28 +64,33 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->ndim > 1 || osh_map_get(s->ck->by_name, e->name, *n, &i);
 }
 
-/* shape: of the scales of experts that lie one behind the other. Their rows begin with a scale each. */
+/* Returns the shape of the experts' scales as one matrix. The scales of each expert begin with its
+ * first row. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
                            const osh_st_entry *scale)
 {
     int64_t E = q->experts, R = q->O / E, n = scale->ndim == 3 ? scale->shape[1] : 1;
-    bool whole = scale->shape[0] == E && n > 0 && R % n == 0 && (scale->ndim == 1 || scale->ndim == 3);
+    bool whole =
+        scale->shape[0] == E && n > 0 && R % n == 0 && (scale->ndim == 1 || scale->ndim == 3);
     if (!whole)
-        return osh_fail(cx, OSH_E_FORMAT, "%s has %d dimensions and %lld of the first: want %lld, or with rows and "
-                        "columns whose blocks fill %lld rows", scale->name, scale->ndim, (long long)scale->shape[0],
-                        (long long)E, (long long)R);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s has %d dimensions and %lld of the first: want %lld, or with rows and "
+                        "columns whose blocks fill %lld rows",
+                        scale->name, scale->ndim, (long long)scale->shape[0], (long long)E,
+                        (long long)R);
     shape[0] = E * n, shape[1] = scale->ndim == 3 ? scale->shape[2] : 1, *ndim = 2;
     return OSH_OK;
 }
 
-/* What the scale's shape says; blocks of weight_block_size, else those that divide the weight. */
+/* Derives the scheme from the shape of the scale: blocks of weight_block_size, else blocks that
+ * divide the weight. */
 static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_entry *scale)
 {
     osh_status rc = OSH_OK;
     osh_q_args *a = &q->own.weights;
     int64_t given[2], numel = 0, shape[2] = {scale->shape[0], scale->shape[1]};
     int ndim = scale->ndim;
-    OSH_TRY(read_block(cx, given, q->source->ck->config));
+    OSH_TRY(read_fp8_block(cx, given, q->source->ck->config));
     osh_shape_numel(&numel, ndim, scale->shape);
     if (q->experts && numel > 1) OSH_TRY(lay_flat(cx, shape, &ndim, q, scale));
     q->powers = scale->dtype == OSH_FP8_E8M0 || scale->dtype == OSH_U8;
@@ -97,16 +107,21 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_ent
             bool even = q->experts && n % shape[d] == 0; // an expert may be smaller than a block
             a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s has the shape [%lld, %lld], which blocks of [%lld, %lld] of a weight "
-                     "[%lld, %lld] do not have", scale->name, (long long)shape[0], (long long)shape[1],
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s has the shape [%lld, %lld], which blocks of [%lld, %lld] of a weight "
+                     "[%lld, %lld] do not have",
+                     scale->name, (long long)shape[0], (long long)shape[1],
                      (long long)(given[0] ? given[0] : q->O / shape[0]),
-                     (long long)(given[0] ? given[1] : q->I / shape[1]), (long long)q->O, (long long)q->I);
+                     (long long)(given[0] ? given[1] : q->I / shape[1]), (long long)q->O,
+                     (long long)q->I);
         }
     } else {
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions and %lld elements, want 1, %lld or those of blocks",
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s has %d dimensions and %lld elements, want 1, %lld or those of blocks",
                  scale->name, scale->ndim, (long long)numel, (long long)q->O);
     }
-    if (scale->dtype != OSH_F32 && scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 && !q->powers)
+    if (scale->dtype != OSH_F32 && scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 &&
+        !q->powers)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: want F32, BF16, F16, F8_E8M0 or U8", scale->name,
                  osh_dtype_name(scale->dtype));
     q->scheme = &q->own, q->wide = true;
@@ -114,7 +129,7 @@ done:
     return rc;
 }
 
-/* The tensor of codes: F8_E4M3, a matrix, or of experts three dimensions. */
+/* Finds the codes: F8_E4M3, a matrix, or 3-dimensional for experts. */
 static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
@@ -127,9 +142,11 @@ static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_sou
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s and has a scale beside it, want F8_E4M3", e->name,
                  osh_dtype_name(e->dtype));
     if (q->bare && e->ndim != 3)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read", e->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read",
+                 e->name);
     if (e->ndim != 2 && e->ndim != 3)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts", e->name, e->ndim);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts",
+                 e->name, e->ndim);
     if (e->ndim == 3) q->experts = e->shape[0];
     q->O = e->ndim == 3 ? e->shape[0] * e->shape[1] : e->shape[0], q->I = e->shape[e->ndim - 1];
     if (q->O < 1 || q->I < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no elements", e->name);
@@ -147,13 +164,17 @@ static osh_status fp8_find(osh_ctx *cx, osh_source_module *q)
     OSH_TRY(osh_source_find_leaf(cx, &other, q, sep, "scale"));
     if (!scale) scale = other, other = NULL;
     if (!scale)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is F8_E4M3, but there is neither %s%sscale_inv nor %s%sscale", codes->e->name,
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is F8_E4M3, but there is neither %s%sscale_inv nor %s%sscale", codes->e->name,
                  q->name, sep, q->name, sep);
-    if (other) OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and %s", q->name, scale->e->name, other->e->name);
+    if (other)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and %s", q->name, scale->e->name,
+                 other->e->name);
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
     OSH_TRY(fp8_scheme(cx, q, scale->e));
     q->format = osh_format_find("naive-quantized");
-    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
+    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves,
+                               &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
     OSH_TRY(osh_source_bind_leaf(cx, q, 0, codes));
     OSH_TRY(osh_source_bind_leaf(cx, q, 1, scale));
 done:
@@ -168,13 +189,14 @@ static osh_status bare_find(osh_ctx *cx, osh_source_module *q)
 
 const osh_source_type osh_source_fp8 = {
     .methods = {"fp8", "fbgemm_fp8", "modelopt"},
-    .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".input_scale", ".input_scale_ub", ".activation_scale",
-              ".output_scale"},
+    .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".input_scale", ".input_scale_ub",
+              ".activation_scale", ".output_scale"},
     .configure = fp8_configure,
-    .claims = fp8_claims, .find = fp8_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
+    .claims = fp8_claims, .find = fp8_find, .make_rows = osh_source_rows_make,
+    .bytes = osh_source_rows_bytes,
 };
 
 const osh_source_type osh_source_fp8_bare = {
-    .tails = {"", "_scale_inv", "_scale", "_activation_scale"},
-    .claims = bare_claims, .find = bare_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
+    .tails = {"", "_scale_inv", "_scale", "_activation_scale"}, .claims = bare_claims,
+    .find = bare_find, .make_rows = osh_source_rows_make, .bytes = osh_source_rows_bytes,
 };

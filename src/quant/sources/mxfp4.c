@@ -1,5 +1,6 @@
-/* mxfp4.c - experts in one tensor, in MXFP4: X_blocks [E, R, G, 16] and X_scales [E, R, G], exponents + 127, to
- * [E, 32 G, R]: transformers' convert_moe_packed_tensors, which turns each expert over. */
+/* mxfp4.c - experts in one tensor, in MXFP4: X_blocks [E, R, G, 16] and X_scales [E, R, G]
+ * (exponents + 127) become [E, 32 G, R], as in transformers' convert_moe_packed_tensors, which
+ * transposes each expert. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -9,10 +10,10 @@
 #include "quant/source_impl.h"
 
 typedef struct {
-    pthread_mutex_t lock; // of the expert that was read last
+    pthread_mutex_t lock; // guards the fields below: the last expert that was read
     const osh_source_module *last;
     int64_t last_expert;
-    uint8_t *blocks;      // own: its blocks and, behind them, its scales
+    uint8_t *blocks;      // own: its blocks, then its scales
 } mxfp4_cache;
 
 static osh_status mxfp4_begin(osh_ctx *cx, void **state, const osh_source *s)
@@ -48,60 +49,76 @@ static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
     const osh_ckpt_tensor *blocks, *scales;
     OSH_TRY(osh_source_find_leaf(cx, &blocks, q, "_", "blocks"));
     OSH_TRY(osh_source_find_leaf(cx, &scales, q, "_", "scales"));
-    if (!blocks) OSH_FAIL(cx, OSH_E_FORMAT, "%s_blocks is missing: want it for %s", q->name, scales->e->name);
-    if (!scales) OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name, blocks->e->name);
+    if (!blocks)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s_blocks is missing: want it for %s", q->name,
+                 scales->e->name);
+    if (!scales)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name,
+                 blocks->e->name);
     const osh_st_entry *b = blocks->e, *e = scales->e;
     if (b->dtype != OSH_U8 || b->ndim != 4 || b->shape[3] != 16)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
                  osh_dtype_name(b->dtype), b->ndim);
     if (e->dtype != OSH_U8 || e->ndim != 3 || memcmp(e->shape, b->shape, 3 * sizeof *e->shape))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]", e->name,
-                 osh_dtype_name(e->dtype), e->ndim, (long long)b->shape[0], (long long)b->shape[1],
-                 (long long)b->shape[2]);
-    if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]",
+                 e->name, osh_dtype_name(e->dtype), e->ndim, (long long)b->shape[0],
+                 (long long)b->shape[1], (long long)b->shape[2]);
+    if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
-    q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1], q->bare = true;
+    q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1],
+    q->bare = true;
     q->parts[0] = *blocks, q->parts[1] = *scales, q->n_leaves = 2;
 done:
     return rc;
 }
 
 static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
-static size_t block_bytes(const osh_source_module *q) { return (size_t)(q->I * expert_rows(q) / 2); } // of one expert
+/* bytes of one expert */
+static size_t expert_block_bytes(const osh_source_module *q)
+{
+    return (size_t)(q->I * expert_rows(q) / 2);
+}
 
-/* With the lock. Blocks and scales of one expert; neighbouring pieces of it are asked for one after the other. */
+/* Reads blocks and scales of one expert into the cache, because callers ask for its pieces one
+ * after the other. The caller holds the lock. */
 static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
 {
     osh_status rc = OSH_OK;
     mxfp4_cache *cache = *q->state;
-    size_t n = block_bytes(q), n_scales = n / 16;
+    size_t n = expert_block_bytes(q), n_scales = n / 16;
     if (cache->last == q && cache->last_expert == expert) goto done;
     osh_free(cx, cache->blocks);
     cache->last = NULL;
-    if (!(cache->blocks = osh_alloc(cx, n + n_scales))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
+    if (!(cache->blocks = osh_alloc(cx, n + n_scales)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
     for (int i = 0; i < 2; i++) {
         const osh_ckpt_tensor *t = &q->parts[i];
-        OSH_TRY(osh_st_read_part(cx, cache->blocks + (i ? n : 0), q->source->ck->shards[t->shard], t->e,
-                                 expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
+        OSH_TRY(osh_st_read_part(cx, cache->blocks + (i ? n : 0), q->source->ck->shards[t->shard],
+                                 t->e, expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
     }
     cache->last = q, cache->last_expert = expert;
 done:
     return rc;
 }
 
-/* Columns [first, first + n) of the blocks' rows: rows of what is made. */
-static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+/* Decodes the columns [first, first + n) of the blocks: rows of the result. */
+static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                                int64_t n)
 {
     osh_status rc = OSH_OK;
-    const uint8_t *blocks = ((mxfp4_cache *)*q->state)->blocks, *scales = blocks + block_bytes(q);
-    int64_t R = q->I, C = expert_rows(q); // of what is made [C, R]
+    const uint8_t *blocks = ((mxfp4_cache *)*q->state)->blocks,
+                  *scales = blocks + expert_block_bytes(q);
+    int64_t R = q->I, C = expert_rows(q); // the result is [C, R]
     float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
     if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t c = first; c < first + n; c++) {
         for (int64_t r = 0; r < R; r++) {
             uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
             if (e == 255)
-                OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254", q->parts[1].e->name);
+                OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254",
+                         q->parts[1].e->name);
             float scale = ldexpf(1, e - 127);
             row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
         }
@@ -112,7 +129,8 @@ done:
     return rc;
 }
 
-static osh_status mxfp4_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+static osh_status mxfp4_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                             int64_t n)
 {
     osh_status rc = OSH_OK;
     mxfp4_cache *cache = *q->state;
@@ -132,11 +150,14 @@ done:
 
 static size_t mxfp4_bytes(const osh_source_module *q)
 {
-    return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) + osh_mem_gross(block_bytes(q) / 16 * 17) +
-           osh_mem_gross((size_t)q->I * sizeof(float)) + osh_mem_gross((size_t)q->I * osh_dtype_bytes(q->dtype));
+    return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) +
+           osh_mem_gross(expert_block_bytes(q) / 16 * 17) +
+           osh_mem_gross((size_t)q->I * sizeof(float)) +
+           osh_mem_gross((size_t)q->I * osh_dtype_bytes(q->dtype));
 }
 
 const osh_source_type osh_source_mxfp4 = {
-    .methods = {"mxfp4"}, .tails = {"_blocks", "_scales"}, .begin = mxfp4_begin, .close = mxfp4_close,
-    .claims = mxfp4_claims, .find = mxfp4_find, .make_rows = mxfp4_make, .bytes = mxfp4_bytes,
+    .methods = {"mxfp4"}, .tails = {"_blocks", "_scales"}, .begin = mxfp4_begin,
+    .close = mxfp4_close, .claims = mxfp4_claims, .find = mxfp4_find, .make_rows = mxfp4_make,
+    .bytes = mxfp4_bytes,
 };
