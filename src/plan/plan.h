@@ -229,7 +229,7 @@ typedef struct osh_plan {
     char *quantization_json; // own
     char *config_text;       // own: config.json as it will be written
     bool untie;
-    const char *spared; // view of graph: the output head, left dense without a flag; NULL: none
+    const char *spared;      // view of graph: output head that --scheme leaves dense; NULL: none
     osh_dataset data;        // own; empty when data-free
     osh_tokenizer *tok;      // own
     int64_t max_seq_length;
@@ -290,8 +290,8 @@ osh_status osh_plan_by_route(osh_ctx *cx, osh_plan *p);
 int64_t osh_by_route_bytes(const osh_plan *p); // host: rows that are picked out for a statistic
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: applies --device
-/* batches.c: makes batches of `size` samples; a GPU has a size of its own. The second returns the
- * number of samples if no flag gives one. */
+/* batches.c: makes batches of `size` samples; a GPU has a size of its own. osh_plan_batch_size
+ * returns the size: --batch-size, or one that it chooses. */
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size);
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p);
 /* True if some batch runs sample by sample (osh_exec_by_sample). */

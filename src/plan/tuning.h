@@ -12,7 +12,7 @@ osh_status osh_plan_tune(osh_ctx *cx, osh_plan *p);
 osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p);
 double osh_tuning_flops(const osh_plan *p);
 bool osh_tuning_asked(const osh_plan *p); // true if the recipe asks for it, whatever was decided
-/* Takes the norms of p->tuned, which is set, off the list of copies. */
+/* Sets p->tuned: the tensors of the norms are no copies then. */
 osh_status osh_tuning_kept(osh_ctx *cx, osh_plan *p);
 static inline bool osh_is_tuned(const osh_plan *p, int64_t tensor)
 {
