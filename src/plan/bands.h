@@ -34,11 +34,11 @@ int64_t osh_band_unit(const osh_linear *l); // rows that are rounded together
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // rows of a band
 int64_t osh_band_of_linear(const osh_linear *l); // rows of a band, at most; may be more than O
 int64_t osh_band_count(const osh_linear *l);
-size_t osh_band_row_in(const osh_linear *l);
+size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
 /* Returns the row size of a copied tensor: one byte, one element if it is changed, or the bytes of
  * *columns elements if it is dequantized. */
 size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns);
-size_t osh_band_row_out(const osh_plan *p, const osh_linear *l);
+size_t osh_band_row_out(const osh_plan *p, const osh_linear *l); // bytes of a row in the output
 
 typedef struct osh_band_room { // sizes of a worker's buffers in bytes
     size_t in, out, codes, sums;

@@ -30,6 +30,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
 /* The modifier of all of them. */
 const osh_modifier *osh_block_modifier(const osh_plan *p, const osh_block_of *o);
+/* Returns in *n_bytes the host memory of the range's block while it learns. */
 osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, const osh_range *r);
 double osh_block_flops(const osh_plan *p, const osh_linear *l); // the Linear's share
 #endif

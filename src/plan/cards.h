@@ -19,6 +19,7 @@ typedef struct osh_estimate { // seconds, without the disk
     double phase[OSH_N_PHASES]; // observe, solve, propagate; with the copies that are not hidden
     double copies;              // over the bus, hidden or not
 } osh_estimate;
+/* Estimates how long the planned run takes on that GPU. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_plan *p,
                              const osh_card_model *m);
 #endif

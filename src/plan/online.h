@@ -28,6 +28,7 @@ typedef struct osh_online {
  * seed, or from the checkpoint's tensors if seed is NULL. */
 osh_status osh_online_find(osh_ctx *cx, osh_online *o, const osh_graph *g, const osh_checkpoint *ck,
                            const osh_q_transforms *t, const int64_t *seed);
+/* Inserts the rotations into the graph, with weights for matrices that are tensors of ck. */
 osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
                              const osh_checkpoint *ck);
 void osh_online_deinit(osh_ctx *cx, osh_online *o);

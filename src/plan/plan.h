@@ -256,6 +256,8 @@ static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants && 
 const char *osh_plan_pipeline(const osh_plan *p); // name of the pipeline
 /* True if later Linears see its new weight. */
 bool osh_linear_propagates(const osh_plan *p, const osh_linear *l);
+/* Plans a run from options, recipe, source and data, before a weight is read. opt must outlive the
+ * plan. *out: own. */
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 /* Makes the plan of a finished output: opt names the source and the output's recipe. It has no
  * data, passes or budgets. */

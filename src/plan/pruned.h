@@ -11,6 +11,7 @@ typedef struct osh_prunable {
     int aimed; // index among the modules that the targets name: the one that contains it
 } osh_prunable;
 
+/* Fills in modifier, sparsity and aimed of the n modules. */
 osh_status osh_plan_prune(osh_ctx *cx, osh_plan *p, osh_prunable *of, int64_t n);
 extern const osh_q_scheme osh_pruned_scheme; // scheme of Linears that are pruned and not quantized
 /* Sets what a Linear pruned by that modifier wants; fails if it cannot be pruned. */

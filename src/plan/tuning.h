@@ -10,7 +10,7 @@
 osh_status osh_plan_tune(osh_ctx *cx, osh_plan *p);
 /* Host memory of tuning beside the base; 0: nothing is tuned. */
 osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p);
-double osh_tuning_flops(const osh_plan *p);
+double osh_tuning_flops(const osh_plan *p); // multiplications and additions of tuning
 bool osh_tuning_asked(const osh_plan *p); // true if the recipe asks for it, whatever was decided
 /* Sets p->tuned: the tensors of the norms are no copies then. */
 osh_status osh_tuning_kept(osh_ctx *cx, osh_plan *p);

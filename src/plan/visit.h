@@ -97,6 +97,7 @@ typedef struct osh_visitor { // a member may be NULL: the step does nothing
     osh_status (*fold)(osh_ctx *cx, void *user, const osh_range *r);
     bool (*folded)(const void *user, const osh_range *r);
 } osh_visitor;
+/* Walks through the steps of the visit of range `index` and calls the visitor for each. */
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v);
 /* Returns the number of batches whose values stay tensors in the memory that the run computes
  * in. */
