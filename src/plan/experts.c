@@ -40,8 +40,8 @@ static osh_status experts_add_layer(osh_ctx *cx, osh_plan *p, const osh_reap *a,
     osh_expert_layer *l = &x->layers[x->n];
     if (!osh_node_is(route, "moe_router") || !end)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: %s: its router (%s) is none that takes a softmax over all experts, and "
-                 "others are not made by this version",
+                 "%s: %s: its router (%s) does not take a softmax over all experts, and this "
+                 "version supports no other router",
                  experts_modifier_name(p), expert, route->op->name);
     if (down->w[0] >= 0 && g->weights[down->w[0]].part)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -13,7 +13,7 @@ osh_status osh_plan_index(osh_ctx *cx, osh_plan *p)
     for (int i = p->n_linears; i-- > 0;) {
         osh_linear *l = &p->linears[i];
         if (i && l->node < l[-1].node)
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned behind %s and runs before it", l->name,
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned after %s but runs before it", l->name,
                      l[-1].name);
         l->next_reader = p->readers[l->input], p->readers[l->input] = i;
         l->next_user = p->users[l->weight], p->users[l->weight] = i;

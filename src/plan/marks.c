@@ -52,10 +52,11 @@ static osh_status mark_stage(osh_ctx *cx, const osh_plan *p, osh_mark *m, const 
     const char *first = osh_mark_pattern(item), *last = dots + 2;
     size_t n = (size_t)(dots - first);
     if (p->pipeline == OSH_PIPELINE_DATAFREE)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "--checkpoint %s: a run without data rounds modules beside each other, so a stage "
-                 "has no begin; want NAME=MODULE",
-                 item);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "--checkpoint %s: a run without data rounds modules in parallel, so a stage has no "
+            "beginning: want NAME=MODULE",
+            item);
     if (!osh_mark_name_length(item))
         OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: want a name for the stage, as NAME=%s", item,
                  first);
