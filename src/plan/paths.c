@@ -22,7 +22,7 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE;
 }
 
-static bool is_same_file(const char *a, const char *b) // follows links; both exist
+static bool paths_same_file(const char *a, const char *b) // follows links; both exist
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
@@ -36,8 +36,8 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     char *x = NULL, *y = NULL; // own
     struct stat st;
     bool there = !stat(a, &st);
-    *one =
-        there && !S_ISCHR(st.st_mode) && is_same_file(a, b); // two options may write to /dev/null
+    *one = there && !S_ISCHR(st.st_mode) &&
+           paths_same_file(a, b); // two options may write to /dev/null
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
     OSH_TRY(osh_path_real(cx, &y, b));
@@ -67,7 +67,7 @@ static osh_status check_against_files(osh_ctx *cx, const place *w, const place *
         osh_free(cx, path);
         if (!(path = osh_path_join(cx, r->path, names[i])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        if (is_same_file(w->path, path)) OSH_TRY(refuse_read(cx, w, r, path));
+        if (paths_same_file(w->path, path)) OSH_TRY(refuse_read(cx, w, r, path));
     }
 done:
     osh_strings_free(cx, names, n);
@@ -79,7 +79,7 @@ static osh_status check_against_read(osh_ctx *cx, const place *w, const place *r
 {
     osh_status rc = OSH_OK;
     bool inside = false;
-    if (is_same_file(w->path, r->path)) OSH_TRY(refuse_read(cx, w, r, r->path));
+    if (paths_same_file(w->path, r->path)) OSH_TRY(refuse_read(cx, w, r, r->path));
     if (!osh_dir_exists(r->path)) goto done;
     OSH_TRY(osh_path_inside(cx, &inside, w->path, r->path));
     if (inside)

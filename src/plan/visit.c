@@ -119,7 +119,7 @@ static bool walk_runs(const walk *w, int node) // node: of the whole graph
 }
 
 /* Finds the last reader of each value among the running nodes (walk_choose_nodes). */
-static void walk_find_last(walk *w)
+static void visit_find_last(walk *w)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
     for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
@@ -359,7 +359,7 @@ static const osh_node *quantized_of(const walk *w, int i)
     return n->original ? n + 1 : n;
 }
 
-static bool node_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
+static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
 
 /* Returns the end of the segment that begins at first: before the next group of Linears with one
  * input. */
@@ -367,10 +367,10 @@ static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
     const osh_node *lead = quantized_of(w, first);
-    while (i < end && node_is_linear(quantized_of(w, i)) &&
+    while (i < end && visit_is_linear(quantized_of(w, i)) &&
            quantized_of(w, i)->in[0] == lead->in[0])
         i++;
-    while (i < end && (quantized_of(w, i) == lead || !node_is_linear(quantized_of(w, i)))) i++;
+    while (i < end && (quantized_of(w, i) == lead || !visit_is_linear(quantized_of(w, i)))) i++;
     return i;
 }
 
@@ -475,7 +475,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     if (first_way && w->carries) walk_want_live_out(w, OF_ORIGINAL);
     else if (!first_way || w->r.merged)
         walk_want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
-    walk_choose_nodes(w), walk_find_last(w);
+    walk_choose_nodes(w), visit_find_last(w);
     if (!first_way) walk_choose_routed(w);
     for (int first = w->r.first, end; first < w->r.first + w->r.n_nodes; first = end) {
         end = walk_segment_end(w, first);
@@ -532,7 +532,7 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     walk_clear(w, w->want);
     for (int i = 0; i < w->p->n_folds; i++)
         if (osh_fold_inside(&w->r, &w->p->folds[i])) w->want[w->p->folds[i].value] = true;
-    walk_choose_nodes(w), walk_find_last(w);
+    walk_choose_nodes(w), visit_find_last(w);
     if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
     for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {
         end = walk_segment_end(w, first);
