@@ -1,4 +1,5 @@
-/* bands.c - see bands.h. */
+/* bands.c - sizes of the bands of rows in a stream and of the chunks in which the output is read
+ * back. */
 #include "plan/bands.h"
 
 #include "base/file.h"
@@ -6,10 +7,11 @@
 #include "quant/observer.h"
 #include "quant/source.h"
 
-/* Beyond MOST_COMPUTING no disk keeps up. For the disk beside those that compute: a job of a second has none to wait
- * for, and its bands would be most of what it takes, so one for each EACH bytes of the output, and LEAST at least. */
+/* At most MOST_COMPUTING threads compute, since no disk keeps up with more. The others wait for the
+ * disk: LEAST threads, and one for each EACH bytes of the output, at most WAITING. A short job has
+ * nothing to wait for, and its bands would be most of its memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
+enum { BAND_MOST = 64 << 20 };            // for a Linear with large blocks of rows
 enum { HELD_MOST = 1 << 30 };             // bytes that a stream keeps between two looks at them
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -59,11 +61,12 @@ bool osh_stream_takes(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    if (osh_is_folded(p, l->tensor)) return false; // what is read is not what is rounded
-    if (l->pruner >= 0) return false;              // the mask is one of the whole weight
+    /* The bytes on the disk are not the weight that is rounded. */
+    if (osh_is_folded(p, l->tensor)) return false;
+    if (l->pruner >= 0) return false;              // the mask needs the whole weight
     if (!osh_observer_by_rows(a)) return false;
-    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR ||
-        !osh_wants_no_data(l))
+    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present ||
+        a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
         return false;
     return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
 }
@@ -79,7 +82,8 @@ bool osh_stream_looks(const osh_plan *p, int linear)
 {
     int first = p->linears[linear].joint;
     for (int i = first; i >= 0; i = p->linears[i].next_joint)
-        if (!osh_stream_takes(p, i) || osh_observer_searches(&p->linears[i].scheme->weights)) return false;
+        if (!osh_stream_takes(p, i) || osh_observer_searches(&p->linears[i].scheme->weights))
+            return false;
     return first >= 0;
 }
 
@@ -97,13 +101,15 @@ int osh_held_most(const osh_plan *p)
     for (int first = 0; first < p->n_linears; first++) {
         int64_t n = 0;
         if (p->linears[first].joint != first || !osh_stream_looks(p, first)) continue;
-        for (int i = first; i >= 0; i = p->linears[i].next_joint) n += osh_band_count(&p->linears[i]);
+        for (int i = first; i >= 0; i = p->linears[i].next_joint)
+            n += osh_band_count(&p->linears[i]);
         if (n > most) most = n;
     }
     return most ? (int)band_lower(most, HELD_MOST / room) : 0;
 }
 
-/* What finds no room is the same for each group of that size. */
+/* Each group reads the bands again that are not held; they are counted at the group's mean band
+ * size. */
 int64_t osh_held_reread(const osh_plan *p)
 {
     int64_t all = 0;
@@ -138,7 +144,8 @@ void osh_band_room_linear(osh_band_room *r, const osh_plan *p, int linear)
 
 size_t osh_band_unit_bytes(const osh_plan *p, int64_t tensor)
 {
-    return (size_t)osh_checkpoint_unit(p->ck, tensor) * osh_dtype_bytes(p->ck->tensors[tensor].e->dtype);
+    return (size_t)osh_checkpoint_unit(p->ck, tensor) *
+           osh_dtype_bytes(p->ck->tensors[tensor].e->dtype);
 }
 
 size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns)
@@ -146,7 +153,8 @@ size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns)
     int64_t source = p->out_info[out].source, unit = osh_checkpoint_unit(p->ck, source);
     const osh_ckpt_tensor *t = &p->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->ck, source);
-    *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit; // one divides the other
+    /* One divides the other. */
+    *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
 
@@ -159,27 +167,32 @@ void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out)
     r->out = band_larger(r->out, n ? n : 1);
 }
 
-size_t osh_band_room_blocks(const osh_band_room *r) { return osh_file_room(r->in) + osh_file_room(r->out); }
+size_t osh_band_room_blocks(const osh_band_room *r)
+{
+    return osh_file_room(r->in) + osh_file_room(r->out);
+}
 
-static int64_t room_bytes(const osh_band_room *r, int n_workers)
+static int64_t band_room_bytes(const osh_band_room *r, int n_workers)
 {
     size_t n = 0;
     if (r->codes) n += osh_mem_gross(r->codes);
     if (r->sums) n += osh_mem_gross(r->sums);
-    return (int64_t)(n_workers * n + osh_mem_gross((size_t)n_workers * osh_band_room_blocks(r) + OSH_BLOCK_BYTES));
+    return (int64_t)(n_workers * n +
+                     osh_mem_gross((size_t)n_workers * osh_band_room_blocks(r) + OSH_BLOCK_BYTES));
 }
 
 static int64_t held_bytes(const osh_plan *p)
 {
     size_t n = (size_t)p->memory.n_held;
     if (!n) return 0;
-    return (int64_t)(osh_mem_gross(n * osh_held_slot_bytes(p) + OSH_BLOCK_BYTES) + osh_mem_gross(n * OSH_HELD_SLOT));
+    return (int64_t)(osh_mem_gross(n * osh_held_slot_bytes(p) + OSH_BLOCK_BYTES) +
+                     osh_mem_gross(n * OSH_HELD_SLOT));
 }
 
 typedef struct band_bytes {
-    int64_t work;   // of a band of a Linear beside the rooms, while it is rounded
-    int64_t result; // of it: until it is written
-    int64_t stays;  // of the Linear, as long
+    int64_t work;   // scratch of a band of a Linear while it is rounded, without the rooms
+    int64_t result; // result of a band until it is written
+    int64_t stays;  // per Linear, until it is written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_plan *p, int linear)
@@ -197,11 +210,12 @@ int64_t osh_stream_stays(const osh_plan *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    enum { FEW = 2, SMALL = 2 << 20 }; // of the largest; bytes of many small ones
+    /* FEW: Linears of the largest size; SMALL: bytes for many small ones. */
+    enum { FEW = 2, SMALL = 2 << 20 };
     return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
 
-static void widen(band_bytes *to, const osh_plan *p, int linear)
+static void band_bytes_widen(band_bytes *to, const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
@@ -216,7 +230,7 @@ static void widen(band_bytes *to, const osh_plan *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* As many bands are rounded at a time as there are threads; the others are read, or wait for the disk. */
+/* At most n_threads bands are rounded at a time. The others are read, or wait for the disk. */
 int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
@@ -229,11 +243,11 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
         n_bytes += p->out[i].end - p->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they go together
+    if (p->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they are streamed together
     for (int i = 0; i < p->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
-        widen(&each, p, i);
+        band_bytes_widen(&each, p, i);
         any = true;
         const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
         n_bytes += e->end - e->begin;
@@ -243,13 +257,18 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
     int n_rounding = n_workers < n_threads ? n_workers : n_threads;
     int64_t on_way = n_workers * (each.result + (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES)) +
                      osh_stream_stays_most(each.stays, n_workers);
-    *device = any ? held_bytes(p) + room_bytes(&linears, n_workers) + on_way + n_rounding * each.work : 0;
-    int64_t other = room_bytes(&copies, n_copying) + n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
-    int most = n_workers > n_copying ? n_workers : n_copying, n_decoding = most < n_threads ? most : n_threads;
-    return (other > *device ? other : *device) + n_decoding * (int64_t)osh_source_scratch(p->source);
+    *device =
+        any ? held_bytes(p) + band_room_bytes(&linears, n_workers) + on_way + n_rounding * each.work
+            : 0;
+    int64_t other = band_room_bytes(&copies, n_copying) +
+                    n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    int most = n_workers > n_copying ? n_workers : n_copying,
+        n_decoding = most < n_threads ? most : n_threads;
+    return (other > *device ? other : *device) +
+           n_decoding * (int64_t)osh_source_scratch(p->source);
 }
 
-/* ---- the output, read again ---- */
+/* ---- reading the output back ---- */
 
 int64_t osh_check_chunk(const osh_plan *p)
 {
@@ -261,7 +280,7 @@ int64_t osh_check_chunk(const osh_plan *p)
 
 bool osh_early_takes(const osh_plan *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // a smaller one is a request like a large one
+    enum { LEAST_BYTES = 512 << 10 }; // a smaller tensor costs a request like a large one
     return p->out[out].end - p->out[out].begin >= LEAST_BYTES;
 }
 
@@ -272,7 +291,7 @@ int64_t osh_early_count(const osh_plan *p)
     return n;
 }
 
-/* A list of them, a mark for each tensor, and the block that osh_file_scan takes. */
+/* A list of the tensors, a mark for each tensor, and the block that osh_file_scan takes. */
 int64_t osh_early_bytes(const osh_plan *p)
 {
     int64_t n = osh_early_count(p);

@@ -1,8 +1,9 @@
-/* batches.c - samples that go through the model together.
+/* batches.c - makes batches: samples that go through the model together.
  *
- * On a card a batch is a run of whole samples, in their order, that ends with the sample which brings it to
- * OSH_DEVICE_BATCH_TOKENS tokens: the shapes of all products, which decide their last bits, follow from the data alone.
- * The host's results do not depend on batches; they have --batch-size samples, or a few for each thread. */
+ * On a GPU a batch is a run of whole samples in their order. It ends with the sample that brings it
+ * to OSH_DEVICE_BATCH_TOKENS tokens. So the shapes of all products, which decide their last bits,
+ * follow from the data alone. The host's results do not depend on batches; a batch has --batch-size
+ * samples, or a few for each thread. */
 #include "plan/plan.h"
 
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
@@ -12,7 +13,8 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* Samples a thread, of which more leave the caches; of the widest value so much at most, or so much for each thread. */
+/* BATCH_LANES: samples a thread; more leave the caches. The widest value of a batch has at most
+ * BATCH_BYTES, or THREAD_BYTES a thread if that is more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_plan *p, int64_t first)
@@ -22,11 +24,12 @@ static int64_t batch_end(const osh_plan *p, int64_t first)
     return osh_batch_end_on_device(d, first);
 }
 
-static osh_status count_looked_up(osh_ctx *cx, osh_plan *p)
+static osh_status batches_count_tokens(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->data;
-    int64_t *batch = NULL, V = p->graph ? p->graph->n_vocab : 0; // own [V]: number of the last one that named it
+    /* own [V]: last batch, from 1, with the token. */
+    int64_t *batch = NULL, V = p->graph ? p->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)
         for (int64_t i = d->offsets[p->batch_at[b]]; i < d->offsets[p->batch_at[b + 1]]; i++) {
@@ -38,8 +41,8 @@ done:
     return rc;
 }
 
-/* A few samples for each thread, so that none waits long for the others; of large models, whose ops take their time, or
- * where bytes matter more: one. */
+/* Returns a few samples for each thread, so that none waits long for the others. Returns 1 if
+ * values are large, because their ops take long enough, or if bytes matter more. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
 {
     const osh_dataset *d = &p->data;
@@ -48,11 +51,13 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
     if (p->opt->batch_size > 0) return p->opt->batch_size;
     if (p->on_device || p->by_route || n == 1) return 1;
     for (int64_t i = 0; i < d->n; i++)
-        if (d->offsets[i + 1] - d->offsets[i] > longest) longest = d->offsets[i + 1] - d->offsets[i];
+        if (d->offsets[i + 1] - d->offsets[i] > longest)
+            longest = d->offsets[i + 1] - d->offsets[i];
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].producer < g->head && (int64_t)osh_value_bytes(g, v) > row)
             row = (int64_t)osh_value_bytes(g, v);
-    int64_t fit = (n * THREAD_BYTES > BATCH_BYTES ? n * THREAD_BYTES : BATCH_BYTES) / (longest * row);
+    int64_t fit =
+        (n * THREAD_BYTES > BATCH_BYTES ? n * THREAD_BYTES : BATCH_BYTES) / (longest * row);
     if (fit < most) most = fit;
     if (d->n < most) most = d->n;
     return most >= n ? most / n * n : 1;
@@ -78,7 +83,7 @@ osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size)
         if (n > p->batch_tokens) p->batch_tokens = n;
         p->batch_at[p->n_batches + 1] = first = end;
     }
-    OSH_TRY(count_looked_up(cx, p));
+    OSH_TRY(batches_count_tokens(cx, p));
 done:
     return rc;
 }

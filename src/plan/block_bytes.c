@@ -1,9 +1,9 @@
-/* block_bytes.c - what a block takes while it learns: the learner's own, and results of all its Linears, which are
- * written when it is over. */
+/* block_bytes.c - memory of a block while it learns: the learner's own, and the results of all its
+ * Linears, which are written when the block is finished. */
 #include "plan/blocks.h"
 #include "plan/memory.h"
 
-static osh_linear_job job_of(const osh_linear *l, osh_tensor *w)
+static osh_linear_job block_job(const osh_linear *l, osh_tensor *w)
 {
     *w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
     return (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w};
@@ -19,12 +19,15 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, cons
     for (int k = 0; k < o.b.n_learns; k++) {
         const osh_linear *l = &p->linears[o.linears[k]];
         osh_tensor w;
-        osh_linear_job j = job_of(l, &w);
+        osh_linear_job j = block_job(l, &w);
         size_t scales = osh_job_params_bytes(&j) + osh_job_search_bytes(&j);
-        size_t one = osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
+        size_t one =
+            osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
         kept += osh_job_result_bytes(&j) + osh_tensor_gross(osh_tensor_bytes(&w)) +
-                2 * osh_mem_gross((size_t)l->O * (size_t)l->I / (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
-                                  sizeof(float) + (size_t)l->O * sizeof(float));
+                2 * osh_mem_gross((size_t)l->O * (size_t)l->I /
+                                      (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
+                                      sizeof(float) +
+                                  (size_t)l->O * sizeof(float));
         if (l->bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));
         if (scales > most) most = scales;
         if (one > most) most = one;
@@ -34,7 +37,8 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, cons
                          osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_linear_job)) +
                          2 * osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_block_weight)) +
                          2 * osh_mem_gross((size_t)p->graph->n_values * sizeof(int)) +
-                         osh_mem_gross((size_t)r->n_nodes) + osh_mem_gross((size_t)p->graph->n_values * sizeof(bool)));
+                         osh_mem_gross((size_t)r->n_nodes) +
+                         osh_mem_gross((size_t)p->graph->n_values * sizeof(bool)));
 done:
     osh_block_deinit(cx, &o);
     return rc;

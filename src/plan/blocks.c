@@ -1,29 +1,30 @@
-/* blocks.c - see blocks.h. */
+/* blocks.c - chooses the Linears that learn from the output of a block, and describes the block of
+ * a range. */
 #include "plan/blocks.h"
 
 #include <string.h>
 
-static const osh_block_rule *rule_of(const osh_plan *p, const osh_linear *l)
+static const osh_block_rule *block_rule_of(const osh_plan *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     return l->wants && m->type->blocks ? m->type->blocks(m) : NULL;
 }
 
-static bool in_layer(const osh_graph *g, int node)
+static bool block_in_layer(const osh_graph *g, int node)
 {
     int m = g->nodes[node].module;
     while (m >= 0 && strcmp(g->modules[m].cls, g->layer_class)) m = g->modules[m].parent;
     return m >= 0;
 }
 
-static bool learns(const osh_plan *p, const osh_linear *l)
+static bool block_learns(const osh_plan *p, const osh_linear *l)
 {
-    return l->node >= 0 && rule_of(p, l) && in_layer(p->graph, l->node);
+    return l->node >= 0 && block_rule_of(p, l) && block_in_layer(p->graph, l->node);
 }
 
 /* ---- the choice ---- */
 
-static bool are_layers(const osh_plan *p)
+static bool targets_are_layers(const osh_plan *p)
 {
     const osh_strs *t = &p->opt->sequential_targets;
     bool are = true;
@@ -31,39 +32,41 @@ static bool are_layers(const osh_plan *p)
     return are;
 }
 
-/* Why nothing can learn by block; NULL: no reason. n_users [weights]: of Linears that have it. */
-static const char *hinders(const osh_plan *p, const int *n_users)
+/* Returns why nothing can learn by block; NULL: no reason. n_users [weights]: Linears with that
+ * weight. */
+static const char *block_hindrance(const osh_plan *p, const int *n_users)
 {
     int modifier = -1;
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || !p->graph) return "want --pipeline sequential";
-    if (!are_layers(p)) return "--sequential-targets are not the decoder layers";
+    if (!targets_are_layers(p)) return "--sequential-targets are not the decoder layers";
     if (!p->propagate_error) return "want --propagate-error true";
     if (p->n_folds) return "factors are folded into weights";
     if (p->by_route) return "experts are calibrated on their own tokens";
     if (p->outputs) return "what Linears make is observed";
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->node < 0 || !in_layer(p->graph, l->node) || l->kept) continue;
+        if (l->node < 0 || !block_in_layer(p->graph, l->node) || l->kept) continue;
         if (l->pruner >= 0) return "weights are pruned";
         if (!l->wants || !osh_linear_propagates(p, l)) continue;
-        if (modifier >= 0 && l->modifier != modifier) return "modules of decoder layers have two modifiers";
+        if (modifier >= 0 && l->modifier != modifier)
+            return "modules of decoder layers have two modifiers";
         modifier = l->modifier;
         if (n_users[l->weight] > 1) return "modules share a weight";
     }
     return NULL;
 }
 
-/* Every op between a Linear that learns and the end of the layers has a gradient. */
-static osh_status check_ops(osh_ctx *cx, const osh_plan *p)
+/* Checks that every op between a Linear that learns and the end of the layers has a gradient. */
+static osh_status block_check_ops(osh_ctx *cx, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     osh_block b = {.g = g};
     OSH_NEW(cx, b.learns, p->n_linears);
     for (int i = 0; i < p->n_linears; i++)
-        if (learns(p, &p->linears[i])) b.learns[b.n_learns++].weight = p->linears[i].weight;
+        if (block_learns(p, &p->linears[i])) b.learns[b.n_learns++].weight = p->linears[i].weight;
     for (int i = 0; i < g->n_nodes; i++)
-        if (in_layer(g, i)) b.n = i + 1;
+        if (block_in_layer(g, i)) b.n = i + 1;
     OSH_TRY(osh_block_check(cx, &b));
 done:
     osh_free(cx, b.learns);
@@ -77,30 +80,35 @@ osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p)
     const osh_block_rule *rule = NULL;
     int *n_users = NULL; // own [weights]
     for (int i = 0; i < p->n_linears && !rule; i++)
-        if (learns(p, &p->linears[i]))
-            rule = rule_of(p, &p->linears[i]), m = &p->recipe->modifiers[p->linears[i].modifier];
+        if (block_learns(p, &p->linears[i]))
+            rule = block_rule_of(p, &p->linears[i]),
+            m = &p->recipe->modifiers[p->linears[i].modifier];
     if (!rule) goto done;
     OSH_NEW(cx, n_users, p->graph->n_weights);
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].weight >= 0) n_users[p->linears[i].weight]++;
-    const char *why = hinders(p, n_users);
+    const char *why = block_hindrance(p, n_users);
     if (!why) {
-        rc = check_ops(cx, p);
+        rc = block_check_ops(cx, p);
         if (rc == OSH_E_UNSUPPORTED && rule->may) rc = OSH_OK, why = osh_error_text(cx);
         if (rc) goto done;
     }
     if (why && !rule->may)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with unit: block learns from what decoder layers put out: %s",
-                 m->type->name, why);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s with unit: block learns from what decoder layers put out: %s", m->type->name,
+                 why);
     if (why) {
-        osh_log(cx, OSH_LOG_INFO, "%s learns from the output of each Linear, and not of decoder layers: %s "
-                "(so each step sees all samples, whatever batch_size is)", m->type->name, why);
+        osh_log(cx, OSH_LOG_INFO,
+                "%s learns from the output of each Linear, and not of decoder layers: %s (so each "
+                "step sees all samples, whatever batch_size is)",
+                m->type->name, why);
         osh_error_clear(cx);
         goto done;
     }
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
-        if (learns(p, l)) l->wants = (l->wants & ~(unsigned)(OSH_STAT_HESSIAN | OSH_STAT_SHIFT)) | OSH_STAT_BLOCK;
+        if (block_learns(p, l))
+            l->wants = (l->wants & ~(unsigned)(OSH_STAT_HESSIAN | OSH_STAT_SHIFT)) | OSH_STAT_BLOCK;
     }
 done:
     osh_free(cx, n_users);
@@ -114,7 +122,9 @@ void osh_plan_biases(osh_plan *p)
         const osh_graph *g = p->graph;
         size_t n = strlen(l->name);
         l->bias = -1;
-        if (!g || !learns(p, l) || rule_of(p, l)->bias_rate <= 0 || g->nodes[l->node].w[1] < 0) continue;
+        if (!g || !block_learns(p, l) || block_rule_of(p, l)->bias_rate <= 0 ||
+            g->nodes[l->node].w[1] < 0)
+            continue;
         int64_t tensor = g->weights[g->nodes[l->node].w[1]].tensor;
         const char *name = p->ck->tensors[tensor].e->name;
         if (!strncmp(name, l->name, n) && !strcmp(name + n, ".bias")) l->bias = tensor;
@@ -123,34 +133,38 @@ void osh_plan_biases(osh_plan *p)
 
 /* ---- a range ---- */
 
-/* Made in a layer of the range, changed by what is solved, and read behind it. */
-static bool is_output(const osh_plan *p, const osh_range *r, int v)
+/* True if the value is made in a layer of the range, changes with the solved weights, and is read
+ * after the range. */
+static bool block_is_output(const osh_plan *p, const osh_range *r, int v)
 {
     const osh_value *x = &p->graph->values[v];
-    if (x->original < 0 || x->producer < r->first || x->producer >= r->first + r->n_nodes) return false;
-    if (!in_layer(p->graph, x->producer)) return false;
-    return x->last_use >= r->first + r->n_nodes || (x->last_use >= 0 && !in_layer(p->graph, x->last_use));
+    if (x->original < 0 || x->producer < r->first || x->producer >= r->first + r->n_nodes)
+        return false;
+    if (!block_in_layer(p->graph, x->producer)) return false;
+    return x->last_use >= r->first + r->n_nodes ||
+           (x->last_use >= 0 && !block_in_layer(p->graph, x->last_use));
 }
 
 void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target)
 {
     for (int v = r->v0; v < r->v1; v++)
-        if (is_output(p, r, v)) target[p->graph->values[v].original] = true;
+        if (block_is_output(p, r, v)) target[p->graph->values[v].original] = true;
 }
 
 void osh_block_mixes(const osh_plan *p, const osh_range *r, bool *mixed)
 {
     const osh_block_rule *rule = NULL;
     for (int i = r->l0; i < r->l1 && !rule; i++)
-        if (p->linears[i].wants & OSH_STAT_BLOCK) rule = rule_of(p, &p->linears[i]);
+        if (p->linears[i].wants & OSH_STAT_BLOCK) rule = block_rule_of(p, &p->linears[i]);
     for (int i = 0; rule && rule->share < 1 && !r->same && i < r->n_live_in; i++) {
         int original = p->graph->values[r->live_in[i]].original;
         if (original >= 0) mixed[original] = true;
     }
 }
 
-/* read [values]: false throughout; those that its nodes read. */
-static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, bool *read)
+/* Lists the inputs and outputs of the block. read [values]: all false; set to the values that its
+ * nodes read. */
+static void block_list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, bool *read)
 {
     const osh_graph *g = p->graph;
     osh_block *b = &o->b;
@@ -162,7 +176,7 @@ static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, 
     for (int v = r->v0; v < r->v1; v++)
         if (read[v] && g->values[v].producer < r->first) o->values[b->n_in++] = v;
     for (int v = r->v0; v < r->v1; v++)
-        if (is_output(p, r, v)) o->values[b->n_in + b->n_out++] = v;
+        if (block_is_output(p, r, v)) o->values[b->n_in + b->n_out++] = v;
     b->in = o->values, b->out = o->values + b->n_in;
     for (int k = 0; k < b->n_in; k++) o->differs[k] = !r->same && g->values[b->in[k]].original >= 0;
     b->differs = o->differs;
@@ -179,22 +193,23 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
     OSH_NEW(cx, o->linears, r->l1 - r->l0);
     OSH_NEW(cx, o->b.learns, r->l1 - r->l0);
     OSH_NEW(cx, want, p->graph->n_values);
-    for (int v = r->v0; v < r->v1; v++) want[v] = is_output(p, r, v);
+    for (int v = r->v0; v < r->v1; v++) want[v] = block_is_output(p, r, v);
     osh_exec_needed(o->run, p->graph, r->first, r->n_nodes, want);
     o->b.run = o->run;
     memset(want, 0, (size_t)p->graph->n_values * sizeof *want);
-    list_values(o, p, r, want);
+    block_list_values(o, p, r, want);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
         if (!(l->wants & OSH_STAT_BLOCK)) continue;
         osh_block_weight *w = &o->b.learns[o->b.n_learns];
         o->linears[o->b.n_learns++] = i;
         w->weight = l->weight;
-        if (l->bias >= 0) w->bias = p->graph->nodes[l->node].w[1], w->bias_rate = rule_of(p, l)->bias_rate;
-        w->args = (osh_ada_args){.rule.kind = rule_of(p, l)->kind, .O = l->O, .I = l->I,
+        if (l->bias >= 0)
+            w->bias = p->graph->nodes[l->node].w[1], w->bias_rate = block_rule_of(p, l)->bias_rate;
+        w->args = (osh_ada_args){.rule.kind = block_rule_of(p, l)->kind, .O = l->O, .I = l->I,
                                  .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
     }
-    o->b.rule = *rule_of(p, &p->linears[o->linears[0]]);
+    o->b.rule = *block_rule_of(p, &p->linears[o->linears[0]]);
     o->b.rule.seed = (uint64_t)p->opt->seed;
 done:
     osh_free(cx, want);
@@ -215,11 +230,12 @@ const osh_modifier *osh_block_modifier(const osh_plan *p, const osh_block_of *o)
     return &p->recipe->modifiers[p->linears[o->linears[0]].modifier];
 }
 
-/* Forth, back to its input and to its weight. */
+/* Three products a step: forward, back to the input, and back to the weight. */
 double osh_block_flops(const osh_plan *p, const osh_linear *l)
 {
-    const osh_block_rule *rule = rule_of(p, l);
+    const osh_block_rule *rule = block_rule_of(p, l);
     double samples = p->data.n < rule->samples ? (double)p->data.n : (double)rule->samples;
-    double tokens = p->data.n ? (double)p->data.offsets[p->data.n] / (double)p->data.n * samples : 0;
+    double tokens =
+        p->data.n ? (double)p->data.offsets[p->data.n] / (double)p->data.n * samples : 0;
     return 6 * (double)l->O * (double)l->I * tokens * (double)rule->steps;
 }

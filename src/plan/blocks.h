@@ -1,31 +1,36 @@
-/* blocks.h - where codes learn from the output of a whole block (learn/block.h): a decoder layer, with all others of
- * its subgraph. What a block reads and puts out are values of the store; what it has to come near to is what the
- * original model makes of its own values, beside the quantized one (osh_graph_add_original). */
+/* blocks.h - plans which codes learn from the output of a whole block (learn/block.h): a decoder
+ * layer, together with the other layers of its subgraph. Inputs and outputs of a block are values
+ * in the activation store. The target is the output of the original model on its own values, which
+ * are computed beside the quantized ones (osh_graph_add_original). */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
 #include "plan/visit.h"
 
-/* Before the original's values are carried: which Linears learn by block (OSH_STAT_BLOCK in wants), where a modifier
- * says so and nothing is in the way of it. */
+/* Sets OSH_STAT_BLOCK in the wants of Linears that learn by block: a modifier asks for it and
+ * nothing prevents it. Must be called before the original's values are added. */
 osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p);
-/* Which biases learn, of Linears that do: known without a run, too. */
+/* Finds the biases that learn with their Linears. Also called for a plan without a run. */
 void osh_plan_biases(osh_plan *p);
-/* Sets target[v] of what the original model puts out in the places of the range's blocks. */
+/* Sets target[v] for values of the original model that the outputs of the range's blocks are
+ * compared with. */
 void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target);
-/* Sets mixed[v] of what comes into them in the original model and is still wanted when they learn. */
+/* Sets mixed[v] for inputs of the blocks in the original model that are still needed when they
+ * learn. */
 void osh_block_mixes(const osh_plan *p, const osh_range *r, bool *mixed);
 
-typedef struct osh_block_of { // a range's; its lists are own
+typedef struct osh_block_of { // the block of a range; the lists are own
     osh_block b;
     bool *run;
-    int *values;  // that come in, then those that are compared
-    bool *differs; // of those that come in
+    int *values;  // inputs, then the compared values
+    bool *differs; // [inputs]: the value differs in the original model
     int *linears; // that learn, in the order of b.learns
 } osh_block_of;
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const osh_range *r);
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
-const osh_modifier *osh_block_modifier(const osh_plan *p, const osh_block_of *o); // that all of them have
+/* The modifier of all of them. */
+const osh_modifier *osh_block_modifier(const osh_plan *p, const osh_block_of *o);
+/* Returns in *n_bytes the host memory of the range's block while it learns. */
 osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, const osh_range *r);
-double osh_block_flops(const osh_plan *p, const osh_linear *l); // of its share
+double osh_block_flops(const osh_plan *p, const osh_linear *l); // the Linear's share
 #endif

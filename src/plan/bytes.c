@@ -1,4 +1,4 @@
-/* bytes.c - see bytes.h. */
+/* bytes.c - sizes of statistics, and the table of sums. */
 #include "plan/bytes.h"
 
 #include "plan/lookup.h"
@@ -18,24 +18,27 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
 }
 
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
-    [OSH_SUM_HESSIAN] = {.op = "hessian_accum", .stat = OSH_STAT_HESSIAN, .dtype = OSH_F32, .ndim = 2, .mixed = true,
-                         .on_card = true, .layout = OSH_LAYOUT_HESSIAN},
-    [OSH_SUM_SHIFT] = {.op = "shift_accum", .stat = OSH_STAT_SHIFT, .dtype = OSH_F32, .ndim = 2, .original = true,
-                       .mixed = true, .on_card = true, .layout = OSH_LAYOUT_SHIFT},
-    [OSH_SUM_SQUARES] = {.op = "channel_squares", .stat = OSH_STAT_SQUARES, .dtype = OSH_F64, .ndim = 1,
-                         .solving = sizeof(float)}, // what channels weigh
+    [OSH_SUM_HESSIAN] = {.op = "hessian_accum", .stat = OSH_STAT_HESSIAN, .dtype = OSH_F32,
+                         .ndim = 2, .mixed = true, .on_card = true, .layout = OSH_LAYOUT_HESSIAN},
+    [OSH_SUM_SHIFT] = {.op = "shift_accum", .stat = OSH_STAT_SHIFT, .dtype = OSH_F32, .ndim = 2,
+                       .original = true, .mixed = true, .on_card = true,
+                       .layout = OSH_LAYOUT_SHIFT},
+    [OSH_SUM_SQUARES] = {.op = "channel_squares", .stat = OSH_STAT_SQUARES, .dtype = OSH_F64,
+                         .ndim = 1, .solving = sizeof(float)}, // weights of the channels
     [OSH_SUM_PEAKS] = {.op = "token_peaks", .stat = OSH_STAT_PEAKS, .dtype = OSH_F64},
 };
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 {
-    return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0; // 0 where nothing came before it
+    /* Shift is false if nothing before the input was solved. */
+    return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 
 osh_tensor osh_sum_shape(osh_sum sum, int64_t I)
 {
     const osh_sum_type *t = &osh_sums[sum];
-    return osh_tensor_view(t->dtype, t->ndim ? t->ndim : 1, t->ndim ? (int64_t[]){I, I} : (int64_t[]){1, 1}, NULL);
+    return osh_tensor_view(t->dtype, t->ndim ? t->ndim : 1,
+                           t->ndim ? (int64_t[]){I, I} : (int64_t[]){1, 1}, NULL);
 }
 
 int64_t osh_sum_bytes(osh_sum sum, int64_t I)

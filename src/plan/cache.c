@@ -1,11 +1,13 @@
-/* cache.c - kv_cache_scheme: scales for the keys and for the values of each attention, `k_scale` and `v_scale` of the
- * module around it, one ([1]) or one for each head ([heads, 1, 1]), and zero points where the scheme has them. They are
- * observed where attention reads them, after rope, and come with the Linear that reads what attention makes. A gate may
- * stand between the two. That Linear is solved when the scales are complete, and its record has them. A Linear that
- * nothing quantizes is kept for them: its weight goes through the run as it is.
+/* cache.c - kv_cache_scheme: scales of the keys and of the values of each attention, `k_scale` and
+ * `v_scale` of the module around it. A scale is one number ([1]) or one for each head ([heads, 1,
+ * 1]); the scheme may add zero points. Keys and values are observed where attention reads them,
+ * after rope. The scales belong to the Linear that reads the output of the attention; a gate may be
+ * between the two. That Linear is solved when the scales are complete, and its record contains
+ * them. If nothing quantizes the Linear, it is kept for the scales and its weight passes through
+ * the run unchanged.
  *
- * output_activations that are static: `output_scale` and `output_zero_point` of the Linear, [1], of what it makes while
- * its weight is what it was. The pass that sees its input makes that, too. */
+ * Static output_activations: `output_scale` and `output_zero_point` of the Linear, [1], of its
+ * output with the original weight. The pass that observes the input also makes this output. */
 #include "plan/cache.h"
 
 #include <stdio.h>
@@ -26,10 +28,12 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, co
 {
     int n = 0;
     for (int k = 0; k < OSH_INPUT; k++)
-        for (int zero = 0; l->ranged[k] >= 0 && zero < 2 - osh_ranged_args(p, l, k)->symmetric; zero++) {
+        for (int zero = 0; l->ranged[k] >= 0 && zero < 2 - osh_ranged_args(p, l, k)->symmetric;
+             zero++) {
             osh_cache_leaf *t = &out[n++];
-            *t = (osh_cache_leaf){.of = k, .zero = zero, .dtype = zero ? OSH_I8 : l->dtype, .ndim = 1,
-                                  .shape = {l->heads[k], 1, 1}, .bytes = (size_t)l->heads[k]};
+            *t = (osh_cache_leaf){.of = k, .zero = zero, .dtype = zero ? OSH_I8 : l->dtype,
+                                  .ndim = 1, .shape = {l->heads[k], 1, 1},
+                                  .bytes = (size_t)l->heads[k]};
             if (osh_ranged_args(p, l, k)->strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
             t->bytes *= osh_dtype_bytes(t->dtype);
             static const char *const of[OSH_INPUT] = {"k", "v", "q", "output"};
@@ -45,7 +49,7 @@ int osh_cache_attention(const osh_graph *g, int node)
     while (from >= 0) {
         const osh_node *n = &g->nodes[from];
         bool gate =
-            osh_node_is(n, "sigmoid_gate"); // of its inputs the second is what attention makes
+            osh_node_is(n, "sigmoid_gate"); // its second input is the output of the attention
         if (!gate && !osh_node_is(n, "rotate")) break;
         from = g->values[n->in[gate]].producer;
     }
@@ -62,12 +66,14 @@ int osh_cache_modifier(const osh_plan *p, int node)
 
 size_t osh_ranged_scratch(const osh_plan *p, const osh_linear *l, int k, int64_t tokens)
 {
-    return osh_act_observe_bytes(osh_ranged_args(p, l, k), tokens, p->graph->values[l->ranged[k]].width, l->heads[k],
+    return osh_act_observe_bytes(osh_ranged_args(p, l, k), tokens,
+                                 p->graph->values[l->ranged[k]].width, l->heads[k],
                                  p->graph->dtype);
 }
 
-/* The Linears of one input stand together, and the first of those with one range has it. */
-static bool has_range(const osh_plan *p, int linear, int k)
+/* True if the Linear is the first one with this range. Linears with the same input follow each
+ * other. */
+static bool leads_range(const osh_plan *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
     if (l->ranged[k] < 0) return false;
@@ -83,7 +89,8 @@ size_t osh_ranged_counts(const osh_plan *p, int linear)
     const osh_linear *l = &p->linears[linear];
     size_t sum = 0;
     for (int k = 0; k < OSH_RANGED; k++)
-        if (has_range(p, linear, k)) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
+        if (leads_range(p, linear, k))
+            sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
     return sum;
 }
 
@@ -93,19 +100,21 @@ size_t osh_ranged_lists(const osh_plan *p, const osh_range *r)
     for (int i = r->l0; i < r->l1; i++)
         for (int k = 0; k < OSH_RANGED; k++) {
             const osh_linear *l = &p->linears[i];
-            if (l->ranged[k] >= 0) n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+            if (l->ranged[k] >= 0)
+                n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
         }
-    return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) + osh_mem_gross(n * sizeof(osh_ranged)) + heads;
+    return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) +
+           osh_mem_gross(n * sizeof(osh_ranged)) + heads;
 }
 
-static osh_linear *reader_of(osh_plan *p, int attention)
+static osh_linear *cache_reader(osh_plan *p, int attention)
 {
     for (int i = 0; i < p->n_linears; i++)
         if (osh_cache_attention(p->graph, p->linears[i].node) == attention) return &p->linears[i];
     return NULL;
 }
 
-static void point(const osh_plan *p, osh_linear *l, const osh_node *attention)
+static void cache_point(const osh_plan *p, osh_linear *l, const osh_node *attention)
 {
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
@@ -115,12 +124,13 @@ static void point(const osh_plan *p, osh_linear *l, const osh_node *attention)
 
 void osh_cache_follow(const osh_plan *p, osh_linear *l)
 {
-    if (l->ranged[0] >= 0) point(p, l, &p->graph->nodes[osh_cache_attention(p->graph, l->node)]);
+    if (l->ranged[0] >= 0)
+        cache_point(p, l, &p->graph->nodes[osh_cache_attention(p->graph, l->node)]);
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
 }
 
-/* True for attention with latents (DeepSeek's): of what it makes a part is cut out, as values
- * are narrower than keys. */
+/* True for attention with latents (DeepSeek's): a part of its output is cut out, since values are
+ * narrower than keys. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -129,17 +139,16 @@ static bool is_latent(const osh_graph *g, const osh_node *attention)
     return false;
 }
 
-static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
+static osh_status cache_attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = n->attr;
-    osh_linear *l = reader_of(p, (int)(n - p->graph->nodes));
+    osh_linear *l = cache_reader(p, (int)(n - p->graph->nodes));
     const char *name = p->graph->modules[n->module].name;
     if (!l && is_latent(p->graph, n))
-        OSH_FAIL(
-            cx, OSH_E_UNSUPPORTED,
-            "kv_cache_scheme: %s makes keys and values of a latent, which is what caches "
-            "hold, and scales of a latent are not made by this version: want no kv_cache_scheme",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+            "kv_cache_scheme: %s makes keys and values of a latent, which is what caches hold, and "
+            "scales of a latent are not made by this version: want no kv_cache_scheme",
             name);
     if (!l)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -152,13 +161,14 @@ static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
         if (head) l->heads[k] = from ? at->n_kv_heads : at->n_heads;
     }
-    point(p, l, n);
+    cache_point(p, l, n);
     l->wants |= OSH_STAT_CACHE;
 done:
     return rc;
 }
 
-/* As a group of attention is written, and kv_cache_scheme with it, it is one of all attentions. */
+/* Checks that the modifier reaches the attention: a group of attention, and a kv_cache_scheme with
+ * it, is written for all attentions. */
 static osh_status match_attention(osh_ctx *cx, osh_plan *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -169,13 +179,15 @@ static osh_status match_attention(osh_ctx *cx, osh_plan *p, osh_modifier *m, con
         if (osh_q_of_attention(&m->schemes[i])) s = &m->schemes[i];
     OSH_TRY(osh_modifier_match(cx, &which, m, mod->name, mod->cls));
     if (which < 0 || &m->schemes[which] != s)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s quantizes what attention reads, and no target of it reaches %s, a %s, where "
-                 "engines would look for scales: want %s as its target", s->group_name, mod->name, mod->cls, mod->cls);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s quantizes what attention reads, and no target of it reaches %s, a %s, where "
+                 "engines would look for scales: want %s as its target",
+                 s->group_name, mod->name, mod->cls, mod->cls);
 done:
     return rc;
 }
 
-/* What a Linear makes, where its scheme has a static scale for it. */
+/* Observes the output of Linears whose scheme has a static scale for it. */
 static osh_status observe_outputs(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -184,17 +196,24 @@ static osh_status observe_outputs(osh_ctx *cx, osh_plan *p)
         const osh_q_args *a = &l->scheme->outputs;
         if (!a->present || a->dynamic != OSH_Q_STATIC) continue;
         if (l->node < 0 || l->node == p->graph->head)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations of %s are not made by this version: want it in "
-                     "ignore", l->name, l->node < 0 ? "what no template describes" : "the output head");
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: output_activations of %s are not made by this version: want it in ignore",
+                     l->name, l->node < 0 ? "what no template describes" : "the output head");
         if (l->wants & OSH_STAT_SHIFT)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations together with target 'original' (quality best) are "
-                     "not made by this version: want one of them", l->name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: output_activations together with target 'original' (quality best) are "
+                     "not made by this version: want one of them",
+                     l->name);
         if (p->by_route)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations together with --moe-calibrate-all-experts false "
-                     "are not made by this version: want one of them", l->name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: output_activations together with --moe-calibrate-all-experts false are "
+                     "not made by this version: want one of them",
+                     l->name);
         if (osh_observer_twice(a))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: observer %s with exact: true looks twice, and at what a Linear makes "
-                     "only once: want another observer for output_activations", l->name, a->observer);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: observer %s with exact: true looks twice, and at what a Linear makes "
+                     "only once: want another observer for output_activations",
+                     l->name, a->observer);
         l->ranged[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
         p->outputs = true;
     }
@@ -208,7 +227,8 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
     osh_modifier *of = NULL; // view
     int n = 0;
     for (int i = 0; i < p->n_linears; i++)
-        for (int k = 0; k < OSH_RANGED; k++) p->linears[i].ranged[k] = -1, p->linears[i].heads[k] = 1;
+        for (int k = 0; k < OSH_RANGED; k++)
+            p->linears[i].ranged[k] = -1, p->linears[i].heads[k] = 1;
     OSH_TRY(observe_outputs(cx, p));
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].cache.present) continue;
@@ -220,20 +240,25 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
     if (!p->cache.present) goto done;
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].wants & OSH_STAT_SHIFT)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme together with target 'original' (quality best) is not "
-                     "made by this version: want one of them");
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "kv_cache_scheme together with target 'original' (quality best) is not made "
+                     "by this version: want one of them");
     if (!p->graph)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme needs an architecture that is known, and data");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "kv_cache_scheme needs an architecture that is known, and data");
     for (int i = 0; i < p->graph->n_nodes; i++) {
         if (!p->graph->nodes[i].op->attends) continue;
         if (p->queries) OSH_TRY(match_attention(cx, p, of, &p->graph->nodes[i]));
-        OSH_TRY(attach(cx, p, &p->graph->nodes[i]));
+        OSH_TRY(cache_attach(cx, p, &p->graph->nodes[i]));
         n++;
     }
-    if (!n) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: the model has no attention with keys and values");
+    if (!n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "kv_cache_scheme: the model has no attention with keys and values");
     if (p->cache.type != OSH_Q_FLOAT)
-        osh_log(cx, OSH_LOG_WARN, "caches of integers%s: transformers loads them, vLLM does not, whose caches are FP8",
-                p->cache.symmetric ? "" : " with zero points");
+        osh_log(cx, OSH_LOG_WARN,
+            "caches of integers%s: transformers loads them, vLLM does not, whose caches are FP8",
+            p->cache.symmetric ? "" : " with zero points");
 done:
     return rc;
 }

@@ -1,7 +1,7 @@
-/* calls.c - see calls.h. */
+/* calls.c - finds the Linears that are solved in one call. */
 #include "plan/calls.h"
 
-static bool is_together(const osh_linear *l, const osh_linear *lead)
+static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->pruner == lead->pruner &&
            !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // a block learns as a whole
@@ -18,12 +18,13 @@ osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
         waiting += i >= c->of.first && i < c->of.end && !c->done(c->user, i);
     OSH_NEW(cx, c->which, waiting);
     for (int i = first; i >= 0 && i < c->of.end; i = osh_next_reader(c->p, i))
-        if (is_together(&l[i], lead) && !c->done(c->user, i)) c->which[c->n++] = i;
+        if (call_joins(&l[i], lead) && !c->done(c->user, i)) c->which[c->n++] = i;
     c->others = waiting - c->n;
     OSH_NEW(cx, c->jobs, c->n);
     for (int k = 0; k < c->n; k++) {
         const osh_linear *of = &l[c->which[k]];
-        c->jobs[k] = (osh_linear_job){.name = of->name, .scheme = of->scheme, .sparsity = of->sparsity,
+        c->jobs[k] = (osh_linear_job){.name = of->name, .scheme = of->scheme,
+                                      .sparsity = of->sparsity,
                                       .pack = c->on_card && of->format->pack_rows};
     }
 done:
@@ -38,8 +39,9 @@ void osh_call_free(osh_ctx *cx, osh_call *c)
 
 size_t osh_call_bytes(int n_linears)
 {
-    const osh_call *c = NULL; // of its members' sizes
-    return osh_mem_gross((size_t)n_linears * sizeof *c->which) + osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
+    const osh_call *c = NULL; // for the sizes of its members
+    return osh_mem_gross((size_t)n_linears * sizeof *c->which) +
+           osh_mem_gross((size_t)n_linears * sizeof *c->jobs);
 }
 
 bool osh_call_is_apart(const osh_call *c, int first)
@@ -59,6 +61,7 @@ bool osh_call_gathers(const osh_call *c, int first)
 int64_t osh_call_weights(const osh_call *c)
 {
     int64_t sum = 0;
-    for (int k = 0; k < c->n; k++) sum += c->p->linears[c->which[k]].O * c->p->linears[c->which[k]].I;
+    for (int k = 0; k < c->n; k++)
+        sum += c->p->linears[c->which[k]].O * c->p->linears[c->which[k]].I;
     return sum;
 }

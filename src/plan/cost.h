@@ -1,14 +1,15 @@
-/* cost.h - what each phase of each subgraph takes: floating-point operations. */
+/* cost.h - floating-point operations and work of each phase of each subgraph. */
 #ifndef OSH_COST_H
 #define OSH_COST_H
 #include "plan/visit.h"
 
-/* In the order in which a subgraph goes through them; those from ROUND on belong to no subgraph. */
+/* Phases in the order in which a subgraph passes through them. Phases from ROUND on belong to no
+ * subgraph. */
 typedef enum {
     OSH_PHASE_OBSERVE,
     OSH_PHASE_SOLVE,
     OSH_PHASE_PROPAGATE,
-    OSH_PHASE_ROUND, // Linears that want no data, each read, rounded, written
+    OSH_PHASE_ROUND, // Linears without data: each is read, rounded, written
     OSH_PHASE_COPY,  // tensors that are copied bit for bit
     OSH_PHASE_TUNE,  // codes, scales and norms learn from the original's predictions
     OSH_PHASE_SEAL,  // fsync, the output read again
@@ -16,31 +17,36 @@ typedef enum {
 } osh_phase;
 const char *osh_phase_name(osh_phase p); // "observe", ...
 
-typedef struct osh_cost { // of one subgraph
-    /* Multiplications and additions of the matrix products, statistics, factors and solves that are necessary:
-     * attention counts the causal half, a Hessian its triangle. */
+typedef struct osh_cost { // costs of one subgraph
+    /* Multiplications and additions of the necessary matrix products, statistics, factors and
+     * solves: attention counts the causal half, a Hessian its triangle. */
     double flops[OSH_N_PHASES];
-    double work[OSH_N_PHASES]; // the same and all else, in seconds of an imaginary machine; only ratios matter
-    /* What a card does in the passes, for estimate.c: operations of products and statistics, necessary or not; bytes of
-     * values that ops read and write, that come from where values rest or go there, and of weights that are loaded. */
+    double work[OSH_N_PHASES]; // all work, in seconds of an imaginary machine; only ratios matter
+    /* Load of a GPU in the passes, for estimate.c. done: operations of products and statistics,
+     * necessary or not. moved: bytes of values that ops read and write. stored: bytes of values to
+     * and from their tier. loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
-    double factor_flops; // of flops[OSH_PHASE_SOLVE]
+    double factor_flops; // part of flops[OSH_PHASE_SOLVE]
 } osh_cost;
 
-/* own: one for each subgraph (the pipeline basic: one for the whole graph), and one behind for ROUND, COPY and SEAL.
- * n: how many. */
+/* *out: own: one for each subgraph (pipeline basic: one for the whole graph), and one more at the
+ * end for ROUND, COPY and SEAL. *n: their number. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
-/* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
+/* Returns the Linear's share of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_plan *p, int linear);
-double osh_cost_of_fold(const osh_plan *p, const osh_fold *f); // the same of its search; 0: it has none
+/* Share of the fold's search; 0: it has none. */
+double osh_cost_of_fold(const osh_plan *p, const osh_fold *f);
 typedef struct osh_visited { // a step of a visit; views
-    int index;          // of the visit
+    int index;          // the visit
     const osh_step *step;
     const bool *stats;  // [values] that it observes; NULL: none
 } osh_visited;
-/* What part of its phase that is: 1 where the phase is one pass. cost: as osh_cost_new has it. */
-osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, const osh_visited *v);
-/* Work of one pass of a dataset through a span's nodes that run; and of its scores by the head. */
+/* Returns in *share the step's part of its phase: 1 if the phase is one pass. cost: from
+ * osh_cost_new. */
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost,
+                          const osh_visited *v);
+/* Returns the work of one pass of a dataset through the running nodes of a span, and of the head's
+ * scores. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

@@ -1,5 +1,5 @@
-/* cut.c - whether the original model's values are carried; subgraphs, which of them each Linear is in, and what they
- * do. */
+/* cut.c - adds the original model's values, cuts the graph into subgraphs, assigns each Linear to
+ * one, and chooses the steps of the subgraphs. */
 #include "plan/cache.h"
 #include "plan/lookup.h"
 
@@ -8,7 +8,8 @@ bool osh_linear_propagates(const osh_plan *p, const osh_linear *l)
     return !l->kept && (l->pruner >= 0 || p->recipe->modifiers[l->modifier].type->propagates);
 }
 
-static bool is_changed(const osh_plan *p, const osh_linear *l) // later ones see it
+/* True if later Linears see its new weight. */
+static bool linear_changes(const osh_plan *p, const osh_linear *l)
 {
     return l->wants && osh_linear_propagates(p, l);
 }
@@ -18,23 +19,26 @@ osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     bool *changed = NULL, wanted = false; // own: [nodes]
     int *moved = NULL;                    // own: [nodes]
-    for (int i = 0; i < p->n_linears; i++) wanted |= (p->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
+    for (int i = 0; i < p->n_linears; i++)
+        wanted |= (p->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
     if (p->n_folds)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "target 'original' compares with the model's weights, which %s changes: want one of the two",
+                 "target 'original' compares with the model's weights, which %s changes: want one "
+                 "of the two",
                  p->recipe->modifiers[p->folds[0].modifier].type->name);
     if (p->pipeline == OSH_PIPELINE_BASIC)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "target 'original' is about inputs that quantized weights have changed, and --pipeline basic changes "
-                 "none: want --pipeline sequential");
+                 "target 'original' is about inputs that quantized weights have changed, and "
+                 "--pipeline basic changes none: want --pipeline sequential");
     if (!p->propagate_error)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "target 'original' is about inputs that quantized weights have changed, and --propagate-error false "
-                 "changes none: want --propagate-error true");
+                 "target 'original' is about inputs that quantized weights have changed, and "
+                 "--propagate-error false changes none: want --propagate-error true");
     OSH_NEW(cx, changed, p->graph->n_nodes);
     OSH_NEW(cx, moved, p->graph->n_nodes);
-    for (int i = 0; i < p->n_linears; i++) changed[p->linears[i].node] |= is_changed(p, &p->linears[i]);
+    for (int i = 0; i < p->n_linears; i++)
+        changed[p->linears[i].node] |= linear_changes(p, &p->linears[i]);
     OSH_TRY(osh_graph_add_original(cx, p->graph, changed, moved));
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
@@ -48,59 +52,67 @@ done:
     return rc;
 }
 
-static bool brings_the_same(const osh_plan *p, const osh_subgraph *s)
+static bool inputs_are_same(const osh_plan *p, const osh_subgraph *s)
 {
     for (int i = 0; i < s->n_live_in; i++)
         if (p->graph->values[s->live_in[i]].original >= 0) return false;
     return true;
 }
 
-static double share_of(const osh_plan *p, const osh_linear *l)
+static double cut_share(const osh_plan *p, const osh_linear *l)
 {
     const osh_modifier_type *type = p->recipe->modifiers[l->modifier].type;
     return type->share ? type->share(&p->recipe->modifiers[l->modifier]) : 1;
 }
 
-/* Of those that share the statistic: one. */
+/* Sets the share of the Linear. All Linears that share the statistic must have the same. */
 static osh_status choose_share(osh_ctx *cx, osh_plan *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
-    l->share = share_of(p, l);
+    l->share = cut_share(p, l);
     for (int k = osh_first_reader(p, l->input); k >= 0; k = osh_next_reader(p, k)) {
         const osh_linear *other = &p->linears[k];
-        if (other->subgraph == l->subgraph && (other->wants & OSH_STAT_HESSIAN) && share_of(p, other) != l->share)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s and %s read the same values, with a drop_ratio of %g and of %g: want "
-                     "one of them", l->name, other->name, l->share, share_of(p, other));
+        if (other->subgraph == l->subgraph && (other->wants & OSH_STAT_HESSIAN) &&
+            cut_share(p, other) != l->share)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s and %s read the same values, with a drop_ratio of %g and of %g: want one "
+                     "of them",
+                     l->name, other->name, l->share, cut_share(p, other));
     }
 done:
     return rc;
 }
 
-/* Inputs that are compared with the original model's: the wanted ones that nothing solved in their own subgraph comes
- * before. Of the others only the value is known that they have before it is solved. It has the error of the subgraph's
- * input once more, which the Linears before them are solved to make up for: it would be made up for twice. */
+/* Chooses the inputs that are compared with the original model's: the wanted ones with no solved
+ * Linear before them in their own subgraph. For the others only the value before solving is known.
+ * It contains the error of the subgraph's input once more, which the Linears before are solved to
+ * compensate: it would be compensated twice. */
 static osh_status choose_compared(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     bool *changed = NULL, *compared = NULL; // own: [nodes], [linears]
-    int *moves = NULL; // own: [values] 1 + the last subgraph in which something solved changes it
+    int *moves = NULL; // own [values]: 1 + the last subgraph in which a solved Linear changes it
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->n_linears);
     OSH_NEW(cx, moves, g->n_values);
-    for (int i = 0; i < p->n_linears; i++) changed[p->linears[i].node] |= is_changed(p, &p->linears[i]);
+    for (int i = 0; i < p->n_linears; i++)
+        changed[p->linears[i].node] |= linear_changes(p, &p->linears[i]);
     for (int s = 0; s < p->parts->n; s++)
-        for (int i = p->parts->parts[s].first; i < p->parts->parts[s].first + p->parts->parts[s].n_nodes; i++) {
+        for (int i = p->parts->parts[s].first;
+             i < p->parts->parts[s].first + p->parts->parts[s].n_nodes; i++) {
             bool moved = changed[i];
-            for (int k = 0; k < g->nodes[i].op->n_in; k++) moved |= moves[g->nodes[i].in[k]] == s + 1;
-            for (int k = 0; moved && k < g->nodes[i].op->n_out; k++) moves[g->nodes[i].out[k]] = s + 1;
+            for (int k = 0; k < g->nodes[i].op->n_in; k++)
+                moved |= moves[g->nodes[i].in[k]] == s + 1;
+            for (int k = 0; moved && k < g->nodes[i].op->n_out; k++)
+                moves[g->nodes[i].out[k]] = s + 1;
         }
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->n_linears; i++) { // all that share the statistic
+    for (int i = 0; i < p->n_linears; i++) { // for all Linears that share the statistic
         osh_linear *l = &p->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p, l->input); k >= 0; k = osh_next_reader(p, k))
@@ -119,7 +131,8 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     int last = -1;
     OSH_NEW(cx, p->passes, p->parts->n);
-    for (int s = 0; s < p->parts->n; s++) p->passes[s].same = brings_the_same(p, &p->parts->parts[s]);
+    for (int s = 0; s < p->parts->n; s++)
+        p->passes[s].same = inputs_are_same(p, &p->parts->parts[s]);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->wants) p->passes[l->subgraph].observe = true;
@@ -135,13 +148,15 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_plan *p)
         osh_span own = osh_linears_of(p, s, 1);
         for (int i = own.first; i < own.end; i++)
             changes |= !p->linears[i].elsewhere && osh_linear_propagates(p, &p->linears[i]);
-        p->passes[s].merged = p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
+        p->passes[s].merged =
+            p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
     }
 done:
     return rc;
 }
 
-osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n,
+                        int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
@@ -149,9 +164,12 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
         l->subgraph = osh_subgraph_of(p, l->node);
-        if (l->ranged[0] >= 0 && osh_subgraph_of(p, osh_cache_attention(p->graph, l->node)) != l->subgraph)
-            OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
-                     "decoder layers as --sequential-targets", l->name);
+        if (l->ranged[0] >= 0 &&
+            osh_subgraph_of(p, osh_cache_attention(p->graph, l->node)) != l->subgraph)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
+                     "decoder layers as --sequential-targets",
+                     l->name);
     }
     for (int i = 0; i < p->n_folds; i++) {
         osh_fold *f = &p->folds[i];

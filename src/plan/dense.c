@@ -1,4 +1,5 @@
-/* dense.c - which weights stay dense, and why: alike ones as one row, with * for the numbers in their names. */
+/* dense.c - lists the weights that stay dense, with the reason. Similar weights are one row, with *
+ * for the numbers in their names. */
 #include "plan/dense.h"
 #include "plan/rotations.h"
 #include "quant/source.h"
@@ -10,15 +11,15 @@
 #include "base/name.h"
 #include "graph/kind.h"
 
-static bool is_weight(const osh_st_entry *e)
+static bool dense_is_weight(const osh_st_entry *e)
 {
     size_t n = strlen(e->name);
     return (e->ndim == 2 || e->ndim == 3) && !osh_ends_with(e->name, n, "bias") &&
            !osh_ends_with(e->name, n, "norm.weight");
 }
 
-/* Of what could be no module's weight. */
-static const char *by_shape(const osh_st_entry *e)
+/* Returns the reason for a tensor that cannot be the weight of a module. */
+static const char *dense_reason_by_shape(const osh_st_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
     if (strstr(e->name, "experts") || (e->ndim == 3 && strstr(e->name, "_moe.")))
@@ -26,11 +27,12 @@ static const char *by_shape(const osh_st_entry *e)
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 
-/* "model.layers.3.mlp.gate.weight" to "model.layers.*.mlp.gate" */
-static osh_status pattern_of(osh_ctx *cx, osh_buf *b, const char *name)
+/* Turns "model.layers.3.mlp.gate.weight" into "model.layers.*.mlp.gate". */
+static osh_status dense_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
-    size_t n = strlen(name) - (osh_ends_with(name, strlen(name), ".weight") ? strlen(".weight") : 0);
+    size_t n =
+        strlen(name) - (osh_ends_with(name, strlen(name), ".weight") ? strlen(".weight") : 0);
     osh_buf_clear(b);
     for (size_t at = 0; at < n;) {
         size_t len = strcspn(name + at, "."), digits = strspn(name + at, "0123456789");
@@ -45,20 +47,21 @@ done:
     return rc;
 }
 
-static osh_status row_count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_ckpt_tensor *t, const char *why,
-                            osh_buf *key)
+static osh_status dense_row_count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_ckpt_tensor *t,
+                                  const char *why, osh_buf *key)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *e = t->e;
     bool decoded = t->shard < 0;
     int64_t at;
-    OSH_TRY(pattern_of(cx, key, e->name));
+    OSH_TRY(dense_pattern(cx, key, e->name));
     size_t n = key->len;
     OSH_TRY(osh_buf_printf(cx, key, "\n%s\n%d", why, decoded));
     if (!osh_map_get(rows, key->data, key->len, &at)) {
         at = p->n_dense;
         OSH_TRY(osh_map_put(cx, rows, key->data, key->len, at));
-        p->dense[at].why = why, p->dense[at].decoded = decoded, p->dense[at].in_block = osh_in_decoder_block(e->name);
+        p->dense[at].why = why, p->dense[at].decoded = decoded,
+        p->dense[at].in_block = osh_in_decoder_block(e->name);
         if (!(p->dense[at].names = osh_sprintf(cx, "%.*s", (int)n, key->data)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of dense weights");
         p->n_dense++;
@@ -84,14 +87,15 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         bool decoded = p->ck->tensors[i].shard < 0;
-        if (!is_weight(e) || osh_checkpoint_is_kept(p->ck, i)) continue;
+        if (!dense_is_weight(e) || osh_checkpoint_is_kept(p->ck, i)) continue;
         if (!decoded && osh_source_has_part(p->source, e->name)) continue;
         if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         int64_t in_block = osh_in_decoder_block(e->name) ? e->end - e->begin : 0;
         all += in_block;
         if (quantized[i]) continue;
         dense += in_block;
-        OSH_TRY(row_count(cx, p, rows, &p->ck->tensors[i], why[i] ? why[i] : by_shape(e), &key));
+        OSH_TRY(dense_row_count(cx, p, rows, &p->ck->tensors[i],
+                                why[i] ? why[i] : dense_reason_by_shape(e), &key));
     }
     p->dense_share = all ? (double)dense / (double)all : 0;
 done:
@@ -115,8 +119,10 @@ bool osh_dense_json(cJSON *root, const osh_plan *p)
         const osh_dense *d = &p->dense[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "modules", d->names) && cJSON_AddNumberToObject(o, "n", (double)d->n) &&
-             cJSON_AddNumberToObject(o, "bytes", (double)d->bytes) && cJSON_AddStringToObject(o, "why", d->why);
+        ok = o && cJSON_AddStringToObject(o, "modules", d->names) &&
+             cJSON_AddNumberToObject(o, "n", (double)d->n) &&
+             cJSON_AddNumberToObject(o, "bytes", (double)d->bytes) &&
+             cJSON_AddStringToObject(o, "why", d->why);
     }
     return ok;
 }
@@ -124,14 +130,16 @@ bool osh_dense_json(cJSON *root, const osh_plan *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     int64_t most = -1;
-    bool all = true; // nothing was to be quantized but caches
+    bool all = true; // only caches were to be quantized
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)
-        if (p->dense[i].in_block && (most < 0 || p->dense[i].bytes > p->dense[most].bytes)) most = i;
+        if (p->dense[i].in_block && (most < 0 || p->dense[i].bytes > p->dense[most].bytes))
+            most = i;
     const osh_dense *d = &p->dense[most];
-    return osh_buf_printf(cx, b, "%.1f %% of the decoder blocks' weight bytes stay dense, most of them in %s: %s",
-                          100 * p->dense_share, d->names, d->why);
+    return osh_buf_printf(
+        cx, b, "%.1f %% of the decoder blocks' weight bytes stay dense, most of them in %s: %s",
+        100 * p->dense_share, d->names, d->why);
 }
 
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_plan *p)
@@ -140,7 +148,9 @@ osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     for (int64_t i = 0; i < p->n_dense; i++)
         if (p->dense[i].decoded && (most < 0 || p->dense[i].bytes > p->dense[most].bytes)) most = i;
     if (most < 0 || p->total_bytes <= in) return OSH_OK;
-    return osh_buf_printf(cx, b, "the output is %.2f times as large as the source, which stores codes of weights that "
-                          "stay dense, most of them in %s", (double)p->total_bytes / (double)in,
-                          p->dense[most].names);
+    return osh_buf_printf(
+        cx, b,
+        "the output is %.2f times as large as the source, which stores codes of weights that stay "
+        "dense, most of them in %s",
+        (double)p->total_bytes / (double)in, p->dense[most].names);
 }

@@ -4,16 +4,18 @@
 #include "base/buf.h"
 #include "plan/plan.h"
 
-static const double OSH_DENSE_MUCH = 0.1; // of the decoder blocks' bytes: worth a warning
+/* Part of the decoder blocks' bytes that is worth a warning. */
+static const double OSH_DENSE_MUCH = 0.1;
 
-/* Weights of two and three dimensions that nothing takes the place of, and what part of the decoder blocks' they are.
- * why [ck->n_tensors]: NULL where nothing more is known. */
+/* Fills in the weights of two and three dimensions that stay dense, and their part of the decoder
+ * blocks. why [ck->n_tensors]: a reason, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why);
 void osh_plan_dense_free(osh_ctx *cx, osh_plan *p);
-/* More than a tenth of the decoder blocks: a line that says so, without its end; else nothing. */
+/* Appends a line, without its end, if dense weights are more than a tenth of the decoder blocks. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p);
-/* Codes of the source that become dense weights make the output larger than it: a line that says so; else nothing. */
+/* Appends a line if the output is larger than the source because codes of the source become dense
+ * weights. */
 osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_plan *p);
-/* "left_dense" and "dense_share" of the plan's JSON and the report's; false: no memory. */
+/* Adds "left_dense" and "dense_share" to the JSON of the plan or the report. False: no memory. */
 bool osh_dense_json(cJSON *root, const osh_plan *p);
 #endif

@@ -1,5 +1,5 @@
-/* fold_bytes.c - what the factors of a fold take while they are collected and made, and the Linears that a search for
- * them is told of. */
+/* fold_bytes.c - memory of a fold's factors while they are collected and made, and the descriptions
+ * of Linears for a search. */
 #include "plan/folds.h"
 #include "plan/lookup.h"
 
@@ -16,9 +16,10 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, c
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p, f->takes[k]); // there is one at most
+        int i = osh_first_user(p, f->takes[k]); // at most one
         const osh_linear *l = i < 0 ? NULL : &p->linears[i];
-        b[k] = (osh_balance){.name = l ? l->name : w->name, .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
+        b[k] = (osh_balance){.name = l ? l->name : w->name,
+                             .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
                              .dtype = p->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
     }
     *out = b;
@@ -33,7 +34,8 @@ int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f)
     return (int64_t)bytes;
 }
 
-osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f, bool reads)
+osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f,
+                            bool reads)
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = &p->recipe->modifiers[f->modifier];
@@ -44,7 +46,8 @@ osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, cons
     if (!m->type->search) goto done;
     OSH_TRY(osh_fold_balance(cx, &b, p, f));
     osh_search j = {.n = f->n, .balance = b, .n_balance = f->n_takes};
-    *bytes = (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) + m->type->search_bytes(m, &j, n));
+    *bytes =
+        (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) + m->type->search_bytes(m, &j, n));
 done:
     osh_free(cx, b);
     return rc;

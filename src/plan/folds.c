@@ -1,25 +1,26 @@
-/* folds.c - see folds.h. */
+/* folds.c - finds the folds of a recipe's mappings, or of the graph if the recipe has none, and
+ * registers known factors. */
 #include "plan/folds.h"
 #include "plan/lookup.h"
 
 #include <string.h>
 
-typedef struct found { // of one mapping, for one layer that gives
+typedef struct found { // one mapping, for one layer that gives
     const osh_modifier *m;
-    int modifier, smooth;  // of the recipe; module
-    int *takes, n_takes;   // own: modules
-    /* Of all mappings, so that none looks at the whole model. */
-    osh_span *inside;      // own [modules]: every module inside of it is one of these
-    int *n_users;          // own [tensors]: nodes that have it as a weight
-    bool *hits;            // own [modules]: of the scope at hand
+    int modifier, smooth;  // modifier: of the recipe; smooth: the giving module
+    int *takes, n_takes;   // own: modules that take
+    /* Lists for all mappings, so that none scans the whole model: */
+    osh_span *inside;      // own [modules]: a range with all modules inside of it
+    int *n_users;          // own [tensors]: nodes with it as a weight
+    bool *hits;            // own [modules]: matches in the present scope
 } found;
 
-static const osh_node *node_of(const osh_plan *p, int module)
+static const osh_node *fold_node(const osh_plan *p, int module)
 {
     return &p->graph->nodes[p->graph->modules[module].node];
 }
 
-static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
+static bool is_router_class(const char *cls) { return strstr(cls, "Router") != NULL; }
 
 static bool module_inside(const osh_graph *g, int module, int outer)
 {
@@ -27,7 +28,7 @@ static bool module_inside(const osh_graph *g, int module, int outer)
     return module == outer;
 }
 
-static osh_span scope_of(const found *f, const osh_graph *g, int scope)
+static osh_span fold_scope(const found *f, const osh_graph *g, int scope)
 {
     return scope < 0 ? (osh_span){0, g->n_modules} : f->inside[scope];
 }
@@ -39,19 +40,19 @@ static bool has_take(const found *f, int module)
     return false;
 }
 
-/* ---- what the graph allows ---- */
+/* ---- rules of the graph ---- */
 
 static osh_status refuse_reader(osh_ctx *cx, const osh_plan *p, const found *f, const osh_node *n)
 {
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, and would see it "
-                    "changed: want it among the balance layers, or other mappings",
-                    f->m->type->name, p->graph->modules[f->smooth].name, p->graph->modules[n->module].name,
-                    n->op->name);
+                    "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, "
+                    "and would see it changed: want it among the balance layers, or other mappings",
+                    f->m->type->name, p->graph->modules[f->smooth].name,
+                    p->graph->modules[n->module].name, n->op->name);
 }
 
-/* It reads the value, not only its shape. */
-static bool reads(const osh_node *n, int value)
+/* True if the node reads the value, and not only its shape. */
+static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
     for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
@@ -67,19 +68,21 @@ static bool passes_on(const osh_node *n, int value)
            a->n_heads == a->n_kv_heads;
 }
 
-/* Every reader of the value takes the factors or passes them on. reached: of takes. */
-static osh_status follow(osh_ctx *cx, const osh_plan *p, const found *f, int value, bool *reached)
+/* Checks that every reader of the value takes the factors or passes them on. reached [n_takes]: set
+ * for the takers. */
+static osh_status fold_follow(osh_ctx *cx, const osh_plan *p, const found *f, int value,
+                              bool *reached)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     const osh_value *v = &g->values[value];
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!reads(n, value)) continue;
+        if (!node_reads(n, value)) continue;
         if (osh_node_is(n, "linear") && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
-            OSH_TRY(follow(cx, p, f, n->out[0], reached));
+            OSH_TRY(fold_follow(cx, p, f, n->out[0], reached));
         } else {
             OSH_TRY(refuse_reader(cx, p, f, n));
         }
@@ -88,41 +91,44 @@ done:
     return rc;
 }
 
-/* A weight that several nodes have, an embedding's and its head's say, cannot be changed for one of them. */
-static osh_status check_alone(osh_ctx *cx, const osh_plan *p, const found *f, int weight)
+/* Refuses a weight that several nodes have, like a tied embedding: it cannot be changed for one of
+ * them. */
+static osh_status fold_check_alone(osh_ctx *cx, const osh_plan *p, const found *f, int weight)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     int64_t tensor = g->weights[weight].tensor;
     int n = tensor < 0 ? 1 : f->n_users[tensor];
     if (n > 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s cannot change %s, which is the weight of %d modules", f->m->type->name,
-                 g->weights[weight].name, n);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s cannot change %s, which is the weight of %d modules",
+                 f->m->type->name, g->weights[weight].name, n);
 done:
     return rc;
 }
 
-static osh_status check(osh_ctx *cx, const osh_plan *p, const found *f)
+static osh_status fold_check(osh_ctx *cx, const osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    const osh_node *s = node_of(p, f->smooth);
+    const osh_node *s = fold_node(p, f->smooth);
     bool *reached = NULL; // own: [n_takes]
     const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
-    if (!w || !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
+    if (!w ||
+        !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
         w->shape[0] != g->values[s->out[0]].width)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
                  name, g->modules[f->smooth].cls, s->op->name);
-    OSH_TRY(follow(cx, p, f, s->out[0], reached));
+    OSH_TRY(fold_follow(cx, p, f, s->out[0], reached));
     for (int i = 0; i < f->n_takes; i++) {
         if (!reached[i])
             OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s does not read what %s makes", who,
                      g->modules[f->takes[i]].name, name);
-        OSH_TRY(check_alone(cx, p, f, node_of(p, f->takes[i])->w[0]));
+        OSH_TRY(fold_check_alone(cx, p, f, fold_node(p, f->takes[i])->w[0]));
     }
-    OSH_TRY(check_alone(cx, p, f, s->w[0]));
+    OSH_TRY(fold_check_alone(cx, p, f, s->w[0]));
 done:
     osh_free(cx, reached);
     return rc;
@@ -130,15 +136,18 @@ done:
 
 /* ---- one fold ---- */
 
-/* The scheme of a Linear of the graph; NULL: it stays dense. */
-static const osh_q_scheme *scheme_of(const osh_plan *p, int node)
+/* Returns the scheme of a Linear of the graph; NULL: it stays dense. */
+static const osh_q_scheme *fold_scheme(const osh_plan *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p, node, 1);
-    return own.first < own.end && p->linears[own.first].scheme_index >= 0 ? p->linears[own.first].scheme : NULL;
+    return own.first < own.end && p->linears[own.first].scheme_index >= 0
+               ? p->linears[own.first].scheme
+               : NULL;
 }
 
-/* Weights that a modifier before it in the recipe quantizes are not to change any more. */
-static osh_status check_order(osh_ctx *cx, const osh_plan *p, const found *f)
+/* Refuses weights that an earlier modifier of the recipe quantizes: they must not change any
+ * more. */
+static osh_status fold_check_order(osh_ctx *cx, const osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     for (int i = -1; i < f->n_takes; i++) {
@@ -146,46 +155,51 @@ static osh_status check_order(osh_ctx *cx, const osh_plan *p, const found *f)
         osh_span own = osh_linears_of_nodes(p, m->node, 1);
         const osh_linear *l = own.first < own.end ? &p->linears[own.first] : NULL;
         if (l && l->scheme_index >= 0 && l->modifier < f->modifier)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s comes behind %s, which quantizes the weights of %s: want it before, or "
-                     "mappings without that", f->m->type->name, p->recipe->modifiers[l->modifier].type->name, m->name);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s comes behind %s, which quantizes the weights of %s: want it before, or "
+                     "mappings without that",
+                     f->m->type->name, p->recipe->modifiers[l->modifier].type->name, m->name);
     }
 done:
     return rc;
 }
 
-static osh_status mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way, int weight)
+static osh_status fold_mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way,
+                            int weight)
 {
     osh_status rc = OSH_OK;
     const osh_weight *w = &p->graph->weights[weight];
     uint8_t bit = way == OSH_FOLD_ROWS ? 1 : 2;
     if (p->folded[w->tensor] & bit)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: two mappings change %s in the same way: want each layer in one of them",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: two mappings change %s in the same way: want each layer in one of them",
                  f->m->type->name, w->name);
     p->folded[w->tensor] |= bit;
 done:
     return rc;
 }
 
-/* From the layer that gives to the last that takes: in one subgraph. */
-static void join(osh_graph *g, const found *f)
+/* Keeps the nodes from the giving layer to the last taking one in one subgraph. */
+static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
     for (int k = 0; k < f->n_takes; k++)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* What the Linears read is to be seen, and their schemes are to be such that a search can have them. */
-static osh_status see_input(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold *o)
+/* Makes the fold observe the input of its Linears, and checks that their schemes suit a search. */
+static osh_status fold_see_input(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    o->value = node_of(p, f->takes[0])->in[0];
+    o->value = fold_node(p, f->takes[0])->in[0];
     for (int k = 0; k < f->n_takes; k++) {
         const osh_module *t = &g->modules[f->takes[k]];
         const osh_node *n = &g->nodes[t->node];
-        const osh_q_scheme *s = scheme_of(p, t->node);
+        const osh_q_scheme *s = fold_scheme(p, t->node);
         if (n->in[0] != o->value)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s does not read what the other balance layers of %s read",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s does not read what the other balance layers of %s read",
                      f->m->type->name, t->name, g->modules[o->module].name);
         if (s) OSH_TRY(f->m->type->takes(cx, f->m, t->name, s));
     }
@@ -193,37 +207,38 @@ done:
     return rc;
 }
 
-static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
+static osh_status folds_add(osh_ctx *cx, osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    const osh_node *s = node_of(p, f->smooth);
+    const osh_node *s = fold_node(p, f->smooth);
     osh_fold *grown = NULL;
-    OSH_TRY(check(cx, p, f));
-    OSH_TRY(check_order(cx, p, f));
+    OSH_TRY(fold_check(cx, p, f));
+    OSH_TRY(fold_check_order(cx, p, f));
     if (!(grown = osh_realloc(cx, p->folds, (size_t)(p->n_folds + 1) * sizeof *grown)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
     p->folds = grown;
     osh_fold *o = &p->folds[p->n_folds];
-    *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0], .n = g->values[s->out[0]].width,
-                    .subgraph = -1};
+    *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0],
+                    .n = g->values[s->out[0]].width, .subgraph = -1};
     p->n_folds++;
     if (osh_node_is(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
     OSH_NEW(cx, o->s, o->n);
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
         if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
-    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = node_of(p, f->takes[k])->w[0];
-    if (osh_fold_searches(p, o)) OSH_TRY(see_input(cx, p, f, o));
-    join(p->graph, f);
-    for (int k = 0; k < o->n_gives; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
-    for (int k = 0; k < o->n_takes; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
+    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = fold_node(p, f->takes[k])->w[0];
+    if (osh_fold_searches(p, o)) OSH_TRY(fold_see_input(cx, p, f, o));
+    fold_join_nodes(p->graph, f);
+    for (int k = 0; k < o->n_gives; k++) OSH_TRY(fold_mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
+    for (int k = 0; k < o->n_takes; k++)
+        OSH_TRY(fold_mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
 done:
     return rc;
 }
 
-/* Upstream passes over a mapping only where all of its layers are ignored. */
-static osh_status is_ignored(osh_ctx *cx, bool *all, const osh_plan *p, const found *f)
+/* Sets *all if all layers of the mapping are ignored. Upstream skips a mapping only then. */
+static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     *all = f->m->ignore.n > 0;
@@ -237,31 +252,35 @@ done:
     return rc;
 }
 
-/* Upstream's AWQ passes over what has nothing to gain, and over values of attention whose heads share them. */
+/* True if the mapping is skipped, as in upstream's AWQ: none of its Linears is quantized, or
+ * several heads share the values of an attention. */
 static bool is_passed_over(osh_ctx *cx, const osh_plan *p, const found *f)
 {
     const osh_graph *g = p->graph;
     const osh_module *s = &g->modules[f->smooth];
     bool any = false;
     if (!f->m->type->search) return false;
-    int64_t width = g->values[node_of(p, f->smooth)->out[0]].width;
+    int64_t width = g->values[fold_node(p, f->smooth)->out[0]].width;
     for (int k = 0; k < f->n_takes; k++) {
         const osh_module *t = &g->modules[f->takes[k]];
-        any |= scheme_of(p, t->node) != NULL;
+        any |= fold_scheme(p, t->node) != NULL;
         if (g->values[g->nodes[t->node].in[0]].width == width) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name, s->name, t->name);
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name,
+                s->name, t->name);
         return true;
     }
-    if (!any) osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over", f->m->type->name, s->name);
+    if (!any)
+        osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over",
+                f->m->type->name, s->name);
     return !any;
 }
 
-static osh_status take_up(osh_ctx *cx, osh_plan *p, const found *f)
+static osh_status fold_take_up(osh_ctx *cx, osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     bool ignored = false;
-    OSH_TRY(is_ignored(cx, &ignored, p, f));
-    if (!ignored && !is_passed_over(cx, p, f)) OSH_TRY(add(cx, p, f));
+    OSH_TRY(fold_is_ignored(cx, &ignored, p, f));
+    if (!ignored && !is_passed_over(cx, p, f)) OSH_TRY(folds_add(cx, p, f));
 done:
     return rc;
 }
@@ -273,12 +292,13 @@ typedef struct balance { // the targets of a mapping's balance layers
     size_t n;
 } balance;
 
-/* Hits: modules in scope that one of the targets matches; *all: each target matches one. */
-static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_plan *p, const balance *b, int scope)
+/* Fills hits: modules in scope that one of the targets matches. *all: each target matches one. */
+static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_plan *p,
+                               const balance *b, int scope)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    osh_span in = scope_of(f, g, scope);
+    osh_span in = fold_scope(f, g, scope);
     memset(f->hits + in.first, 0, (size_t)(in.end - in.first) * sizeof *f->hits);
     *all = true;
     for (size_t t = 0; t < b->n; t++) {
@@ -295,8 +315,8 @@ done:
     return rc;
 }
 
-/* The balance layers of a smooth one: in the smallest module around it that has one for each target, which no other
- * smooth layer may share. */
+/* Finds the balance layers of a smooth layer: in the smallest module around it that has a match for
+ * each target. No other smooth layer may be in that module. */
 static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
 {
@@ -308,21 +328,23 @@ static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh
         OSH_TRY(match_inside(cx, &all, f, p, b, scope));
         if (all || scope < 0) break;
     }
-    osh_span in = scope_of(f, g, scope);
+    osh_span in = fold_scope(f, g, scope);
     for (int m = in.first; m < in.end && all; m++) {
         int64_t which = -1;
-        if (m == f->smooth || g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
+        if (m == f->smooth || g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope)))
+            continue;
         OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
         if (which >= 0) all = false;
     }
     if (!all)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
     for (int m = in.first; m < in.end; m++) {
         if (!f->hits[m]) continue;
         if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear", f->m->type->name,
-                     g->modules[m].name, g->modules[m].cls);
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear",
+                     f->m->type->name, g->modules[m].name, g->modules[m].cls);
         f->takes[f->n_takes++] = m;
     }
 done:
@@ -348,9 +370,11 @@ static osh_status use_mapping(osh_ctx *cx, osh_plan *p, found *f, const osh_mapp
         OSH_TRY(osh_check_interrupt(cx));
         n++, f->smooth = m, f->n_takes = 0;
         OSH_TRY(find_takes(cx, p, f, map, &b, smooth));
-        OSH_TRY(take_up(cx, p, f));
+        OSH_TRY(fold_take_up(cx, p, f));
     }
-    if (!n) OSH_FAIL(cx, OSH_E_USAGE, "%s: smooth layer %s matches no module", f->m->type->name, map->smooth);
+    if (!n)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: smooth layer %s matches no module", f->m->type->name,
+                 map->smooth);
 done:
     for (size_t t = 0; b.of && t < b.n; t++) osh_matcher_free(cx, b.of[t]);
     osh_free(cx, b.of);
@@ -360,63 +384,67 @@ done:
 
 /* ---- mappings that the graph shows ---- */
 
-static const char *leaf_of(const char *name)
+static const char *fold_leaf(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 
-static bool in_layer(const osh_graph *g, int module)
+static bool module_in_layer(const osh_graph *g, int module)
 {
     while (module >= 0 && (!g->layer_class || strcmp(g->modules[module].cls, g->layer_class)))
         module = g->modules[module].parent;
     return module >= 0;
 }
 
-/* A norm of the residual stream in a decoder layer. */
+/* True for a norm of the residual stream in a decoder layer. */
 static bool is_layer_norm(const osh_plan *p, int module)
 {
     const osh_graph *g = p->graph;
-    if (g->modules[module].node < 0 || !in_layer(g, module)) return false;
-    const osh_node *n = node_of(p, module);
+    if (g->modules[module].node < 0 || !module_in_layer(g, module)) return false;
+    const osh_node *n = fold_node(p, module);
     return (osh_node_is(n, "rms_norm") || osh_node_is(n, "layer_norm")) && n->w[0] >= 0 &&
            g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* Linears alone read what it makes: f's takes. Of routers and experts none does. */
+/* True if only Linears that are no routers read the output of the module; they become f's takes. */
 static bool only_linears(const osh_plan *p, found *f, int module)
 {
     const osh_graph *g = p->graph;
-    const osh_node *s = node_of(p, module);
+    const osh_node *s = fold_node(p, module);
     const osh_value *v = &g->values[s->out[0]];
     f->smooth = module, f->n_takes = 0;
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!reads(n, s->out[0])) continue;
-        if (!osh_node_is(n, "linear") || is_router(g->modules[n->module].cls)) return false;
+        if (!node_reads(n, s->out[0])) continue;
+        if (!osh_node_is(n, "linear") || is_router_class(g->modules[n->module].cls)) return false;
         f->takes[f->n_takes++] = n->module;
     }
     return f->n_takes > 0;
 }
 
-/* A Linear of a layer whose output reaches one Linear alone, through what passes factors on: f's take. */
+/* True for a Linear of a layer whose output reaches exactly one Linear, through nodes that pass
+ * factors on. That Linear becomes f's take. */
 static bool passes_to_one(const osh_plan *p, found *f, int module)
 {
     const osh_graph *g = p->graph;
-    if (g->modules[module].node < 0 || !in_layer(g, module) || !osh_node_is(node_of(p, module), "linear")) return false;
-    int value = node_of(p, module)->out[0];
+    if (g->modules[module].node < 0 || !module_in_layer(g, module) ||
+        !osh_node_is(fold_node(p, module), "linear"))
+        return false;
+    int value = fold_node(p, module)->out[0];
     f->smooth = module, f->n_takes = 0;
     for (bool passed = false;; passed = true) {
         const osh_node *reader = NULL;
         const osh_value *v = &g->values[value];
         for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
-            if (!reads(&g->nodes[i], value)) continue;
+            if (!node_reads(&g->nodes[i], value)) continue;
             if (reader) return false;
             reader = &g->nodes[i];
         }
         if (!reader) return false;
-        if (passed && osh_node_is(reader, "linear") && !is_router(g->modules[reader->module].cls)) {
+        if (passed && osh_node_is(reader, "linear") &&
+            !is_router_class(g->modules[reader->module].cls)) {
             f->takes[f->n_takes++] = reader->module;
             return true;
         }
@@ -425,36 +453,38 @@ static bool passes_to_one(const osh_plan *p, found *f, int module)
     }
 }
 
-/* Norms that feed Linears alone, and do so in every layer: before experts none is taken, as one factor for all of them
- * costs more than it gains (upstream's choice, too), and then before the MLPs of the model's dense layers neither. */
-static osh_status infer(osh_ctx *cx, osh_plan *p, found *f)
+/* Infers mappings: norms that feed only Linears, and do so in every layer. A norm before experts is
+ * not taken, because one factor for all experts costs more than it gains (upstream's choice, too).
+ * Then the norms before the MLPs of the model's dense layers are not taken either. */
+static osh_status folds_infer(osh_ctx *cx, osh_plan *p, found *f)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     int n = 0;
     for (int m = 0; m < g->n_modules; m++) {
         if (f->m->type->search && passes_to_one(p, f, m)) {
-            OSH_TRY(take_up(cx, p, f));
+            OSH_TRY(fold_take_up(cx, p, f));
             n++;
         }
         bool everywhere = is_layer_norm(p, m);
         for (int k = 0; k < g->n_modules && everywhere; k++)
-            if (is_layer_norm(p, k) && !strcmp(leaf_of(g->modules[k].name), leaf_of(g->modules[m].name)))
+            if (is_layer_norm(p, k) &&
+                !strcmp(fold_leaf(g->modules[k].name), fold_leaf(g->modules[m].name)))
                 everywhere = only_linears(p, f, k);
         if (!everywhere) continue;
         only_linears(p, f, m);
-        OSH_TRY(take_up(cx, p, f));
+        OSH_TRY(fold_take_up(cx, p, f));
         n++;
     }
     if (!n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s finds no norm before Linears in this model: want mappings",
-                 f->m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s finds no norm before Linears in this model: want mappings", f->m->type->name);
 done:
     return rc;
 }
 
-/* The lists of all mappings. */
-static osh_status look_around(osh_ctx *cx, found *f, const osh_plan *p)
+/* Makes the lists for all mappings. */
+static osh_status folds_make_lists(osh_ctx *cx, found *f, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
@@ -476,14 +506,14 @@ done:
     return rc;
 }
 
-static osh_status of_modifier(osh_ctx *cx, osh_plan *p, int modifier)
+static osh_status folds_of_modifier(osh_ctx *cx, osh_plan *p, int modifier)
 {
     osh_status rc = OSH_OK;
     found f = {.m = &p->recipe->modifiers[modifier], .modifier = modifier};
     size_t n = 0;
     const osh_mapping *maps = f.m->type->mappings(f.m, &n);
-    OSH_TRY(look_around(cx, &f, p));
-    if (!maps) OSH_TRY(infer(cx, p, &f));
+    OSH_TRY(folds_make_lists(cx, &f, p));
+    if (!maps) OSH_TRY(folds_infer(cx, p, &f));
     for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
     for (size_t t = 0; t < f.m->ignore.n; t++)
         if (!osh_matcher_hits(f.m->ignored, t))
@@ -501,16 +531,19 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     bool any = false;
-    for (size_t m = 0; m < p->recipe->n; m++) any |= osh_modifier_is_transform(&p->recipe->modifiers[m]);
+    for (size_t m = 0; m < p->recipe->n; m++)
+        any |= osh_modifier_is_transform(&p->recipe->modifiers[m]);
     if (!any) goto done;
     if (!p->graph)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is of no known architecture: a recipe that changes its layers needs one",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is of no known architecture: a recipe that changes its layers needs one",
                  p->ck->dir);
     if (!p->folded) OSH_NEW(cx, p->folded, p->ck->n_tensors);
     OSH_NEW(cx, p->graph->joined, p->graph->n_nodes);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
     for (size_t m = 0; m < p->recipe->n; m++)
-        if (osh_modifier_is_transform(&p->recipe->modifiers[m])) OSH_TRY(of_modifier(cx, p, (int)m));
+        if (osh_modifier_is_transform(&p->recipe->modifiers[m]))
+            OSH_TRY(folds_of_modifier(cx, p, (int)m));
 done:
     return rc;
 }
@@ -525,7 +558,7 @@ void osh_plan_folds_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->folded);
 }
 
-static int64_t row_width(const osh_plan *p, int weight)
+static int64_t fold_row_width(const osh_plan *p, int weight)
 {
     const osh_weight *w = &p->graph->weights[weight];
     return w->ndim > 1 ? w->shape[1] : 1;
@@ -533,12 +566,12 @@ static int64_t row_width(const osh_plan *p, int weight)
 
 osh_fold_rule osh_fold_giving(const osh_plan *p, const osh_fold *f, int k)
 {
-    return (osh_fold_rule){OSH_FOLD_ROWS, f->s, row_width(p, f->gives[k]), k ? 0 : f->offset};
+    return (osh_fold_rule){OSH_FOLD_ROWS, f->s, fold_row_width(p, f->gives[k]), k ? 0 : f->offset};
 }
 
 osh_fold_rule osh_fold_taking(const osh_plan *p, const osh_fold *f, int k)
 {
-    return (osh_fold_rule){OSH_FOLD_COLUMNS, f->s, row_width(p, f->takes[k]), 0};
+    return (osh_fold_rule){OSH_FOLD_COLUMNS, f->s, fold_row_width(p, f->takes[k]), 0};
 }
 
 osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold)

@@ -1,4 +1,5 @@
-/* globals.c - see globals.h. quant/fusion.h says which modules are fused. */
+/* globals.c - finds the largest magnitudes of weights and their global scales. quant/fusion.h
+ * defines which modules are fused. */
 #include "plan/globals.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_plan *plan; // view
-    float *amax;          // own [linears]: of the weight alone, or UNKNOWN, or QUEUED: about to be read
+    float *amax;          // own [linears]: of the weight alone; UNKNOWN; QUEUED: about to be read
     float *global;        // own [linears]: 0: not known, or none
 };
 
@@ -50,7 +51,7 @@ done:
     return rc;
 }
 
-static bool any_global(const osh_plan *p)
+static bool globals_any(const osh_plan *p)
 {
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].joint >= 0) return true;
@@ -62,7 +63,7 @@ osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_plan *p)
     osh_status rc = OSH_OK;
     osh_globals *g = NULL; // own
     *out = NULL;
-    if (!any_global(p)) goto done;
+    if (!globals_any(p)) goto done;
     OSH_NEW(cx, g, 1);
     g->plan = p;
     OSH_NEW(cx, g->amax, p->n_linears);
@@ -82,8 +83,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Bytes of a piece of its weight: whole units of what is changed together. */
-static size_t piece_of(const osh_plan *p, int linear)
+/* Returns the bytes of a piece of the weight: whole units that are changed together. */
+static size_t globals_piece(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     size_t unit = (size_t)osh_checkpoint_unit(p->ck, l->tensor) * osh_dtype_bytes(l->dtype);
@@ -97,7 +98,7 @@ typedef struct scan {
     size_t room;
 } scan;
 
-static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status globals_scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const scan *s = user;
@@ -105,7 +106,7 @@ static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int i = s->which[chunk];
     const osh_ckpt_tensor *t = &p->ck->tensors[p->linears[i].tensor];
     uint8_t *room = s->rooms + (size_t)worker * s->room;
-    int64_t most = (int64_t)piece_of(p, i);
+    int64_t most = (int64_t)globals_piece(p, i);
     float amax = 0;
     for (int64_t at = 0, all = t->e->end - t->e->begin; at < all;) {
         float piece;
@@ -126,8 +127,9 @@ done:
     return rc;
 }
 
-/* Those that share their scale with one of linears and whose largest weight is not known: to which, if given. */
-static int unknown_siblings(int *which, const osh_globals *g, const int *linears, int n)
+/* Lists the Linears that share their scale with one of `linears` and whose largest magnitude is not
+ * known. which: may be NULL. Returns their number. */
+static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_plan *p = g->plan;
     int n_which = 0;
@@ -140,13 +142,13 @@ static int unknown_siblings(int *which, const osh_globals *g, const int *linears
     return n_which;
 }
 
-static bool searched(const osh_plan *p, int linear)
+static bool globals_searches(const osh_plan *p, int linear)
 {
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* The scale, where all that share it are known. */
-static void settle(osh_globals *g, int linear)
+/* Sets the scale if all Linears that share it are known. */
+static void globals_settle(osh_globals *g, int linear)
 {
     const osh_plan *p = g->plan;
     int first = p->linears[linear].joint;
@@ -165,7 +167,7 @@ bool osh_globals_knows(const osh_globals *g, int linear) { return g->amax[linear
 void osh_globals_put(osh_globals *g, int linear, float amax)
 {
     g->amax[linear] = amax;
-    settle(g, linear);
+    globals_settle(g, linear);
 }
 
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n)
@@ -175,19 +177,19 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     int n_which = 0;
     if (!g) goto done;
     const osh_plan *p = g->plan;
-    OSH_NEW(cx, s.which, unknown_siblings(NULL, g, linears, n));
-    n_which = unknown_siblings(s.which, g, linears, n);
+    OSH_NEW(cx, s.which, globals_unknown(NULL, g, linears, n));
+    n_which = globals_unknown(s.which, g, linears, n);
     for (int k = 0; k < n_which; k++)
-        if (piece_of(p, s.which[k]) > s.room) s.room = piece_of(p, s.which[k]);
+        if (globals_piece(p, s.which[k]) > s.room) s.room = globals_piece(p, s.which[k]);
     if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * s.room)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
-        if (!searched(p, s.which[k])) continue;
-        OSH_TRY(scan_one(cx, &s, k, 0)); // all threads search
+        if (!globals_searches(p, s.which[k])) continue;
+        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // the search itself uses all threads
         s.which[k--] = s.which[--n_which];
     }
-    OSH_TRY(osh_parallel_for(cx, n_which, scan_one, &s));
-    for (int k = 0; k < n; k++) settle(g, linears[k]);
+    OSH_TRY(osh_parallel_for(cx, n_which, globals_scan_one, &s));
+    for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
         if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // not read
@@ -198,18 +200,21 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* With what a stream knows of them (output/held.c). */
-int64_t osh_globals_bytes(const osh_plan *p) { return any_global(p) ? 32 * (int64_t)p->n_linears + 2048 : 0; }
+/* Includes what a stream knows of them (output/held.c). */
+int64_t osh_globals_bytes(const osh_plan *p)
+{
+    return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;
+}
 
 int64_t osh_globals_scan_bytes(const osh_plan *p, int n_threads)
 {
     size_t search = 0, piece = 0;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        int64_t n = (int64_t)(piece_of(p, i) / osh_dtype_bytes(l->dtype));
+        int64_t n = (int64_t)(globals_piece(p, i) / osh_dtype_bytes(l->dtype));
         if (l->joint < 0 || osh_stream_looks(p, i)) continue;
-        piece = piece_of(p, i) > piece ? piece_of(p, i) : piece;
-        if (!searched(p, i)) continue;
+        piece = globals_piece(p, i) > piece ? globals_piece(p, i) : piece;
+        if (!globals_searches(p, i)) continue;
         size_t one = osh_observer_bytes(&l->scheme->weights, 1, n, l->dtype) +
                      2 * osh_mem_gross((size_t)(n / l->scheme->weights.group_size) * sizeof(float));
         search = one > search ? one : search;

@@ -1,41 +1,43 @@
-/* gradients.c - see gradients.h. Every op between a Linear and the output head has to have a gradient. */
+/* gradients.c - decides if a survey can use gradients: every op between a Linear and the output
+ * head must have one. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
 #include "modifiers/survey.h"
 #include "plan/lookup.h"
 
-static osh_status say_not(osh_ctx *cx, osh_plan *p, const char *why, const char *module)
+static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, const char *module)
 {
     p->gradients_not = osh_sprintf(cx, "%s%s%s", module ? module : "", module ? " " : "", why);
     return p->gradients_not ? OSH_OK : OSH_E_NOMEM;
 }
 
-/* Values that Linears make; p->gradients_not where one's gradient is not made. */
-static osh_status find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
+/* Sets seen[v] for the outputs of Linears, or p->gradients_not if one has no gradient. */
+static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
     const osh_graph *g = p->graph;
-    if (p->by_route) return say_not(cx, p, "experts are calibrated on their own tokens", NULL);
+    if (p->by_route)
+        return gradients_refuse(cx, p, "experts are calibrated on their own tokens", NULL);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->node == g->head) return say_not(cx, p, "is the output head", l->name);
+        if (l->node == g->head) return gradients_refuse(cx, p, "is the output head", l->name);
         if (l->node < 0 || g->values[g->nodes[l->node].out[0]].width != l->O)
-            return say_not(cx, p, "is a part of a layer's weight", l->name);
+            return gradients_refuse(cx, p, "is a part of a layer's weight", l->name);
         seen[g->nodes[l->node].out[0]] = true;
     }
     return OSH_OK;
 }
 
-static osh_status check_ops(osh_ctx *cx, osh_plan *p, const bool *seen)
+static osh_status gradients_check_ops(osh_ctx *cx, osh_plan *p, const bool *seen)
 {
     osh_status rc = OSH_OK;
-    bool *weights = NULL, *in = NULL; // own: none
+    bool *weights = NULL, *in = NULL; // own: all false
     OSH_NEW(cx, weights, p->graph->n_weights);
     OSH_NEW(cx, in, p->graph->n_values);
     osh_back all = {.g = p->graph, .n = p->graph->head, .weights = weights, .in = in, .seen = seen};
     rc = osh_back_check(cx, &all);
     if (rc == OSH_E_UNSUPPORTED) {
-        rc = say_not(cx, p, osh_error_text(cx), NULL);
+        rc = gradients_refuse(cx, p, osh_error_text(cx), NULL);
         osh_error_clear(cx);
     }
 done:
@@ -44,7 +46,7 @@ done:
     return rc;
 }
 
-/* Linears alone read the value: its gradient is theirs. */
+/* True if only Linears read the value: its gradient is theirs. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->graph->values[value];
@@ -62,8 +64,8 @@ osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
     bool *seen = NULL; // own
     if (!p->graph) goto done;
     OSH_NEW(cx, seen, p->graph->n_values);
-    OSH_TRY(find_outputs(cx, p, seen));
-    if (!p->gradients_not) OSH_TRY(check_ops(cx, p, seen));
+    OSH_TRY(gradients_find_outputs(cx, p, seen));
+    if (!p->gradients_not) OSH_TRY(gradients_check_ops(cx, p, seen));
     p->gradients = !p->gradients_not;
     for (int i = 0; p->gradients && i < p->n_linears; i++)
         OSH_TRY(osh_tensor_new(cx, &p->linears[i].care, OSH_F64, 1, &p->linears[i].O));

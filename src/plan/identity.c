@@ -1,5 +1,5 @@
-/* identity.c - the fields that decide the bytes. A shard is known by its size and its header here; its tensors by what
- * is read of them (output/origin.c). */
+/* identity.c - makes and compares the fields that decide the bytes. A shard is identified by its
+ * size and header; its tensors are identified when they are read (output/origin.c). */
 #include "plan/identity.h"
 
 #include <string.h>
@@ -22,8 +22,8 @@ void osh_identity_free(osh_ctx *cx, osh_identity *id)
     osh_free(cx, id);
 }
 
-/* Takes name and value. */
-static osh_status add(osh_ctx *cx, osh_identity *id, char *name, char *value, bool here)
+/* Takes ownership of name and value, also on failure. */
+static osh_status identity_add(osh_ctx *cx, osh_identity *id, char *name, char *value, bool here)
 {
     osh_status rc = OSH_OK;
     if (!name || !value) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for what decides the bytes");
@@ -46,14 +46,16 @@ done:
     return rc;
 }
 
-#define FIELD(name, ...) OSH_TRY(add(cx, id, osh_strdup(cx, name), osh_sprintf(cx, __VA_ARGS__), false))
+#define FIELD(name, ...)                                                                           \
+    OSH_TRY(identity_add(cx, id, osh_strdup(cx, name), osh_sprintf(cx, __VA_ARGS__), false))
 
 osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, const osh_stamp *s)
 {
     osh_status rc = OSH_OK;
     char *name = osh_sprintf(cx, "stamp of %s", file); // own
-    char *value = osh_sprintf(cx, "%lld bytes, inode %llu, changed at %lld ns, %lld ns%s", (long long)s->n_bytes,
-                              (ull)s->inode, (long long)s->mtime_ns, (long long)s->ctime_ns,
+    char *value = osh_sprintf(cx, "%lld bytes, inode %llu, changed at %lld ns, %lld ns%s",
+                              (long long)s->n_bytes, (ull)s->inode, (long long)s->mtime_ns,
+                              (long long)s->ctime_ns,
                               s->fresh ? ", just now" : ""); // own
     for (size_t i = 0; name && value && i < id->n; i++) {
         if (strcmp(id->names[i], name)) continue;
@@ -61,28 +63,30 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
         id->values[i] = value, value = NULL; // give
         goto done;
     }
-    rc = add(cx, id, name, value, true);
-    name = value = NULL; // given, also where it failed
+    rc = identity_add(cx, id, name, value, true);
+    name = value = NULL; // given, also on failure
 done:
     osh_free(cx, name);
     osh_free(cx, value);
     return rc;
 }
 
-static osh_status add_shard(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck, int s)
+static osh_status identity_add_shard(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck, int s)
 {
     osh_status rc = OSH_OK;
     const osh_stamp *stamp = osh_st_stamp(ck->shards[s]);
     uint64_t sum = 0;
     osh_st_header(ck->shards[s], &sum);
-    OSH_TRY(add(cx, id, osh_sprintf(cx, "source %s", ck->shard_names[s]),
-                osh_sprintf(cx, "%lld bytes, header %016llx", (long long)stamp->n_bytes, (ull)sum), false));
+    OSH_TRY(identity_add(
+        cx, id, osh_sprintf(cx, "source %s", ck->shard_names[s]),
+        osh_sprintf(cx, "%lld bytes, header %016llx", (long long)stamp->n_bytes, (ull)sum), false));
     OSH_TRY(osh_identity_stamp(cx, id, ck->shard_names[s], stamp));
 done:
     return rc;
 }
 
-static osh_status add_file(osh_ctx *cx, osh_identity *id, const char *kind, const char *dir, const char *name)
+static osh_status identity_add_file(osh_ctx *cx, osh_identity *id, const char *kind,
+                                    const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
@@ -90,28 +94,28 @@ static osh_status add_file(osh_ctx *cx, osh_identity *id, const char *kind, cons
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
-    OSH_TRY(add(cx, id, osh_sprintf(cx, "%s %s", kind, name),
+    OSH_TRY(identity_add(cx, id, osh_sprintf(cx, "%s %s", kind, name),
                 osh_sprintf(cx, "%lld bytes, %016llx", (long long)n, (ull)sum), false));
 done:
     osh_free(cx, path);
     return rc;
 }
 
-/* With everything but config.json. */
-static osh_status add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
+/* Adds all files of the source but config.json. */
+static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
-    for (int s = 0; s < ck->n_shards; s++) OSH_TRY(add_shard(cx, id, ck, s));
+    for (int s = 0; s < ck->n_shards; s++) OSH_TRY(identity_add_shard(cx, id, ck, s));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, ck));
-    for (size_t i = 0; i < n; i++) OSH_TRY(add_file(cx, id, "source", ck->dir, names[i]));
+    for (size_t i = 0; i < n; i++) OSH_TRY(identity_add_file(cx, id, "source", ck->dir, names[i]));
 done:
     osh_strings_free(cx, names, n);
     return rc;
 }
 
-static osh_status add_templates(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+static osh_status identity_add_templates(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
@@ -121,14 +125,14 @@ static osh_status add_templates(osh_ctx *cx, osh_identity *id, const osh_plan *p
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(names[i]);
         if (len > 5 && !strcmp(names[i] + len - 5, ".json"))
-            OSH_TRY(add_file(cx, id, "template", p->opt->models_dir, names[i]));
+            OSH_TRY(identity_add_file(cx, id, "template", p->opt->models_dir, names[i]));
     }
 done:
     osh_strings_free(cx, names, n);
     return rc;
 }
 
-/* Where the graph is cut, and what it is made of. */
+/* Returns a hash of the subgraphs' nodes and names. */
 static uint64_t partition_sum(const osh_plan *p)
 {
     uint64_t h = 0;
@@ -141,14 +145,15 @@ static uint64_t partition_sum(const osh_plan *p)
     return h;
 }
 
-static osh_status add_calibration(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+static osh_status identity_add_calibration(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->data;
     int64_t n_tokens = d->offsets[d->n];
     uint64_t h = XXH3_64bits(d->ids, (size_t)n_tokens * sizeof *d->ids);
     h = XXH3_64bits_withSeed(d->offsets, (size_t)(d->n + 1) * sizeof *d->offsets, h);
-    FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens, (ull)h);
+    FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens,
+          (ull)h);
     if (p->by_route) FIELD("moe_calibrate_all_experts", "false");
     if (p->memory.looks_f16) FIELD("calib_cache", "second looks at F16");
     FIELD("sequential_targets", "%d subgraphs, %016llx", p->parts->n, (ull)partition_sum(p));
@@ -157,27 +162,32 @@ done:
     return rc;
 }
 
-static osh_status add_output(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+static osh_status identity_add_output(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     uint64_t h = 0;
-    for (int s = 0; s < p->n_shards; s++) h = XXH3_64bits_withSeed(p->shards[s].header, p->shards[s].header_bytes, h);
+    for (int s = 0; s < p->n_shards; s++)
+        h = XXH3_64bits_withSeed(p->shards[s].header, p->shards[s].header_bytes, h);
     FIELD("max_shard_size", "%lld bytes", (long long)p->opt->max_shard_size);
-    FIELD("schemes", "%016llx", (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
-    FIELD("layout", "%d files, %lld bytes, %016llx", p->n_shards, (long long)p->total_bytes, (ull)h);
+    FIELD("schemes", "%016llx",
+          (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
+    FIELD("layout", "%d files, %lld bytes, %016llx", p->n_shards, (long long)p->total_bytes,
+          (ull)h);
 done:
     return rc;
 }
 
-/* A survey has no output: what its Linears are compared under. */
-static osh_status add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+/* Adds the schemes and candidates of a survey, which has no output. */
+static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    FIELD("schemes", "%016llx", (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
+    FIELD("schemes", "%016llx",
+          (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
     for (size_t i = 0; i < p->recipe->n; i++) {
         char bits[64];
         osh_survey_name(bits, sizeof bits, &p->recipe->modifiers[i]);
-        OSH_TRY(add(cx, id, osh_sprintf(cx, "survey of modifier %zu", i), osh_strdup(cx, bits), false));
+        OSH_TRY(identity_add(cx, id, osh_sprintf(cx, "survey of modifier %zu", i),
+                             osh_strdup(cx, bits), false));
     }
 done:
     return rc;
@@ -188,21 +198,23 @@ osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_che
     osh_status rc = OSH_OK;
     osh_identity *id = NULL; // own
     OSH_NEW(cx, id, 1);
-    OSH_TRY(add_file(cx, id, "source", ck->dir, "config.json"));
-    OSH_TRY(add_source(cx, id, ck));
+    OSH_TRY(identity_add_file(cx, id, "source", ck->dir, "config.json"));
+    OSH_TRY(identity_add_source(cx, id, ck));
     *out = id, id = NULL; // give
 done:
     osh_identity_free(cx, id);
     return rc;
 }
 
-/* A line each. */
-static osh_status add_list(osh_ctx *cx, osh_identity *id, const char *name, const osh_strs *list)
+/* Adds the items of a list, one a line. */
+static osh_status identity_add_list(osh_ctx *cx, osh_identity *id, const char *name,
+                                    const osh_strs *list)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (size_t i = 0; i < list->n; i++) OSH_TRY(osh_buf_printf(cx, &b, "%s%s", i ? "\n" : "", list->items[i]));
+    for (size_t i = 0; i < list->n; i++)
+        OSH_TRY(osh_buf_printf(cx, &b, "%s%s", i ? "\n" : "", list->items[i]));
     FIELD(name, "%s", b.data);
 done:
     osh_buf_deinit(cx, &b);
@@ -218,25 +230,27 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("program", "oneshot %s, journal %d", osh_version(), OSH_IDENTITY_JOURNAL);
     FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
           (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
-    OSH_TRY(add_source(cx, id, p->ck));
-    FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
+    OSH_TRY(identity_add_source(cx, id, p->ck));
+    FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text,
+          (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
           p->recipe->quality ? ", quality " : "", p->recipe->quality ? p->recipe->quality : "");
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
-    if (p->opt->only.n) OSH_TRY(add_list(cx, id, "only", &p->opt->only));
-    if (p->n_inherits) OSH_TRY(add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
+    if (p->opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->opt->only));
+    if (p->n_inherits)
+        OSH_TRY(identity_add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
     bool draws = false;
     for (int i = 0; i < p->n_linears; i++) draws |= (p->linears[i].wants & OSH_STAT_BLOCK) != 0;
     if (draws) FIELD("seed", "%lld", (long long)p->opt->seed);
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(add_templates(cx, id, p));
-        OSH_TRY(add_calibration(cx, id, p));
+        OSH_TRY(identity_add_templates(cx, id, p));
+        OSH_TRY(identity_add_calibration(cx, id, p));
         if (!p->device) { // without products the bytes are the same on all
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
     }
-    OSH_TRY(p->opt->survey ? add_survey(cx, id, p) : add_output(cx, id, p));
+    OSH_TRY(p->opt->survey ? identity_add_survey(cx, id, p) : identity_add_output(cx, id, p));
     FIELD("back_end", "%s", p->device ? p->device->type->name : "cpu");
     if (p->device) {
         FIELD("device", "%s", p->device->text);
@@ -249,7 +263,8 @@ done:
     return rc;
 }
 
-osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id, osh_identity_part part)
+osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id,
+                             osh_identity_part part)
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(); // own
@@ -264,8 +279,8 @@ done:
     return rc;
 }
 
-/* NULL: none of that name. */
-static const char *value_of(const osh_identity *id, const char *name)
+/* Returns the value of a field; NULL: no such field. */
+static const char *identity_value(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)
         if (!strcmp(id->names[i], name)) return id->values[i];
@@ -277,14 +292,16 @@ bool osh_identity_has_stamp(const osh_identity *id, const char *file, const cJSO
     static const char kind[] = "stamp of ";
     size_t n = sizeof kind - 1;
     for (size_t i = 0; i < id->n; i++) {
-        if (!id->here[i] || strncmp(id->names[i], kind, n) || strcmp(id->names[i] + n, file)) continue;
+        if (!id->here[i] || strncmp(id->names[i], kind, n) || strcmp(id->names[i] + n, file))
+            continue;
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
         return cJSON_IsString(v) && !strcmp(v->valuestring, id->values[i]);
     }
     return false;
 }
 
-osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a, const osh_identity *b)
+osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a,
+                                       const osh_identity *b)
 {
     osh_status rc = OSH_OK;
     *out = NULL;
@@ -292,7 +309,7 @@ osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identi
         const osh_identity *x = side ? b : a, *y = side ? a : b;
         for (size_t i = 0; i < x->n; i++) {
             if (x->here[i] || strncmp(x->names[i], "source ", 7)) continue;
-            const char *other = value_of(y, x->names[i]), *none = "not there";
+            const char *other = identity_value(y, x->names[i]), *none = "not there";
             if (other && !strcmp(other, x->values[i])) continue;
             *out = osh_sprintf(cx, "%s is %s, was %s", x->names[i], side ? none : x->values[i],
                                side ? x->values[i] : other ? other : none);
@@ -312,14 +329,16 @@ osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id,
         if (id->here[i]) continue;
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
         if (cJSON_IsString(v) && !strcmp(v->valuestring, id->values[i])) continue;
-        *out = osh_sprintf(cx, "%s is '%s', was %s%.200s%s", id->names[i], id->values[i], v ? "'" : "",
-                           cJSON_IsString(v) ? v->valuestring : "not there", v ? "'" : "");
+        *out =
+            osh_sprintf(cx, "%s is '%s', was %s%.200s%s", id->names[i], id->values[i], v ? "'" : "",
+                        cJSON_IsString(v) ? v->valuestring : "not there", v ? "'" : "");
         if (!*out) rc = OSH_E_NOMEM;
         goto done;
     }
     for (const cJSON *v = was ? was->child : NULL; v; v = v->next) {
-        if (value_of(id, v->string)) continue;
-        *out = osh_sprintf(cx, "%s is not there, was '%.200s'", v->string, cJSON_IsString(v) ? v->valuestring : "?");
+        if (identity_value(id, v->string)) continue;
+        *out = osh_sprintf(cx, "%s is not there, was '%.200s'", v->string,
+                           cJSON_IsString(v) ? v->valuestring : "?");
         if (!*out) rc = OSH_E_NOMEM;
         goto done;
     }

@@ -1,4 +1,5 @@
-/* layout.c - see layout.h: the arena's own code on a range without end. */
+/* layout.c - the blocks of a GPU's arena in a plan: the arena's own code on a range of unlimited
+ * size. */
 #include "plan/layout.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    place *all; // own: [room], n of them used, sorted
+    place *all; // own [room]: n entries are used, sorted
     size_t n, room;
 };
 
@@ -31,11 +32,11 @@ struct osh_layout {
     int64_t n[OSH_LAYOUT_N_KINDS];
     int visit;
     osh_way way;
-    osh_places *places; // own: recorded so far
+    osh_places *places; // own: record so far
     bool record;
 };
 
-enum { WITHOUT_END = 62 }; // bits
+enum { WITHOUT_END = 62 }; // bits of the range
 
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
 {
@@ -49,7 +50,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
     c->n[OSH_LAYOUT_ROWS] = p->graph->n_values * p->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // as osh_cuda_open
+    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // like osh_cuda_open
     *out = c, c = NULL; // give
 done:
     osh_layout_free(cx, c);
@@ -74,14 +75,16 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
     }
     if (kind != OSH_LAYOUT_ROWS) {
-        bool hessian = kind != OSH_LAYOUT_RANGE; // or a shift, which is as large
+        bool hessian = kind != OSH_LAYOUT_RANGE; // or a shift, which has the same size
         return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
     }
-    int64_t b = index % p->n_batches, n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];
+    int64_t b = index % p->n_batches,
+            n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];
     return (int64_t)osh_arena_gross((size_t)n * osh_value_bytes(g, (int)(index / p->n_batches)));
 }
 
-static osh_status note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index, size_t at)
+static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index,
+                                    size_t at)
 {
     osh_status rc = OSH_OK;
     osh_places *l = c->places;
@@ -101,9 +104,10 @@ osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int
 {
     slot *s = &c->slots[kind][index];
     if (s->taken) return OSH_OK;
-    s->taken = osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
+    s->taken =
+        osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
     if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a card");
-    return c->record ? note_place(cx, c, kind, index, s->at) : OSH_OK;
+    return c->record ? layout_note_place(cx, c, kind, index, s->at) : OSH_OK;
 }
 
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index)
@@ -113,13 +117,16 @@ void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index)
     s->taken = false;
 }
 
-bool osh_layout_has(const osh_layout *c, osh_layout_kind kind, int64_t index) { return c->slots[kind][index].taken; }
+bool osh_layout_has(const osh_layout *c, osh_layout_kind kind, int64_t index)
+{
+    return c->slots[kind][index].taken;
+}
 int64_t osh_layout_extent(const osh_layout *c) { return (int64_t)osh_arena_extent(c->arena); }
 
 void osh_layout_enter(osh_layout *c, int visit, osh_way way) { c->visit = visit, c->way = way; }
 void osh_layout_record(osh_layout *c, bool on) { c->record = on; }
 
-static int by_key(const void *x, const void *y)
+static int compare_places(const void *x, const void *y)
 {
     const place *a = x, *b = y;
     if (a->visit != b->visit) return a->visit < b->visit ? -1 : 1;
@@ -133,7 +140,7 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c)
     osh_places *l = c->places;
     *out = NULL;
     if (!l) return OSH_OK;
-    qsort(l->all, l->n, sizeof *l->all, by_key);
+    qsort(l->all, l->n, sizeof *l->all, compare_places);
     place *fit = osh_realloc(cx, l->all, l->n * sizeof *fit);
     if (fit) l->all = fit, l->room = l->n;
     *out = l, c->places = NULL; // give
@@ -152,16 +159,17 @@ size_t osh_places_bytes(const osh_places *l)
     return l ? osh_mem_gross(l->room * sizeof *l->all) + osh_mem_gross(sizeof *l) : 0;
 }
 
-static const place *find_place(const osh_plan *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
+static const place *places_find(const osh_plan *p, int visit, osh_way way, osh_layout_kind kind,
+                                int64_t index)
 {
     const osh_places *l = p->memory.places;
     place key = {(uint32_t)visit, (uint8_t)way, (uint8_t)kind, index, 0};
-    return l ? bsearch(&key, l->all, l->n, sizeof key, by_key) : NULL;
+    return l ? bsearch(&key, l->all, l->n, sizeof key, compare_places) : NULL;
 }
 
 bool osh_places_has(const osh_plan *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
 {
-    return find_place(p, visit, way, kind, index) != NULL;
+    return places_find(p, visit, way, kind, index) != NULL;
 }
 
 void osh_places_aim(const osh_plan *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
@@ -170,7 +178,7 @@ void osh_places_aim(const osh_plan *p, int visit, osh_way way, osh_layout_kind k
                                        {OSH_WAY_AGAIN, OSH_WAY_FIRST, OSH_WAY_AHEAD},
                                        {OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_AGAIN}};
     const place *at = NULL;
-    for (int k = 0; k < 3 && !at; k++) at = find_place(p, visit, order[way][k], kind, index);
+    for (int k = 0; k < 3 && !at; k++) at = places_find(p, visit, order[way][k], kind, index);
     if (at && p->device) osh_arena_aim(p->device->arena, at->at);
 }
 

@@ -1,4 +1,4 @@
-/* looks.c - see looks.h. */
+/* looks.c - finds the values that observers look at twice. */
 #include "plan/looks.h"
 #include "plan/cache.h"
 #include "plan/passthrough.h"
@@ -10,7 +10,7 @@ const char *osh_look_name(osh_look l)
     return names[l];
 }
 
-static bool is_twice(const osh_plan *p, const osh_linear *l, int k)
+static bool range_looks_twice(const osh_plan *p, const osh_linear *l, int k)
 {
     return l->ranged[k] >= 0 && osh_observer_twice(osh_ranged_args(p, l, k));
 }
@@ -18,28 +18,31 @@ static bool is_twice(const osh_plan *p, const osh_linear *l, int k)
 bool osh_linear_looks(const osh_plan *p, const osh_linear *l, int value)
 {
     bool any = false;
-    for (int k = 0; k < OSH_RANGED; k++) any |= l->ranged[k] == value && is_twice(p, l, k);
+    for (int k = 0; k < OSH_RANGED; k++) any |= l->ranged[k] == value && range_looks_twice(p, l, k);
     return any;
 }
 
 bool osh_looks_twice(const osh_plan *p) { return p->looks_twice; }
 
-/* It is in the store when the statistics are made: it came into the range, or what is made in it rests there. */
-static bool rests(const osh_plan *p, const osh_range *r, int value)
+/* True if the value is in the store when the statistics are made: it is an input of the range, or
+ * the visit runs in segments, whose values are stored. */
+static bool value_rests(const osh_plan *p, const osh_range *r, int value)
 {
     int visit = p->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
     int of = osh_observed(p->graph, r->same, value);
     return p->memory.visits[visit].segments || p->graph->values[of].producer < r->first;
 }
 
-bool osh_looks_of(bool *kept, bool *again, const osh_plan *p, const osh_range *r, const bool *values)
+bool osh_looks_of(bool *kept, bool *again, const osh_plan *p, const osh_range *r,
+                  const bool *values)
 {
     bool any = false;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
         for (int k = 0; l->wants && (!values || values[l->input]) && k < OSH_RANGED; k++) {
-            if (!is_twice(p, l, k)) continue;
-            bool *list = p->memory.looks == OSH_LOOK_AGAIN || rests(p, r, l->ranged[k]) ? again : kept;
+            if (!range_looks_twice(p, l, k)) continue;
+            bool *list =
+                p->memory.looks == OSH_LOOK_AGAIN || value_rests(p, r, l->ranged[k]) ? again : kept;
             if (list) any = list[l->ranged[k]] = true;
         }
     }
@@ -55,13 +58,14 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p)
         const osh_linear *l = &p->linears[i];
         if (l->wants && l->input >= 0) p->seen[l->input] = true;
         for (int k = 0; k < OSH_RANGED; k++) {
-            p->looks_twice |= is_twice(p, l, k);
+            p->looks_twice |= range_looks_twice(p, l, k);
             if (l->wants && l->ranged[k] >= 0) p->seen[l->ranged[k]] = true;
         }
     }
     for (int i = 0; i < p->n_inherits; i++) p->seen[p->inherits[i].from] = true;
     for (int i = 0; i < p->n_folds; i++) p->seen[p->folds[i].value] = true;
-    for (int v = 0; v < g->n_values; v++) // one stands for the other where both are the same
+    /* The original value stands for it where both are the same. */
+    for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:
     return rc;

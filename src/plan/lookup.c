@@ -1,5 +1,6 @@
-/* lookup.c - see lookup.h. Linears are in the order of their nodes, so are subgraphs: spans are searched for by halves.
- * Readers of a value and users of a weight are chained. */
+/* lookup.c - finds Linears by nodes, subgraph, value or weight. Linears are in the order of their
+ * nodes, and so are subgraphs: spans are found by binary search. Readers of a value and users of a
+ * weight are chained. */
 #include "plan/lookup.h"
 
 osh_status osh_plan_index(osh_ctx *cx, osh_plan *p)
@@ -12,7 +13,8 @@ osh_status osh_plan_index(osh_ctx *cx, osh_plan *p)
     for (int i = p->n_linears; i-- > 0;) {
         osh_linear *l = &p->linears[i];
         if (i && l->node < l[-1].node)
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned behind %s and runs before it", l->name, l[-1].name);
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned after %s but runs before it", l->name,
+                     l[-1].name);
         l->next_reader = p->readers[l->input], p->readers[l->input] = i;
         l->next_user = p->users[l->weight], p->users[l->weight] = i;
     }
@@ -20,8 +22,8 @@ done:
     return rc;
 }
 
-/* The first Linear whose node is not before this one. */
-static int first_from(const osh_plan *p, int node)
+/* Returns the first Linear at or after the node. */
+static int first_linear_from(const osh_plan *p, int node)
 {
     int low = 0, high = p->n_linears;
     while (low < high) {
@@ -34,7 +36,7 @@ static int first_from(const osh_plan *p, int node)
 
 osh_span osh_linears_of_nodes(const osh_plan *p, int node, int n_nodes)
 {
-    return (osh_span){first_from(p, node), first_from(p, node + n_nodes)};
+    return (osh_span){first_linear_from(p, node), first_linear_from(p, node + n_nodes)};
 }
 
 osh_span osh_linears_of(const osh_plan *p, int subgraph, int n_subgraphs)
@@ -48,7 +50,7 @@ int osh_subgraph_of(const osh_plan *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // the first that ends behind the node
+    while (low < high) { // the first subgraph that ends after the node
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;

@@ -1,5 +1,5 @@
-/* lookup.h - the Linears of a part of the model, without a look at all the others: a model of experts has tens of
- * thousands, and what is done for a range, a batch or a value is done that often. */
+/* lookup.h - finds the Linears of a part of the model without a scan of all: a model with experts
+ * has tens of thousands, and the lookups are made for each range, batch or value. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "plan/plan.h"
@@ -10,9 +10,16 @@ osh_span osh_linears_of_nodes(const osh_plan *p, int node, int n_nodes);
 osh_span osh_linears_of(const osh_plan *p, int subgraph, int n_subgraphs);
 int osh_subgraph_of(const osh_plan *p, int node); // -1: none
 
-/* Those that read a value, or use a weight of the graph, in ascending order: i = first, i >= 0, i = next. */
+/* Iterate over the readers of a value, or the users of a graph weight, in ascending order: i =
+ * first, i >= 0, i = next. */
 static inline int osh_first_reader(const osh_plan *p, int value) { return p->readers[value]; }
-static inline int osh_next_reader(const osh_plan *p, int linear) { return p->linears[linear].next_reader; }
+static inline int osh_next_reader(const osh_plan *p, int linear)
+{
+    return p->linears[linear].next_reader;
+}
 static inline int osh_first_user(const osh_plan *p, int weight) { return p->users[weight]; }
-static inline int osh_next_user(const osh_plan *p, int linear) { return p->linears[linear].next_user; }
+static inline int osh_next_user(const osh_plan *p, int linear)
+{
+    return p->linears[linear].next_user;
+}
 #endif

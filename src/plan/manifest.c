@@ -1,6 +1,6 @@
-/* manifest.c - every output tensor before a byte of one exists: what becomes of each source tensor,
- * in which file, at which offset. Tensors of one module stay in one shard; inside a shard the
- * safetensors library's order. */
+/* manifest.c - lists every output tensor before one is written: the fate of each source tensor, its
+ * file and its offset. Tensors of one module stay in one shard. Inside a shard they are in the
+ * order of the safetensors library. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +15,14 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own: source tensor -> linear that takes its place, -1; BESIDE: a bias that learns
+    int64_t *at_linear; // own: source tensor -> Linear that replaces it; -1: none; BESIDE: a bias
+                        // that learns
 } builder;
 enum { BESIDE = -2 };
 
-/* Takes name. like: its dtype and shape. */
-static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, const osh_st_entry *like,
-                       osh_out_tensor info)
+/* Takes ownership of name. like: its dtype and shape. */
+static osh_status manifest_push(osh_ctx *cx, osh_plan *p, const builder *b, char *name,
+                                const osh_st_entry *like, osh_out_tensor info)
 {
     if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for an output tensor's name");
     if (p->n_out >= b->cap) {
@@ -35,7 +36,7 @@ static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, c
     return OSH_OK;
 }
 
-static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li)
+static osh_status manifest_push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li)
 {
     osh_status rc = OSH_OK;
     osh_linear *l = &p->linears[li];
@@ -45,36 +46,39 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
     OSH_TRY(l->format->tensors(cx, t, &l->n_out, &weight));
     l->first_out = p->n_out;
     for (int k = 0; k < l->n_out; k++)
-        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
-                     &(osh_st_entry){.dtype = t[k].dtype, .ndim = t[k].ndim, .shape = {t[k].shape[0], t[k].shape[1]}},
-                     (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
+        OSH_TRY(manifest_push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
+                              &(osh_st_entry){.dtype = t[k].dtype, .ndim = t[k].ndim,
+                                              .shape = {t[k].shape[0], t[k].shape[1]}},
+                              (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
     int n = osh_cache_leaves(c, p, l), around = dot ? (int)(dot - l->name) : 0;
     for (int k = 0; k < n; k++, l->n_out++) {
         osh_st_entry like = {.dtype = c[k].dtype, .ndim = c[k].ndim};
         memcpy(like.shape, c[k].shape, sizeof c[k].shape);
-        char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name, c[k].name);
-        OSH_TRY(push(cx, p, b, name, &like, (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
+        char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name,
+                                 c[k].name);
+        OSH_TRY(manifest_push(cx, p, b, name, &like,
+                              (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
     }
     if (l->bias < 0) goto done;
     const osh_st_entry *e = p->ck->tensors[l->bias].e;
-    OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e,
+    OSH_TRY(manifest_push(cx, p, b, osh_strdup(cx, e->name), e,
                  (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out++}));
 done:
     return rc;
 }
 
-/* The Linear stands in the place of its own weight. A tied head that is quantized has none in the source: its embedding
- * stays, untied. */
-static bool takes_place(const osh_plan *p, const osh_linear *l)
+/* True if the Linear replaces its own weight. A tied head that is quantized has no tensor in the
+ * source: its embedding stays, untied. */
+static bool replaces_weight(const osh_plan *p, const osh_linear *l)
 {
     const char *name = p->ck->tensors[l->tensor].e->name;
     size_t n = strlen(l->name);
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
-/* The tied head of the source and the tensor that it shares. *name NULL: the source has a head
- * of its own, or none. */
+/* Finds the tied head of the source and the tensor that it shares. *name NULL: the source has a
+ * head of its own, or none. */
 static void tied_head(const char **name, int64_t *tensor, const osh_plan *p)
 {
     osh_missing_head h;
@@ -88,8 +92,9 @@ static void tied_head(const char **name, int64_t *tensor, const osh_plan *p)
         *name = h.name;
 }
 
-/* A tied head that stays dense while its embedding is quantized gets the embedding's weight as its own. */
-static osh_status keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
+/* Gives a tied head that stays dense the embedding's weight as its own, if the embedding is
+ * quantized. */
+static osh_status manifest_keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
 {
     osh_status rc = OSH_OK;
     const char *name = NULL; // view
@@ -99,21 +104,23 @@ static osh_status keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
     if (!name || b->at_linear[tied] < 0) goto done;
     for (int i = 0; i < p->n_linears; i++) head |= !strcmp(p->linears[i].name, name);
     if (head) goto done;
-    OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.weight", name), p->ck->tensors[tied].e,
+    OSH_TRY(manifest_push(cx, p, b, osh_sprintf(cx, "%s.weight", name), p->ck->tensors[tied].e,
                  (osh_out_tensor){.source = tied, .linear = -1, .leaf = -1}));
     p->untie = true;
 done:
     return rc;
 }
 
-/* So many, and one of an untied head: those of the source that are copied, and of Linears. */
-static osh_status count_all(osh_ctx *cx, builder *b, const osh_plan *p)
+/* Counts the output tensors: copies of the source's, those of Linears, and one for an untied
+ * head. */
+static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     b->cap = 1;
-    for (int64_t i = 0; i < p->ck->n_tensors; i++) b->cap += b->at_linear[i] == -1 && !osh_checkpoint_is_kept(p->ck, i);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++)
+        b->cap += b->at_linear[i] == -1 && !osh_checkpoint_is_kept(p->ck, i);
     for (int i = 0, packed; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         osh_format_weight weight = osh_linear_stored(l);
@@ -124,44 +131,44 @@ done:
     return rc;
 }
 
-static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
+static osh_status manifest_push_all(osh_ctx *cx, osh_plan *p, builder *b)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, b->at_linear, p->ck->n_tensors);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) b->at_linear[i] = -1;
     for (int i = 0; i < p->n_linears; i++) {
         if (p->linears[i].bias >= 0) b->at_linear[p->linears[i].bias] = BESIDE;
-        if (takes_place(p, &p->linears[i])) b->at_linear[p->linears[i].tensor] = i;
+        if (replaces_weight(p, &p->linears[i])) b->at_linear[p->linears[i].tensor] = i;
         else p->untie = true;
     }
-    OSH_TRY(count_all(cx, b, p));
+    OSH_TRY(manifest_count(cx, b, p));
     OSH_NEW(cx, p->out, b->cap);
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
-        if (osh_checkpoint_is_kept(p->ck, i)) continue; // what it is made of is copied
+        if (osh_checkpoint_is_kept(p->ck, i)) continue; // its stored parts are copied
         if (b->at_linear[i] == BESIDE) continue;
-        if (b->at_linear[i] >= 0) OSH_TRY(push_linear(cx, p, b, (int)b->at_linear[i]));
+        if (b->at_linear[i] >= 0) OSH_TRY(manifest_push_linear(cx, p, b, (int)b->at_linear[i]));
         else
-            OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e,
+            OSH_TRY(manifest_push(cx, p, b, osh_strdup(cx, e->name), e,
                          (osh_out_tensor){.source = i, .linear = -1, .leaf = -1}));
     }
     for (int i = 0; i < p->n_linears; i++)
-        if (!takes_place(p, &p->linears[i])) OSH_TRY(push_linear(cx, p, b, i));
-    OSH_TRY(keep_head(cx, p, b));
+        if (!replaces_weight(p, &p->linears[i])) OSH_TRY(manifest_push_linear(cx, p, b, i));
+    OSH_TRY(manifest_keep_head(cx, p, b));
 done:
     return rc;
 }
 
-static osh_status check_unique(osh_ctx *cx, const osh_plan *p)
+static osh_status manifest_check_unique(osh_ctx *cx, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *twice;
     OSH_TRY(osh_st_twice(cx, &twice, p->out, p->n_out));
     if (twice)
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "the output would hold %s twice: the source has a tensor of that name beside the weight that is "
-                 "quantized",
+                 "the output would hold %s twice: the source has a tensor of that name beside the "
+                 "weight that is quantized",
                  twice);
 done:
     return rc;
@@ -180,7 +187,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* First fit in order: a module that does not fit any more opens the next shard. Returns the number of shards. */
+/* Assigns modules to shards in order: a module that does not fit opens the next shard. Returns the
+ * number of shards. */
 static int assign_shards(osh_plan *p)
 {
     int shard = 0;
@@ -189,7 +197,8 @@ static int assign_shards(osh_plan *p)
     for (int64_t i = 0; i < p->n_out;) {
         int64_t end = i, bytes = 0;
         size_t n = module_length(p->out[i].name);
-        while (end < p->n_out && module_length(p->out[end].name) == n && !memcmp(p->out[end].name, p->out[i].name, n))
+        while (end < p->n_out && module_length(p->out[end].name) == n &&
+               !memcmp(p->out[end].name, p->out[i].name, n))
             bytes += (int64_t)entry_bytes(&p->out[end++]);
         if (used && used + bytes > p->opt->max_shard_size) shard++, used = 0;
         for (; i < end; i++) p->out_info[i].shard = shard;
@@ -198,8 +207,8 @@ static int assign_shards(osh_plan *p)
     return shard + 1;
 }
 
-/* Lays out one shard: a list of its entries is sorted. */
-static osh_status lay_out(osh_ctx *cx, osh_plan *p, int s)
+/* Sorts the entries of a shard and makes its header and name. */
+static osh_status shard_lay_out(osh_ctx *cx, osh_plan *p, int s)
 {
     osh_status rc = OSH_OK;
     osh_st_entry **part = NULL; // own: pointers
@@ -214,8 +223,9 @@ static osh_status lay_out(osh_ctx *cx, osh_plan *p, int s)
     sh->n_bytes = (int64_t)sh->header_bytes;
     for (int64_t i = 0; i < n; i++)
         if (part[i]->end > sh->n_bytes) sh->n_bytes = part[i]->end;
-    sh->name = p->n_shards == 1 ? osh_strdup(cx, "model.safetensors")
-                                : osh_sprintf(cx, "model-%05d-of-%05d.safetensors", s + 1, p->n_shards);
+    sh->name = p->n_shards == 1
+                   ? osh_strdup(cx, "model.safetensors")
+                   : osh_sprintf(cx, "model-%05d-of-%05d.safetensors", s + 1, p->n_shards);
     if (!sh->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard's name");
 done:
     osh_free(cx, part);
@@ -228,15 +238,16 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
     builder b = {0};
     osh_fate *fates = NULL; // own
     p->untie |= osh_is_untied(p);
-    OSH_TRY(push_all(cx, p, &b));
+    OSH_TRY(manifest_push_all(cx, p, &b));
     OSH_TRY(osh_plan_fates(cx, &fates, p));
-    OSH_TRY(check_unique(cx, p));
+    OSH_TRY(manifest_check_unique(cx, p));
     p->n_shards = assign_shards(p);
     OSH_NEW(cx, p->shards, p->n_shards);
-    for (int s = 0; s < p->n_shards; s++) OSH_TRY(lay_out(cx, p, s));
+    for (int s = 0; s < p->n_shards; s++) OSH_TRY(shard_lay_out(cx, p, s));
     for (int64_t i = 0; i < p->n_out; i++)
         if (p->out_info[i].source >= 0) p->dense_bytes += p->out[i].end - p->out[i].begin;
-    OSH_TRY(osh_hf_config_with_quantization(cx, &p->config_text, p->ck->config, p->quantization_json, p->untie));
+    OSH_TRY(osh_hf_config_with_quantization(cx, &p->config_text, p->ck->config,
+                                            p->quantization_json, p->untie));
 done:
     osh_free(cx, fates);
     osh_free(cx, b.at_linear);
@@ -263,12 +274,13 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
     osh_fate *f = NULL; // own
     OSH_NEW(cx, f, p->ck->n_tensors);
     for (int i = 0; i < p->n_linears; i++) {
-        if (takes_place(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
+        if (replaces_weight(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
         if (p->linears[i].bias >= 0) f[p->linears[i].bias] = OSH_FATE_CHANGED;
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        if (s < 0 || strcmp(p->ck->tensors[s].e->name, p->out[i].name)) continue; // made, or an untied head
+        /* Made, or an untied head. */
+        if (s < 0 || strcmp(p->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);
         bool changed = osh_is_folded(p, s) || osh_is_tuned(p, s) || osh_is_cut_router(p, s);

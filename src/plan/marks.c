@@ -1,4 +1,4 @@
-/* marks.c - see marks.h. */
+/* marks.c - matches --checkpoint with the subgraphs of a plan. */
 #include "plan/marks.h"
 
 #include <string.h>
@@ -9,11 +9,13 @@ const char *osh_mark_pattern(const char *item)
     return eq && strncmp(item, "re:", 3) ? eq + 1 : item;
 }
 
-/* What a pattern may name: subgraphs, or without a graph the modules that are rounded. */
-static const char *stop_name(const osh_plan *p, int i)
+/* Returns the i-th name that a pattern may match: of a subgraph, or without a graph of a rounded
+ * module; NULL: no more. */
+static const char *mark_target(const osh_plan *p, int i)
 {
     if (p->pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";
-    if (p->pipeline == OSH_PIPELINE_SEQUENTIAL) return i < p->parts->n ? p->parts->parts[i].name : NULL;
+    if (p->pipeline == OSH_PIPELINE_SEQUENTIAL)
+        return i < p->parts->n ? p->parts->parts[i].name : NULL;
     return i < p->n_linears ? p->linears[i].name : NULL;
 }
 
@@ -23,51 +25,61 @@ int osh_mark_name_length(const char *item)
     return pattern > item ? (int)(pattern - item) - 1 : 0;
 }
 
-static int index_of(const osh_plan *p, const char *subgraph, size_t n)
+static int mark_target_index(const osh_plan *p, const char *subgraph, size_t n)
 {
     const char *name;
-    for (int i = 0; (name = stop_name(p, i)); i++)
+    for (int i = 0; (name = mark_target(p, i)); i++)
         if (strlen(name) == n && !memcmp(name, subgraph, n)) return i;
     return -1;
 }
 
-int osh_mark_index(const osh_plan *p, const char *subgraph) { return index_of(p, subgraph, strlen(subgraph)); }
-
-static osh_status names_nothing(osh_ctx *cx, const char *item, const char *pattern, size_t n)
+int osh_mark_index(const osh_plan *p, const char *subgraph)
 {
-    return osh_fail(cx, OSH_E_USAGE, "--checkpoint %s: %.*s names no subgraph of this run; `oneshot plan` lists them",
-                    item, (int)n, pattern);
+    return mark_target_index(p, subgraph, strlen(subgraph));
 }
 
-static osh_status stage(osh_ctx *cx, const osh_plan *p, osh_mark *m, const char *item, const char *dots)
+static osh_status mark_refuse(osh_ctx *cx, const char *item, const char *pattern, size_t n)
+{
+    return osh_fail(cx, OSH_E_USAGE,
+        "--checkpoint %s: %.*s names no subgraph of this run; `oneshot plan` lists them", item,
+        (int)n, pattern);
+}
+
+static osh_status mark_stage(osh_ctx *cx, const osh_plan *p, osh_mark *m, const char *item,
+                             const char *dots)
 {
     osh_status rc = OSH_OK;
     const char *first = osh_mark_pattern(item), *last = dots + 2;
     size_t n = (size_t)(dots - first);
     if (p->pipeline == OSH_PIPELINE_DATAFREE)
-        OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: a run without data rounds modules beside each other, so a stage "
-                 "has no begin; want NAME=MODULE", item);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "--checkpoint %s: a run without data rounds modules in parallel, so a stage has no "
+            "beginning: want NAME=MODULE",
+            item);
     if (!osh_mark_name_length(item))
-        OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: want a name for the stage, as NAME=%s", item, first);
-    if ((m->first = index_of(p, first, n)) < 0) OSH_TRY(names_nothing(cx, item, first, n));
-    if ((m->last = osh_mark_index(p, last)) < 0) OSH_TRY(names_nothing(cx, item, last, strlen(last)));
+        OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: want a name for the stage, as NAME=%s", item,
+                 first);
+    if ((m->first = mark_target_index(p, first, n)) < 0) OSH_TRY(mark_refuse(cx, item, first, n));
+    if ((m->last = osh_mark_index(p, last)) < 0) OSH_TRY(mark_refuse(cx, item, last, strlen(last)));
     if (m->last < m->first)
-        OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: %s comes before %.*s", item, last, (int)n, first);
+        OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: %s comes before %.*s", item, last, (int)n,
+                 first);
 done:
     return rc;
 }
 
-static osh_status point(osh_ctx *cx, const osh_plan *p, osh_mark *m, const char *item)
+static osh_status mark_point(osh_ctx *cx, const osh_plan *p, osh_mark *m, const char *item)
 {
     osh_status rc = OSH_OK;
     const char *pattern = osh_mark_pattern(item), *name;
     int64_t which, n = 0;
     OSH_TRY(osh_matcher_new(cx, &m->match, &pattern, 1));
-    for (int i = 0; (name = stop_name(p, i)); i++) {
+    for (int i = 0; (name = mark_target(p, i)); i++) {
         OSH_TRY(osh_matcher_find(cx, &which, m->match, name, NULL));
         n += which >= 0;
     }
-    if (!n) OSH_TRY(names_nothing(cx, item, pattern, strlen(pattern)));
+    if (!n) OSH_TRY(mark_refuse(cx, item, pattern, strlen(pattern)));
 done:
     return rc;
 }
@@ -80,7 +92,8 @@ osh_status osh_plan_marks(osh_ctx *cx, osh_plan *p)
     for (size_t k = 0; k < items->n; k++) {
         const char *item = items->items[k], *pattern = osh_mark_pattern(item);
         const char *dots = strncmp(pattern, "re:", 3) ? strstr(pattern, "..") : NULL;
-        OSH_TRY(dots ? stage(cx, p, &p->marks[k], item, dots) : point(cx, p, &p->marks[k], item));
+        OSH_TRY(dots ? mark_stage(cx, p, &p->marks[k], item, dots)
+                     : mark_point(cx, p, &p->marks[k], item));
     }
 done:
     return rc;
@@ -88,6 +101,7 @@ done:
 
 void osh_plan_marks_free(osh_ctx *cx, osh_plan *p)
 {
-    for (size_t k = 0; p->marks && k < p->opt->checkpoint.n; k++) osh_matcher_free(cx, p->marks[k].match);
+    for (size_t k = 0; p->marks && k < p->opt->checkpoint.n; k++)
+        osh_matcher_free(cx, p->marks[k].match);
     osh_free(cx, p->marks);
 }

@@ -1,5 +1,5 @@
-/* match_config.c - what the output's config.json says of the modules: the groups, which of them are ignored, and
- * whether vLLM finds the same scheme for each. */
+/* match_config.c - makes the module lists of the output's config.json: the groups, the ignore list,
+ * and a check that vLLM finds the same scheme for each module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +12,26 @@
 #include "plan/rotations.h"
 #include "quant/source.h"
 
-/* "model.layers.3.mlp.experts.gate_up_proj" to "re:.*\.mlp\.experts\..*" */
+/* Turns "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(name);
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
-    while (n > 0 && name[--n] != '.') continue; // the last part goes
+    while (n > 0 && name[--n] != '.') continue; // drops the last part
     size_t at = n;
-    while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--; // behind the number of the block
+    /* To the end of the block's number. */
+    while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
     for (; at < n; at++) OSH_TRY(osh_buf_printf(cx, b, name[at] == '.' ? "\\%c" : "%c", name[at]));
-    OSH_TRY(osh_buf_printf(cx, b, osh_ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
+    OSH_TRY(
+        osh_buf_printf(cx, b, osh_ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
 done:
     return rc;
 }
 
-static osh_status list_put(osh_ctx *cx, osh_strs *list, const char *text)
+static osh_status strs_put(osh_ctx *cx, osh_strs *list, const char *text)
 {
     osh_status rc = OSH_OK;
     char **more = osh_realloc(cx, list->items, (list->n + 1) * sizeof *more);
@@ -42,7 +44,7 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // by renamed_pattern, last: n bytes that several names have in them
+typedef struct renamed_seen { // last result of renamed_pattern: n bytes that several names contain
     const char *text;         // view
     size_t n;
     bool partly; // some of these modules have codes
@@ -52,10 +54,10 @@ static osh_status ignore_once(osh_ctx *cx, osh_plan *p, const char *text)
 {
     for (size_t k = 0; k < p->ignore.n; k++)
         if (!strcmp(p->ignore.items[k], text)) return OSH_OK;
-    return list_put(cx, &p->ignore, text);
+    return strs_put(cx, &p->ignore, text);
 }
 
-/* Whether a module with codes has these n bytes in its name. */
+/* True if a module with codes has these n bytes in its name. */
 static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_t n)
 {
     for (int64_t i = 0; i < cs->n; i++)
@@ -64,7 +66,7 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* "proj_out" to "re:(.*\.)?proj_out$": the module of that name, whatever stands before it. */
+/* Turns "proj_out" into "re:(.*\.)?proj_out$": the module of that name after any prefix. */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -75,10 +77,10 @@ done:
     return rc;
 }
 
-/* Prints a regex for a module that transformers may hold under another name than the checkpoint:
- * a head, one of a tower, another one outside the blocks. Prints nothing where the name itself
- * does. A tower has many modules: seen remembers the last one. Where some modules of it have
- * codes, each module without codes gets a regex of its own. */
+/* Prints a regex for a module that transformers may hold under another name than the checkpoint: a
+ * head, a module of a tower, another one outside the blocks. Prints nothing if the name itself is
+ * found. A tower has many modules: seen remembers the last one. If some modules of it have codes,
+ * each module without codes gets a regex of its own. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_plan *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -87,7 +89,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_plan *p,
     size_t n = 0, inner = p->graph ? strlen(p->graph->inner) : 0;
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->graph->inner, inner)))
-        goto done; // such as a block for multi-token prediction
+        goto done; // for example a block for multi-token prediction
     if (text && (n != seen->n || strncmp(text, seen->text, n)))
         seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
     if (text && !seen->partly)
@@ -123,7 +125,8 @@ done:
     return rc;
 }
 
-/* Experts in one tensor stay dense, and vLLM makes a layer of them that the class Linear reaches. */
+/* Ignores experts in one tensor: they stay dense, but vLLM makes a layer of them that the class
+ * Linear reaches. */
 static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -141,8 +144,8 @@ done:
     return rc;
 }
 
-/* Counts what the entries match among modules with codes, by all names under which loaders look
- * for these. */
+/* Counts the matches of the entries among modules with codes, under all names that loaders use for
+ * them. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_plan *p,
                               const osh_plan_modules *cs)
 {
@@ -167,16 +170,16 @@ done:
     return rc;
 }
 
-/* Adds the entries to the list that loaders read, as they are and whether or not a module of the
- * source has such a name: loaders know modules that the source lacks. An entry that would reach
- * a module with codes there, that of another modifier or what vLLM fuses, is left out: what it
- * meant stands in the list by name. */
+/* Adds the entries to the list that loaders read. An entry is added even if no module of the source
+ * has such a name, since loaders know modules that the source lacks. An entry that would also reach
+ * a module with codes (of another modifier, or fused by vLLM) is left out: the list has its modules
+ * by name. */
 static osh_status ignore_entries(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // the matcher has each once
+    size_t k = 0;          // index in the matcher, which has each entry once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -187,8 +190,7 @@ static osh_status ignore_entries(osh_ctx *cx, osh_plan *p, const osh_plan_module
         if (!osh_matcher_hits(m, k++))
             OSH_TRY(ignore_once(cx, p, entries->items[i]));
         else
-            osh_log(
-                cx, OSH_LOG_INFO,
+            osh_log(cx, OSH_LOG_INFO,
                 "ignore %s is not in the output's config.json, where it would reach modules that "
                 "are quantized, too; the modules that it leaves dense stand there by name",
                 entries->items[i]);
@@ -198,13 +200,13 @@ done:
     return rc;
 }
 
-/* What recipes, and the source of --only, say themselves. */
+/* Adds the ignore lists of the recipes and, with --only, of the source. */
 static osh_status ignore_given(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->only ? osh_source_config(p->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         *mtp[] = {all_mtp}; // as LLM Compressor writes it for such a block that is copied
+         *mtp[] = {all_mtp}; // LLM Compressor writes this for such a block that is copied
     bool has_mtp = false;
     for (size_t m = 0; m < p->recipe->n; m++)
         if (osh_modifier_quantizes(&p->recipe->modifiers[m]) && !p->recipe->modifiers[m].replaced)
@@ -217,8 +219,9 @@ done:
     return rc;
 }
 
-/* transformers looks a module up by the name that it gives it: so do the group's targets, and
- * ignore. Regexes of renamed_pattern have it of a model around a text model. */
+/* Adds names of transformers. It looks a module up by its own name for it, so the group's targets
+ * and ignore need that name. For a model around a text model the regexes of renamed_pattern contain
+ * it. */
 static osh_status name_loaded(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -230,9 +233,9 @@ static osh_status name_loaded(osh_ctx *cx, osh_plan *p, const osh_plan_modules *
             int64_t at = 0;
             if (cs->c[i].scheme != (int)s || !cs->c[i].loaded) continue;
             rc = osh_matcher_find(cx, &at, m, cs->c[i].loaded, cs->c[i].cls);
-            if (!rc && at < 0) rc = list_put(cx, &more, cs->c[i].loaded);
+            if (!rc && at < 0) rc = strs_put(cx, &more, cs->c[i].loaded);
         }
-        for (size_t i = 0; !rc && i < more.n; i++) rc = list_put(cx, targets, more.items[i]);
+        for (size_t i = 0; !rc && i < more.n; i++) rc = strs_put(cx, targets, more.items[i]);
         osh_strs_deinit(cx, &more);
         osh_matcher_free(cx, m), m = NULL;
         if (rc) goto done;
@@ -245,9 +248,9 @@ done:
     return rc;
 }
 
-/* vLLM looks for all parts of a fused layer, those too that the checkpoint lacks as another
- * serves for them: the values of Gemma 4's layers whose values are their keys. Such a part needs
- * the group of the others, or ignore. */
+/* Names the parts of a fused layer that the checkpoint lacks. vLLM looks for all parts, even if
+ * another part replaces one: in some layers of Gemma 4 the keys are also the values. Such a part
+ * needs the group of the others, or an ignore entry. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_plan *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -267,7 +270,7 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_plan *p, const osh_plan_mo
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
         OSH_TRY(osh_matcher_find(cx, &at, m, part, "Linear"));
-        if (at < 0) OSH_TRY(list_put(cx, targets, part));
+        if (at < 0) OSH_TRY(strs_put(cx, targets, part));
         osh_matcher_free(cx, m), m = NULL;
     }
 done:
@@ -303,7 +306,7 @@ osh_status osh_match_ignore(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs
     for (int64_t i = 0; i < cs->n; i++) {
         const osh_plan_module *c = &cs->c[i];
         if (c->scheme >= 0 || !(c->reached || (osh_is_embedding(c) ? embedding : linear))) continue;
-        OSH_TRY(list_put(cx, &p->ignore, c->name));
+        OSH_TRY(strs_put(cx, &p->ignore, c->name));
     }
     if (linear) OSH_TRY(ignore_experts(cx, p));
     if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
@@ -314,7 +317,7 @@ done:
     return rc;
 }
 
-/* How many experts each decoder layer is left with; NULL: a recipe leaves none out. */
+/* Fills in the number of remaining experts of each decoder layer; NULL: the recipe removes none. */
 static osh_status count_experts(osh_ctx *cx, int **out, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -339,24 +342,31 @@ osh_status osh_match_config(osh_ctx *cx, osh_plan *p)
     const char *top = NULL;
     bool stacked = false;
     int *experts = NULL; // own
-    const osh_q_args *cache = p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
+    const osh_q_args *cache =
+        p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
     for (size_t i = 0; i < p->n_kept_schemes; i++)
         top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0) continue;
-        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s", l->format->name);
+        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s",
+                 l->format->name);
         if (!top) top = l->format->name;
         else if (strcmp(top, l->format->name)) top = "mixed-precision";
     }
     for (size_t i = 0; i < p->n_schemes; i++)
-        if (osh_q_of_attention(&p->schemes[i])) snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
-    if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
-    if (!p->n_schemes && p->ck->n_parts) OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->ck, p->opt->models_dir));
+        if (osh_q_of_attention(&p->schemes[i]))
+            snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
+    if (!(p->format = osh_strdup(cx, top ? top : "dense")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    if (!p->n_schemes && p->ck->n_parts)
+        OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->ck, p->opt->models_dir));
     if (stacked)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
-                 "model alone apart: want a recipe that quantizes", p->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s has its experts in one tensor, and transformers takes those of a quantized "
+                 "model alone apart: want a recipe that quantizes",
+                 p->ck->dir);
+    bool any = p->n_schemes || p->cache.present; // else only pruned: a dense model's config
     OSH_TRY(count_experts(cx, &experts, p));
     const osh_q_beside beside = {cache, p->rotated ? &p->rotated->transforms : NULL, experts,
                                  p->graph ? (int)p->graph->n_layers : 0};
@@ -364,7 +374,8 @@ osh_status osh_match_config(osh_ctx *cx, osh_plan *p)
         rc = osh_q_transforms_print(cx, &p->quantization_json, &p->rotated->transforms);
         goto done;
     }
-    if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
+    if (!any && !(p->quantization_json = osh_strdup(cx, "")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!any) goto done;
     osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
     OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, &groups, p->format, &beside));
@@ -396,7 +407,8 @@ osh_status osh_match_vllm(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, classes, cs->n);
     OSH_NEW(cx, which, cs->n);
-    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
+    for (int64_t i = 0; i < cs->n; i++)
+        names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
     osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
     OSH_TRY(osh_q_vllm_check(
         cx, &groups,

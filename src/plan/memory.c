@@ -1,9 +1,8 @@
-/* memory.c - chooses how a run fits into its budgets, before it is made.
- * simulate.c counts.
+/* memory.c - chooses how a run fits into its budgets before it starts. simulate.c counts the bytes.
  *
- * In this order, until the budgets hold: prefetch goes, values rest in a colder tier (on the disk those of as few
- * batches as will do), a subgraph's Hessians are shared out over several observe passes, its groups of Linears are
- * loaded one at a time. */
+ * The choices are tried in this order until the budgets hold: no prefetch; values rest in a colder
+ * tier (on the disk for as few batches as possible); the Hessians of a subgraph are shared over
+ * several observe passes; its groups of Linears are loaded one at a time. */
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -25,13 +24,20 @@
 #include "quant/source.h"
 #include "store/loaders.h"
 
-enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
-/* Where nothing is multiplied: what the C library takes, and of each thread its stack and the library's cache. */
+/* The run and the reading thread: a block for each if they bypass the page cache. */
+enum { READERS = 2 };
+/* For runs without products: memory of the C library, and for each thread its stack and its cache
+ * in the library. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-/* Of each; one that is solved with data has a loss and what was seen for it, too; part: its times. */
-enum { LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640 };
-#define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
-/* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
+/* Bytes of list entries. SOLVED_BYTES: more for a Linear solved with data, for its loss and its
+ * statistics; PART_BYTES: times of a subgraph. */
+enum {
+    LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
+};
+/* A source of this size that is read only once bypasses the page cache. */
+#define DIRECT_SOURCE (1ll << 26)
+/* Returns the memory of the run beside visits: emitter, journal, results, report, and their
+ * lists. */
 static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
     bool passes = p->pipeline != OSH_PIPELINE_DATAFREE;
@@ -42,7 +48,8 @@ static int64_t small_bytes(const osh_plan *p, int n_threads)
     return n + (passes ? ((int64_t)p->graph->n_values + p->graph->n_weights) * 32 : 0);
 }
 
-enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least
+/* Without a budget 1/ARENA_SPARE is added, at least LEAST_SPARE. */
+enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 static int64_t still_bytes(const osh_plan *p, int n_threads)
 {
@@ -52,43 +59,46 @@ static int64_t still_bytes(const osh_plan *p, int n_threads)
 
 /* ---- the choice ---- */
 
-static bool fits(const osh_visit *v, const osh_budget *b, int64_t more_host)
+static bool visit_fits(const osh_visit *v, const osh_budget *b, int64_t more_host)
 {
     return (!b->device_given || v->device_peak <= b->device) &&
            (!b->host_given || v->host_peak + more_host <= b->host) &&
            (!b->scratch_given || v->scratch_peak <= b->scratch);
 }
 
-static bool all_fit(const osh_memory *m, const osh_budget *b)
+static bool visits_fit(const osh_memory *m, const osh_budget *b)
 {
     for (int i = 0; i < m->n_visits; i++)
-        if (!fits(&m->visits[i], b, 0)) return false;
+        if (!visit_fits(&m->visits[i], b, 0)) return false;
     return true;
 }
 
-static bool reads_long(const osh_plan *p, int i) // a pass alone would leave the reader behind, and the peak open
+/* True if the visit is long enough to read the next visit's weights meanwhile. A pass that only
+ * propagates may end before the reader, so the peak would not be known. */
+static bool reads_long(const osh_plan *p, int i)
 {
     return p->opt->prefetch && osh_range_at(p, i).observe;
 }
 
-/* all_fit, and nothing is in the way of reading ahead. */
-static bool all_fit_ahead(const osh_plan *p, const osh_budget *b)
+/* True if all visits fit, with the memory for reading the next visit's weights. */
+static bool visits_fit_ahead(const osh_plan *p, const osh_budget *b)
 {
     const osh_memory *m = &p->memory;
     for (int i = 0; i < m->n_visits; i++) {
         int64_t more = i + 1 < m->n_visits && reads_long(p, i) ? m->visits[i + 1].first_load : 0;
-        if (!fits(&m->visits[i], b, more)) return false;
+        if (!visit_fits(&m->visits[i], b, more)) return false;
     }
     return true;
 }
 
-static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *largest)
+static int64_t range_hessians(const osh_plan *p, const osh_range *r, int64_t *largest)
 {
     int64_t sum = 0;
     *largest = 0;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        bool again = i > 0 && p->linears[i - 1].input == l->input; // Linears with one input stand together
+        /* Linears with one input follow each other. */
+        bool again = i > 0 && p->linears[i - 1].input == l->input;
         if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
         max_into(largest, l->I * l->I * 4 * (1 + l->shift));
@@ -96,17 +106,17 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // each is another forward pass: beyond it, segments are cheaper
+enum { MOST_ROUNDS = 8 }; // each is another forward pass: with more rounds, segments are cheaper
 
-/* A visit in so many rounds; beyond MOST_ROUNDS: in segments, but where keys and values, or outputs, are to be seen on
- * the way. */
+/* Sets the phases of a visit for this number of rounds. More than MOST_ROUNDS mean segments, except
+ * if ranges of keys and values, or of outputs, are observed in the pass. */
 static void take_phases(osh_plan *p, int i, int rounds)
 {
     osh_visit *v = &p->memory.visits[i];
     osh_range r = osh_range_at(p, i);
-    if (r.block) rounds = 1; // it learns as a whole
+    if (r.block) rounds = 1; // a block learns as a whole
     if ((p->cache.present || p->outputs) && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
-    int64_t largest, sum = hessians_of(p, &r, &largest);
+    int64_t largest, sum = range_hessians(p, &r, &largest);
     bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
     v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
     if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
@@ -114,21 +124,22 @@ static void take_phases(osh_plan *p, int i, int rounds)
     v->segments = rounds > MOST_ROUNDS;
 }
 
-/* Phases for the visits that do not fit whole. Visits are alike, so all that do not fit take the next step together. */
-static osh_status choose_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Chooses phases for the visits that do not fit whole. Visits are similar, so all that do not fit
+ * take the next step together. */
+static osh_status memory_choose_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !all_fit(m, b); rounds++) {
+    for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !visits_fit(m, b); rounds++) {
         for (int i = 0; i < m->n_visits; i++)
-            if (!fits(&m->visits[i], b, 0)) take_phases(p, i, rounds);
+            if (!visit_fits(&m->visits[i], b, 0)) take_phases(p, i, rounds);
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
     }
 done:
     return rc;
 }
 
-static void summarize(osh_memory *m)
+static void memory_summarize(osh_memory *m)
 {
     m->highest = -1;
     for (int i = 0; i < m->n_visits; i++) {
@@ -140,8 +151,8 @@ static void summarize(osh_memory *m)
     }
 }
 
-/* Those that --mem-opt-level leaves. */
-static void tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
+/* Returns the tiers that --mem-opt-level allows. */
+static void allowed_tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
 {
     const char *level = p->opt->mem_opt_level;
     bool asked = level && *level >= '0' && *level <= '2';
@@ -149,53 +160,58 @@ static void tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-static int64_t lower(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The phases for this budget; *fit: they hold it. Mixed ones have other gaps on a card than the same for all visits. */
+/* Chooses phases for this budget; *fit: they keep it. On a GPU mixed phases leave other gaps than
+ * equal phases for all visits, so these are tried last. */
 static osh_status try_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *fit)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    OSH_TRY(choose_phases(cx, p, b));
-    for (int rounds = MOST_ROUNDS + 1; rounds && !all_fit(m, b); rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
+    OSH_TRY(memory_choose_phases(cx, p, b));
+    for (int rounds = MOST_ROUNDS + 1; rounds && !visits_fit(m, b);
+         rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
     }
-    *fit = all_fit(m, b);
+    *fit = visits_fit(m, b);
 done:
     return rc;
 }
 
-static osh_status whole(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
+static osh_status simulate_whole(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
 {
     p->memory.tier = tier;
     for (int i = 0; i < p->memory.n_visits; i++) take_phases(p, i, 1);
     return osh_memory_simulate(cx, p, tier, ever);
 }
 
-/* The largest of the visits' smallest figures is the budget, where there are phases that hold it; else that of the best
- * phases that are the same for all visits. */
-static osh_status settle(osh_ctx *cx, osh_plan *p, osh_tier tier, int64_t *least, int64_t same, bool device)
+/* Sets *least to the largest of the visits' smallest figures if some phases keep that budget;
+ * otherwise to `same`, the need of the best phases that are equal for all visits. */
+static osh_status least_settle(osh_ctx *cx, osh_plan *p, osh_tier tier, int64_t *least,
+                               int64_t same, bool device)
 {
     osh_status rc = OSH_OK;
-    osh_budget b = {.device = *least, .host = *least, .device_given = device, .host_given = !device};
+    osh_budget b = {
+        .device = *least, .host = *least, .device_given = device, .host_given = !device};
     bool fit = true;
-    OSH_TRY(whole(cx, p, tier, NULL));
-    if (!all_fit(&p->memory, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    OSH_TRY(simulate_whole(cx, p, tier, NULL));
+    if (!visits_fit(&p->memory, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
     if (!fit) *least = same;
 done:
     return rc;
 }
 
-/* Segments need the fewest weights and Hessians, but the values between them rest. */
+/* Segments need the fewest weights and Hessians, but the values between them rest in memory. */
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_visit *least = NULL; // own: peaks
     osh_tier first, coldest;
-    tiers(p, &first, &coldest);
-    int64_t device = INT64_MAX, host = INT64_MAX; // of the best phases that are the same for all visits
+    allowed_tiers(p, &first, &coldest);
+    /* Needs of the best phases that are equal for all visits. */
+    int64_t device = INT64_MAX, host = INT64_MAX;
     m->solve_limit = 0;
     OSH_NEW(cx, least, m->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
@@ -205,58 +221,66 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
         for (int i = 0; i < m->n_visits; i++) {
             const osh_visit *v = &m->visits[i];
             max_into(&most_device, v->device_peak), max_into(&most_host, v->host_peak);
-            least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
-            least[i].host_peak = rounds == 1 ? v->host_peak : lower(v->host_peak, least[i].host_peak);
-            least[i].scratch_peak = rounds == 1 ? v->scratch_peak : lower(v->scratch_peak, least[i].scratch_peak);
+            least[i].device_peak =
+                rounds == 1 ? v->device_peak : memory_lower(v->device_peak, least[i].device_peak);
+            least[i].host_peak =
+                rounds == 1 ? v->host_peak : memory_lower(v->host_peak, least[i].host_peak);
+            least[i].scratch_peak = rounds == 1
+                                        ? v->scratch_peak
+                                        : memory_lower(v->scratch_peak, least[i].scratch_peak);
         }
-        device = lower(device, most_device), host = lower(host, most_host);
+        device = memory_lower(device, most_device), host = memory_lower(host, most_host);
     }
     for (int i = 0; i < m->n_visits; i++) {
         max_into(&m->least_device, least[i].device_peak);
         max_into(&m->least_host, least[i].host_peak);
         max_into(&m->least_scratch, least[i].scratch_peak);
     }
-    OSH_TRY(settle(cx, p, coldest, &m->least_device, device, true));
-    OSH_TRY(settle(cx, p, coldest, &m->least_host, host, false));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least_device, device, true));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least_host, host, false));
 done:
     osh_free(cx, least);
     return rc;
 }
 
-/* Visits during which values that rest in host memory have a way through the card's beside the work. It is there during
- * a pass: no visit's way moves what another one finds. */
-static osh_status choose_ways(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Chooses the visits during which values in host memory are copied to and from the GPU in parallel
+ * to the work. The blocks for it exist only during a pass: those of one visit do not move what
+ * another one finds. */
+static osh_status memory_choose_ways(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     if (m->tier != OSH_TIER_HOST || !p->opt->prefetch || p->n_batches < 2) goto done;
     for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = true;
     OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
-    for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = fits(&m->visits[i], b, 0);
-    if (!all_fit(m, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    for (int i = 0; i < m->n_visits; i++)
+        m->visits[i].values_ahead = visit_fits(&m->visits[i], b, 0);
+    if (!visits_fit(m, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
 done:
     return rc;
 }
 
-/* Visits during which the next one's weights have room on the card, too. */
-static osh_status choose_ahead(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Chooses the visits during which the next visit's weights also fit on the GPU. */
+static osh_status memory_choose_ahead(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // what one visit takes moves what the others find
+    enum { TRIES = 4 }; // the blocks of one visit move what the others find
     for (int i = 0; i < m->n_visits; i++) m->visits[i].prefetch_device = m->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
-        if (all_fit(m, b)) goto done;
+        if (visits_fit(m, b)) goto done;
         for (int i = 0; i < m->n_visits; i++)
-            if (k + 2 >= TRIES || !fits(&m->visits[i], b, 0)) m->visits[i].prefetch_device = false;
+            if (k + 2 >= TRIES || !visit_fits(&m->visits[i], b, 0))
+                m->visits[i].prefetch_device = false;
     }
 done:
     return rc;
 }
 
-/* Threads that read values ahead from the disk, as many as there is room for beside weights that are read so. */
-static osh_status choose_loaders(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Chooses the number of threads that read values from the disk in advance: as many as fit beside
+ * weights that are read in advance. */
+static osh_status memory_choose_loaders(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -266,7 +290,7 @@ static osh_status choose_loaders(osh_ctx *cx, osh_plan *p, const osh_budget *b)
         m->n_ahead = osh_loaders_ahead(m->n_loaders, p->data.n, p->n_batches);
         if (!m->n_ahead && !looks) continue;
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
-        if (all_fit_ahead(p, b)) goto done;
+        if (visits_fit_ahead(p, b)) goto done;
     }
     m->n_ahead = 0;
     OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -274,8 +298,8 @@ done:
     return rc;
 }
 
-/* Tier disk: as many batches as fit stay in memory. */
-static osh_status choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Tier disk: keeps as many batches in memory as fit. */
+static osh_status memory_choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -283,7 +307,7 @@ static osh_status choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
     while (too_many - fits_with > 1) {
         m->n_kept = (fits_with + too_many) / 2;
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
-        if (all_fit_ahead(p, b)) fits_with = m->n_kept;
+        if (visits_fit_ahead(p, b)) fits_with = m->n_kept;
         else too_many = m->n_kept;
     }
     m->n_kept = fits_with;
@@ -292,19 +316,23 @@ done:
     return rc;
 }
 
-/* Small Linears are solved beside each other, or on a card together, where the room for their results is left. */
-static void choose_apart(osh_memory *m, int i, const osh_budget *b)
+/* Solves small Linears in parallel, or together on a GPU, if their results fit. */
+static void memory_choose_apart(osh_memory *m, int i, const osh_budget *b)
 {
     osh_visit *v = &m->visits[i], all = *v;
     if (!v->apart_host) return;
     max_into(&all.device_peak, v->apart_device), max_into(&all.host_peak, v->apart_host);
-    all.apart = fits(&all, b, v->prefetch ? m->visits[i + 1].first_load : 0);
+    all.apart = visit_fits(&all, b, v->prefetch ? m->visits[i + 1].first_load : 0);
     if (all.apart) *v = all;
 }
 
-static bool asks_f16(const osh_plan *p) { return p->opt->calib_cache && !strcmp(p->opt->calib_cache, "disk_f16"); }
+static bool asks_f16(const osh_plan *p)
+{
+    return p->opt->calib_cache && !strcmp(p->opt->calib_cache, "disk_f16");
+}
 
-/* Those that --calib-cache leaves; one where nothing is looked at twice. */
+/* Returns the kinds of second looks that --calib-cache allows; only one if no observer looks
+ * twice. */
 static void looks(const osh_plan *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -314,18 +342,19 @@ static void looks(const osh_plan *p, osh_look *first, osh_look *last)
     if (!osh_looks_twice(p)) *first = *last;
 }
 
-/* Subgraphs are worked on whole; the fastest way for values that holds the budget. */
-static osh_status choose_whole(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever, bool *fit)
+/* Runs subgraphs whole, with the fastest tier for values that keeps the budget. */
+static osh_status memory_choose_whole(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever,
+                                      bool *fit)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_tier first, last;
     osh_look first_look, last_look;
-    tiers(p, &first, &last), looks(p, &first_look, &last_look);
+    allowed_tiers(p, &first, &last), looks(p, &first_look, &last_look);
     for (osh_tier t = first; t <= last; t++)
         for (m->looks = first_look;; m->looks++) {
-            OSH_TRY(whole(cx, p, t, ever));
-            *fit = all_fit(m, b);
+            OSH_TRY(simulate_whole(cx, p, t, ever));
+            *fit = visits_fit(m, b);
             if (*fit) goto done;
             if (m->looks == last_look) break;
         }
@@ -333,47 +362,48 @@ done:
     return rc;
 }
 
-/* Several samples at a time, where nobody named a number and where that changes nothing else. */
-static osh_status choose_batch(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever, bool *fit)
+/* Runs several samples at a time if no flag gives a number and nothing else changes by it. */
+static osh_status memory_choose_batch(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever,
+                                      bool *fit)
 {
     osh_status rc = OSH_OK;
     osh_tier first, last;
     int64_t size = osh_plan_batch_size(cx, p);
     if (size == p->batch_size) goto done;
-    tiers(p, &first, &last);
+    allowed_tiers(p, &first, &last);
     OSH_TRY(osh_plan_batches(cx, p, size));
-    OSH_TRY(whole(cx, p, first, ever));
-    *fit = all_fit_ahead(p, b);
+    OSH_TRY(simulate_whole(cx, p, first, ever));
+    *fit = visits_fit_ahead(p, b);
     if (!*fit) OSH_TRY(osh_plan_batches(cx, p, 1));
 done:
     return rc;
 }
 
-static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
+static osh_status memory_choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_tier first, last;
     osh_look first_look;
     bool fit = false;
-    tiers(p, &first, &last), looks(p, &first_look, &m->looks);
+    allowed_tiers(p, &first, &last), looks(p, &first_look, &m->looks);
     m->n_kept = m->n_ahead = m->n_loaders = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
     m->looks = first_look;
-    OSH_TRY(choose_batch(cx, p, b, ever, &fit));
-    if (!fit) OSH_TRY(choose_whole(cx, p, b, ever, &fit));
+    OSH_TRY(memory_choose_batch(cx, p, b, ever, &fit));
+    if (!fit) OSH_TRY(memory_choose_whole(cx, p, b, ever, &fit));
     bool kept = fit && m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device;
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
-    OSH_TRY(choose_loaders(cx, p, b));
-    if (kept) OSH_TRY(choose_kept(cx, p, b));
+    OSH_TRY(memory_choose_loaders(cx, p, b));
+    if (kept) OSH_TRY(memory_choose_kept(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {
         int64_t more = m->visits[i + 1].first_load;
-        m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
+        m->visits[i].prefetch = more && reads_long(p, i) && visit_fits(&m->visits[i], b, more);
     }
-    if (p->on_device) OSH_TRY(choose_ways(cx, p, b));
-    if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
-    for (int i = 0; i < m->n_visits; i++) choose_apart(m, i, b);
+    if (p->on_device) OSH_TRY(memory_choose_ways(cx, p, b));
+    if (p->on_device) OSH_TRY(memory_choose_ahead(cx, p, b));
+    for (int i = 0; i < m->n_visits; i++) memory_choose_apart(m, i, b);
 done:
     return rc;
 }
@@ -383,8 +413,9 @@ int64_t osh_memory_of_card(int64_t free_bytes)
     return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Without a budget a card that is there, or whose model is given, bounds what may be planned. */
-static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
+/* Sets a device budget if none is given: from the GPU that is present, or from the model of
+ * --device-model. */
+static osh_status budget_of_gpu(osh_ctx *cx, osh_budget *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
@@ -400,8 +431,9 @@ done:
     return rc;
 }
 
-/* Whether the card reads values from the disk itself, by way of a block that nothing else moves for. */
-static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+/* Decides if the GPU reads values from the disk itself, through a block that must fit without other
+ * changes. */
+static void memory_choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_memory *m = &p->memory;
     const char *wish = p->opt->use_gds;
@@ -409,19 +441,23 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
     bool asked = wish && !strcmp(wish, "true"), card = p->on_device && !p->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->opt) &&
                  osh_cuda_direct(cx, p->ordinal, wish, m->device_peak + n <= b->device);
-    if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0; // what these would take is not taken
+    /* The memory of these is not needed. */
+    if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->opt)))
-        osh_log(cx, OSH_LOG_WARN, "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
-                !card ? "nothing runs on a card" : m->tier != OSH_TIER_DISK ? "here they rest in memory" :
-                "--scratch-compression zstd compresses them");
+        osh_log(cx, OSH_LOG_WARN,
+                "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
+                !card                      ? "nothing runs on a card"
+                : m->tier != OSH_TIER_DISK ? "here they rest in memory"
+                                           : "--scratch-compression zstd compresses them");
 }
 
-static void choose_f16(osh_ctx *cx, osh_plan *p)
+static void memory_choose_f16(osh_ctx *cx, osh_plan *p)
 {
     if (!p->graph || !asks_f16(p) || !osh_looks_twice(p)) return;
     p->memory.looks_f16 = p->graph->dtype == OSH_F32;
     if (!p->memory.looks_f16)
-        osh_log(cx, OSH_LOG_WARN, "--calib-cache disk_f16: values of this model are %s, of two bytes: they rest so",
+        osh_log(cx, OSH_LOG_WARN,
+                "--calib-cache disk_f16: values of this model are %s, of two bytes: they rest so",
                 osh_dtype_name(p->graph->dtype));
 }
 
@@ -429,31 +465,34 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    choose_f16(cx, p);
+    memory_choose_f16(cx, p);
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
-    m->uncounted = multiplies ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // its own memory is part of the base
+    m->uncounted = multiplies ? osh_isa_uncounted(cx)
+                              : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
     int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
     if (osh_memory_blocks_in_base(p)) m->base_bytes += blocks;
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
+    if (p->pipeline != OSH_PIPELINE_DATAFREE)
+        m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
-    m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->ck); // one reads ahead
+    /* One thread reads in advance. */
+    m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->ck);
     m->highest = -1;
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,
                 .host_given = p->opt->host_memory > 0, .scratch_given = p->opt->scratch_size > 0};
-    OSH_TRY(ask_card(cx, &b, p));
+    OSH_TRY(budget_of_gpu(cx, &b, p));
     if (p->graph) OSH_NEW(cx, ever, p->graph->n_weights);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         m->n_visits = osh_n_ranges(p);
         OSH_NEW(cx, m->visits, m->n_visits);
-        OSH_TRY(choose(cx, p, &b, ever));
+        OSH_TRY(memory_choose(cx, p, &b, ever));
     }
     osh_budget outside;
     OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
@@ -463,28 +502,33 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     max_into(&m->least_host, outside.host), max_into(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
-    summarize(m);
+    memory_summarize(m);
     max_into(&m->host_peak, m->load_bytes - m->base_bytes);
     bool others = b.host_given && p->opt->others_host > p->opt->host_memory;
-    if (others || (b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
-        (b.scratch_given && m->scratch_peak > b.scratch))
+    if (others || (b.device_given && m->device_peak > b.device) ||
+        (b.host_given && m->host_peak > b.host) || (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES; // for the next process, as a refusal names it
-    bool again = p->n_traversals || p->tune.steps; // what is written may be written again
+    /* For the next process, since a refusal names it. */
+    m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES;
+    bool again = p->n_traversals || p->tune.steps; // the output may be written twice
     m->early = multiplies && p->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
-    if (!osh_memory_blocks_in_base(p)) m->least_host += blocks; // a budget is what has them; without the list
+    /* With a budget the base has them; without the list of places. */
+    if (!osh_memory_blocks_in_base(p)) m->least_host += blocks;
     max_into(&m->least_host, p->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
-    /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
-    choose_reader(cx, p, &b);
+    /* A user who sets a memory budget shares the machine: a checkpoint that is read once must not
+     * displace the page cache. */
+    memory_choose_reader(cx, p, &b);
     if (p->opt->pin_memory && !strcmp(p->opt->pin_memory, "true") && !p->on_device)
-        osh_log(cx, OSH_LOG_WARN, "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
-    m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
+        osh_log(cx, OSH_LOG_WARN,
+                "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
+    m->direct = p->opt->host_memory > 0 ||
+                (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
     osh_trials_free(cx, m->trials), m->trials = NULL;
@@ -494,7 +538,8 @@ done:
 
 int64_t osh_memory_arena(const osh_plan *p)
 {
-    int64_t n = p->memory.device_peak, spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
+    int64_t n = p->memory.device_peak,
+            spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
     return p->opt->device_memory > 0 ? p->opt->device_memory : n + spare;
 }
 

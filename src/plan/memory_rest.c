@@ -1,5 +1,5 @@
-/* memory_rest.c - see memory.h: tensors that are copied, and Linears that are rounded without data, in bands or in one
- * piece. */
+/* memory_rest.c - memory outside of visits: copied tensors, and Linears that are rounded without
+ * data, in bands or in one piece. */
 #include "base/file.h"
 #include "plan/bands.h"
 #include "plan/globals.h"
@@ -8,18 +8,21 @@
 
 bool osh_memory_blocks_in_base(const osh_plan *p) { return p->opt->host_memory > 0; }
 
-/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
- * waits to be written takes what the two leave. */
+/* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
+ * ahead: the next one is read meanwhile. Results that wait to be written take the memory that
+ * weight and work leave. */
 static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
-    int64_t before = 0; // weight and work of the one before
+    int64_t before = 0; // weight and work of the previous Linear
     bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
     if (datafree && !osh_memory_blocks_in_base(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) || osh_stream_takes(p, i)) continue;
+        if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) ||
+            osh_stream_takes(p, i))
+            continue;
         const osh_st_entry *e = p->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
@@ -32,7 +35,7 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
     }
 }
 
-static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
+static void memory_count_io(const osh_plan *p, osh_memory *m, bool *seen)
 {
     for (int i = 0; i < p->n_linears; i++) {
         const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
@@ -59,14 +62,15 @@ static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_bu
     if (osh_streams_all(p)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-static bool within(const osh_budget *b, const osh_budget *need)
+static bool budget_holds(const osh_budget *b, const osh_budget *need)
 {
-    return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
+    return (!b->host_given || need->host <= b->host) &&
+           (!b->device_given || need->device <= b->device);
 }
 
-/* Bands that stay in memory between the two looks at them: all of the largest group's, or as much of it as fits, in
- * sixteen steps. */
-static void choose_held(osh_plan *p, const osh_budget *b, int threads, osh_budget *more)
+/* Chooses the number of bands that stay in memory between two looks: all of the largest group, or
+ * as many as fit, in sixteen steps. */
+static void stream_choose_held(osh_plan *p, const osh_budget *b, int threads, osh_budget *more)
 {
     osh_memory *m = &p->memory;
     int most = p->opt->prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
@@ -74,19 +78,20 @@ static void choose_held(osh_plan *p, const osh_budget *b, int threads, osh_budge
         osh_budget all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
         if (p->on_device) all.device = 0;
-        if (!within(b, &all)) continue;
+        if (!budget_holds(b, &all)) continue;
         *more = all;
         return;
     }
     m->n_held = 0;
 }
 
-osh_status osh_memory_rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
+osh_status osh_memory_rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b,
+                           osh_budget *least)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
+    bool *seen = NULL; // own: source tensors that a visit loads: copied from there
     OSH_NEW(cx, seen, p->ck->n_tensors);
     for (int w = 0; ever && w < p->graph->n_weights; w++)
         if (ever[w] && p->graph->weights[w].tensor >= 0 && !p->graph->weights[w].part)
@@ -95,24 +100,25 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh
     m->n_held = 0;
     stream_peaks(p, 1, threads, least);
     osh_budget more = *least;
-    for (m->n_stream = p->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1; m->n_stream--) {
+    for (m->n_stream = p->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1;
+         m->n_stream--) {
         osh_budget all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
-        if (p->on_device) all.device = 0; // without data: on the host in any case
-        if (!within(b, &all)) continue;
+        if (p->on_device) all.device = 0; // without data everything runs on the host
+        if (!budget_holds(b, &all)) continue;
         more = all;
         break;
     }
-    choose_held(p, b, threads, &more);
+    stream_choose_held(p, b, threads, &more);
     osh_budget now = more;
     round_peaks(p, threads, false, &least->device, &least->host);
     round_peaks(p, threads, false, &now.device, &now.host);
     round_peaks(p, threads, true, &more.device, &more.host);
     if (p->on_device) least->device = now.device = more.device = 0;
-    m->read_ahead = p->opt->prefetch && within(b, &more);
+    m->read_ahead = p->opt->prefetch && budget_holds(b, &more);
     m->host_peak = m->read_ahead ? more.host : now.host;
     m->device_peak = m->read_ahead ? more.device : now.device;
-    count_io(p, m, seen);
+    memory_count_io(p, m, seen);
 done:
     osh_free(cx, seen);
     return rc;

@@ -1,8 +1,9 @@
-/* mixed.c - the choice. Of each unit the candidates on the lower convex hull of (bytes, loss) are a chain of steps,
- * each of which saves less per byte than the one before. All steps of all units, by falling savings per byte, are taken
- * while they fit. Where the first does not fit, the choice so far with a fraction of that step would be the best of the
- * relaxed problem, in which a unit may be between two candidates: its loss is the bound. What is left is given to
- * single units while something fits. */
+/* mixed.c - chooses a candidate for each unit. The candidates of a unit on the lower convex hull of
+ * (bytes, loss) form a chain of steps, each of which saves less per byte than the one before. The
+ * steps of all units are taken by falling savings per byte while they fit. If a step does not fit,
+ * the choice so far with a fraction of that step would be the optimum of the relaxed problem, in
+ * which a unit may be between two candidates: its loss is the bound. The remaining bytes are given
+ * to single units while a change fits. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -18,15 +19,17 @@
 
 /* ---- units ---- */
 
-/* The part of a name that all experts of a layer share, up to "experts"; 0: it is none of an expert. */
+/* Returns the length of the part of a name that all experts of a layer share, up to "experts"; 0:
+ * not an expert. */
 static size_t experts_prefix(const char *name)
 {
     static const char mark[] = ".experts.";
     const char *at = strstr(name, mark);
-    return at && isdigit((unsigned char)at[sizeof mark - 1]) ? (size_t)(at - name) + sizeof mark - 2 : 0;
+    return at && isdigit((unsigned char)at[sizeof mark - 1])
+               ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* own; NULL: no memory. */
+/* Returns the name of the module's unit. own; NULL: no memory. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -35,7 +38,8 @@ static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
     return f ? osh_q_fusion_name(cx, name, f->parts[0]) : osh_strdup(cx, name);
 }
 
-static osh_status tensor_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l, const osh_q_scheme *s)
+static osh_status candidate_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l,
+                                  const osh_q_scheme *s)
 {
     osh_status rc = OSH_OK;
     const osh_format *f = NULL; // view
@@ -53,7 +57,8 @@ done:
     return rc;
 }
 
-static osh_status add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, int linear, const osh_losses *losses)
+static osh_status unit_add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, int linear,
+                                  const osh_losses *losses)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &p->linears[linear];
@@ -62,7 +67,7 @@ static osh_status add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, int l
     int k = 0;
     for (; osh_survey_scheme(&s, &p->recipe->modifiers[l->modifier], l->scheme, k); k++) {
         int64_t bytes = 0;
-        OSH_TRY(tensor_bytes(cx, &bytes, l, &s));
+        OSH_TRY(candidate_bytes(cx, &bytes, l, &s));
         osh_survey_label(u->label[k], &p->recipe->modifiers[l->modifier], k);
         u->bits[k] = s.weights.bits, u->bytes[k] += bytes, u->loss[k] += losses->of[k];
     }
@@ -72,7 +77,8 @@ done:
     return rc;
 }
 
-osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const osh_losses *const *losses)
+osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
+                         const osh_losses *const *losses)
 {
     osh_status rc = OSH_OK;
     osh_mixed *m = NULL;  // own
@@ -81,7 +87,8 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const 
     OSH_NEW(cx, m, 1);
     OSH_NEW(cx, m->units, p->n_linears);
     OSH_NEW(cx, m->unit_of, p->n_linears);
-    if (p->gradients_not && !(m->gradients_not = osh_strdup(cx, p->gradients_not))) OSH_TRY(OSH_E_NOMEM);
+    if (p->gradients_not && !(m->gradients_not = osh_strdup(cx, p->gradients_not)))
+        OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_map_new(cx, &first, (size_t)p->n_linears));
     for (int i = 0; i < p->n_linears; i++) {
         int64_t at;
@@ -98,7 +105,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const 
         }
         osh_free(cx, name), name = NULL;
         m->unit_of[i] = (int)at;
-        OSH_TRY(add_linear(cx, m, p, i, losses[i]));
+        OSH_TRY(unit_add_linear(cx, m, p, i, losses[i]));
     }
     *out = m, m = NULL; // give
 done:
@@ -142,12 +149,12 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 
 /* ---- the choice ---- */
 
-typedef struct step { // of a unit, from one candidate to a larger one
-    double per_byte;  // that it saves
+typedef struct step { // from one candidate of a unit to a larger one
+    double per_byte;  // loss that it saves for each byte
     int unit, from, to;
 } step;
 
-static int by_savings(const void *a, const void *b)
+static int compare_savings(const void *a, const void *b)
 {
     const step *x = a, *y = b;
     if (x->per_byte != y->per_byte) return x->per_byte > y->per_byte ? -1 : 1;
@@ -160,26 +167,31 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Candidates on the lower hull, by rising bytes and falling loss. Returns how many. */
-static int hull_of(int *hull, const osh_mixed_unit *u)
+/* Fills in the candidates on the lower hull, by rising bytes and falling loss. Returns their
+ * number. */
+static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
     for (int i = 0; i < u->n; i++) { // candidates of several formats come in any order
         int at = i;
-        for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--) by_bytes[at] = by_bytes[at - 1];
+        for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
+            by_bytes[at] = by_bytes[at - 1];
         by_bytes[at] = i;
     }
     for (int i = 0; i < u->n; i++) {
         int k = by_bytes[i];
         if (n && u->bytes[k] == u->bytes[hull[n - 1]] && u->loss[k] < u->loss[hull[n - 1]]) n--;
-        if (n && (u->loss[k] >= u->loss[hull[n - 1]] || u->bytes[k] <= u->bytes[hull[n - 1]])) continue;
-        while (n > 1 && saved_per_byte(u, hull[n - 2], hull[n - 1]) <= saved_per_byte(u, hull[n - 1], k)) n--;
+        if (n && (u->loss[k] >= u->loss[hull[n - 1]] || u->bytes[k] <= u->bytes[hull[n - 1]]))
+            continue;
+        while (n > 1 &&
+               saved_per_byte(u, hull[n - 2], hull[n - 1]) <= saved_per_byte(u, hull[n - 1], k))
+            n--;
         hull[n++] = k;
     }
     return n;
 }
 
-static void take_choice(osh_mixed *m, int unit, int to)
+static void mixed_take(osh_mixed *m, int unit, int to)
 {
     osh_mixed_unit *u = &m->units[unit];
     m->bytes += u->bytes[to] - u->bytes[u->chosen];
@@ -187,8 +199,8 @@ static void take_choice(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* The single change that saves most of those that fit; false: none saves anything. */
-static bool fill(osh_mixed *m)
+/* Makes the single change that saves most among those that fit. False: no change saves anything. */
+static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
     double most = 0;
@@ -200,29 +212,30 @@ static bool fill(osh_mixed *m)
             most = saved, unit = i, to = k;
         }
     }
-    if (unit >= 0) take_choice(m, unit, to);
+    if (unit >= 0) mixed_take(m, unit, to);
     return unit >= 0;
 }
 
-static osh_status add_steps(osh_ctx *cx, osh_mixed *m, step **out, int *n)
+static osh_status mixed_add_steps(osh_ctx *cx, osh_mixed *m, step **out, int *n)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, *out, (size_t)m->n_units * OSH_CANDIDATES);
     *n = 0, m->bytes = 0, m->loss = 0;
     for (int i = 0; i < m->n_units; i++) {
         osh_mixed_unit *u = &m->units[i];
-        int hull[OSH_CANDIDATES] = {0}, n_hull = hull_of(hull, u);
+        int hull[OSH_CANDIDATES] = {0}, n_hull = unit_hull(hull, u);
         u->chosen = hull[0];
         m->bytes += u->bytes[u->chosen], m->loss += u->loss[u->chosen];
         for (int k = 0; k + 1 < n_hull; k++)
-            (*out)[(*n)++] = (step){saved_per_byte(u, hull[k], hull[k + 1]), i, hull[k], hull[k + 1]};
+            (*out)[(*n)++] =
+                (step){saved_per_byte(u, hull[k], hull[k + 1]), i, hull[k], hull[k + 1]};
     }
-    qsort(*out, (size_t)*n, sizeof **out, by_savings);
+    qsort(*out, (size_t)*n, sizeof **out, compare_savings);
 done:
     return rc;
 }
 
-static osh_status draw_curve(osh_ctx *cx, osh_mixed *m, const step *steps, int n)
+static osh_status mixed_draw_curve(osh_ctx *cx, osh_mixed *m, const step *steps, int n)
 {
     osh_status rc = OSH_OK;
     osh_mixed_step at = {m->bytes, m->loss};
@@ -245,20 +258,22 @@ osh_status osh_mixed_choose(osh_ctx *cx, osh_mixed *m, int64_t limit)
     step *steps = NULL; // own
     bool relaxed = false;
     int n = 0;
-    OSH_TRY(add_steps(cx, m, &steps, &n));
+    OSH_TRY(mixed_add_steps(cx, m, &steps, &n));
     m->limit = limit;
     if (m->bytes > limit)
-        OSH_FAIL(cx, OSH_E_USAGE, "what is quantized may take %lld bytes, and with the fewest bits of each module it "
-                 "takes %lld, %.4f bits a weight: want a larger target, or fewer bits in candidates",
-                 (long long)limit, (long long)m->bytes, 8.0 * (double)m->bytes / (double)m->n_weights);
-    OSH_TRY(draw_curve(cx, m, steps, n));
+        OSH_FAIL(cx, OSH_E_USAGE,
+            "what is quantized may take %lld bytes, and with the fewest bits of each module it "
+            "takes %lld, %.4f bits a weight: want a larger target, or fewer bits in candidates",
+            (long long)limit, (long long)m->bytes, 8.0 * (double)m->bytes / (double)m->n_weights);
+    OSH_TRY(mixed_draw_curve(cx, m, steps, n));
     for (int k = 0; k < n; k++) {
         osh_mixed_unit *u = &m->units[steps[k].unit];
         int64_t more = u->bytes[steps[k].to] - u->bytes[steps[k].from], room = limit - m->bytes;
-        if (more > room && !relaxed) m->bound = m->loss - steps[k].per_byte * (double)room, relaxed = true;
-        if (more <= room && u->chosen == steps[k].from) take_choice(m, steps[k].unit, steps[k].to);
+        if (more > room && !relaxed)
+            m->bound = m->loss - steps[k].per_byte * (double)room, relaxed = true;
+        if (more <= room && u->chosen == steps[k].from) mixed_take(m, steps[k].unit, steps[k].to);
     }
-    while (fill(m)) {}
+    while (mixed_fill(m)) {}
     if (!relaxed) m->bound = m->loss;
 done:
     osh_free(cx, steps);
@@ -282,24 +297,28 @@ osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, cons
         char *text = osh_sprintf(cx, "%.*s", (int)n - 1, o->target_size); // own
         bool ok = text && osh_text_is_number(text, &share) && share > 0 && share <= 1;
         osh_free(cx, text);
-        if (!ok) OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: want a share above 0 and up to 1x", o->target_size);
+        if (!ok)
+            OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: want a share above 0 and up to 1x",
+                     o->target_size);
         *limit = (int64_t)floor(share * (double)source);
         goto done;
     }
     if (!osh_text_is_bytes(o->target_size, &total))
-        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: want bytes, such as 90MB, or a share of the source's, such as "
-                 "0.35x", o->target_size);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--target-size %s: want bytes, such as 90MB, or a share of the source's, such as "
+                 "0.35x",
+                 o->target_size);
     *limit = total - p->dense_bytes;
     if (*limit <= 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: what stays dense takes %lld bytes alone", o->target_size,
-                 (long long)p->dense_bytes);
+        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: what stays dense takes %lld bytes alone",
+                 o->target_size, (long long)p->dense_bytes);
 done:
     return rc;
 }
 
 /* ---- the recipe ---- */
 
-typedef struct lists { // of the targets of each group
+typedef struct lists { // targets of each group
     osh_recipe_group *groups; // own; names and modules too
     size_t n;
 } lists;
@@ -314,8 +333,9 @@ static void lists_deinit(osh_ctx *cx, lists *l)
     osh_free(cx, l->groups);
 }
 
-/* A module's target. Experts: all of a layer with that leaf at once, as there are many. own; NULL: no memory */
-static char *target_of(osh_ctx *cx, const char *name)
+/* Returns a module's target; for an expert a regex of all experts of the layer with that leaf,
+ * since there are many. own; NULL: no memory. */
+static char *module_target(osh_ctx *cx, const char *name)
 {
     size_t n = experts_prefix(name);
     const char *leaf = n ? strchr(name + n + 1, '.') : NULL;
@@ -334,8 +354,8 @@ static char *target_of(osh_ctx *cx, const char *name)
     return out;
 }
 
-/* Takes target. */
-static osh_status add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
+/* Takes ownership of target. */
+static osh_status group_add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
 {
     osh_status rc = OSH_OK;
     if (!target) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
@@ -354,7 +374,8 @@ done:
     return rc;
 }
 
-osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const osh_plan *p, const char *head)
+osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const osh_plan *p,
+                            const char *head)
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
@@ -367,22 +388,26 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
             for (int i = 0; i < p->n_linears; i++) {
                 const osh_linear *x = &p->linears[i];
                 if (x->scheme_index != (int)s || m->units[m->unit_of[i]].chosen != k) continue;
-                if (!g->n) osh_survey_scheme(&schemes[l.n], &p->recipe->modifiers[x->modifier], x->scheme, k);
+                if (!g->n)
+                    osh_survey_scheme(&schemes[l.n], &p->recipe->modifiers[x->modifier], x->scheme,
+                                      k);
                 g->modifier = x->modifier, g->scheme = &schemes[l.n];
-                OSH_TRY(add_target(cx, g, target_of(cx, x->name)));
+                OSH_TRY(group_add_target(cx, g, module_target(cx, x->name)));
             }
             if (!g->n) continue;
             l.n++;
             const osh_modifier *of = &p->recipe->modifiers[g->modifier];
             bool named = of->n_candidates && !of->candidates[k].bits;
-            g->name = named ? osh_sprintf(cx, "%s_%s", p->schemes[s].group_name, of->candidates[k].name)
-                            : osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name, g->scheme->weights.bits);
+            g->name =
+                named ? osh_sprintf(cx, "%s_%s", p->schemes[s].group_name, of->candidates[k].name)
+                      : osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name,
+                                    g->scheme->weights.bits);
             if (!g->name)
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->recipe, head, l.groups, l.n));
 done:
-    if (rc && l.groups) l.n = p->n_schemes * OSH_CANDIDATES; // one may be half made
+    if (rc && l.groups) l.n = p->n_schemes * OSH_CANDIDATES; // the last one may be incomplete
     lists_deinit(cx, &l);
     osh_free(cx, schemes);
     return rc;

@@ -1,5 +1,5 @@
-/* modules.h - modules while they get their schemes: plan_match.c, and what the output's config says of them
- * (match_config.c). */
+/* modules.h - modules while they get their schemes (plan_match.c), and while the output's config is
+ * made of them (match_config.c). */
 #ifndef OSH_PLAN_MODULES_H
 #define OSH_PLAN_MODULES_H
 #include <string.h>
@@ -8,32 +8,37 @@
 
 typedef struct osh_plan_module { // a module that could be quantized
     char *name;            // own
-    char *loaded;          // own: what transformers calls it; NULL: the same
-    const char *cls;       // static or view of the graph: what loaders make of it
+    char *loaded;          // own: its name in transformers; NULL: the same
+    const char *cls;       // static or view of the graph: its class in loaders
     int64_t tensor;
     int module;
-    int scheme;            // global index, -1
-    int pruner;            // index into the recipe's, -1
-    double sparsity;       // for that
-    const char *why;       // static: it stays dense; NULL: it does not, or nothing is known against it yet
+    int scheme;            // global index; -1: none
+    int pruner;            // index into the recipe's modifiers; -1: none
+    double sparsity;       // for the pruner
+    const char *why; // static: why it stays dense; NULL: it does not, or no reason is known yet
     bool never;            // copied, whatever the targets are
-    bool reached;          // by a target as loaders read it, though it stays dense
-    bool unseen;           // text alone does not reach it: rounded, or dense
-    bool left;             // --only does not name it; where the source has it quantized, scheme is the group it keeps
-    bool absent; // a head without a tensor of its own; transformers may know it by a longer name
-    bool by_name;          // the class Linear does not reach it, nor any regex
+    bool reached;          // a target reaches it as loaders read targets, though it stays dense
+    bool unseen;           // text alone does not run it: rounded without data, or dense
+    bool left;             // --only does not name it; if the source has it quantized, scheme is the
+                           // group that it keeps
+    bool absent; // a head without a tensor of its own; transformers may have a longer name for it
+    bool by_name;          // the class Linear and regexes do not reach it, only its name
 } osh_plan_module;
 
 typedef struct osh_plan_modules { osh_plan_module *c; int64_t n; } osh_plan_modules;
 
-static inline bool osh_is_embedding(const osh_plan_module *c) { return !strcmp(c->cls, "Embedding"); }
+static inline bool osh_is_embedding(const osh_plan_module *c)
+{
+    return !strcmp(c->cls, "Embedding");
+}
 
-/* Beside groups of the source. */
+/* Gives modules names as targets if the source's groups are kept beside the recipe's. */
 osh_status osh_match_names(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs);
-/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not
- * quantized itself. */
+/* Makes the ignore list as the reference does: every module that is not quantized, of a class that
+ * is quantized elsewhere. */
 osh_status osh_match_ignore(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs);
-/* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
+/* Infers the format of each group, the top-level format and the JSON. A group whose modules have
+ * different formats is an error. */
 osh_status osh_match_config(osh_ctx *cx, osh_plan *p);
 osh_status osh_match_vllm(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs);
 #endif

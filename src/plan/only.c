@@ -1,4 +1,4 @@
-/* only.c - see only.h. */
+/* only.c - keeps the groups and codes of the modules that --only does not name. */
 #include "plan/only.h"
 
 #include <stdio.h>
@@ -17,14 +17,18 @@ osh_status osh_only_check(osh_ctx *cx, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     if (p->only && osh_source_queries(p->source))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--only does not keep a group of attention, which the source has");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "--only does not keep a group of attention, which the source has");
     for (size_t m = 0; p->only && m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         if (osh_modifier_is_transform(mod) || mod->type->rotates)
-            OSH_FAIL(cx, OSH_E_USAGE, "--only copies what it does not name, but %s changes weights beside those that "
-                     "are quantized", mod->type->name);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                "--only copies what it does not name, but %s changes weights beside those that are "
+                "quantized",
+                mod->type->name);
         if (mod->cache.present && osh_source_cache(p->source))
-            OSH_FAIL(cx, OSH_E_USAGE, "--only keeps the kv_cache_scheme of the source, and the recipe has another: "
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "--only keeps the kv_cache_scheme of the source, and the recipe has another: "
                      "want one of them");
     }
 done:
@@ -39,7 +43,8 @@ osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_plan *p, const char 
     return rc;
 }
 
-static osh_status scheme_keep(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from, const cJSON *groups)
+static osh_status scheme_keep(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from,
+                              const cJSON *groups)
 {
     osh_status rc = OSH_OK;
     const osh_format *f;
@@ -49,7 +54,8 @@ static osh_status scheme_keep(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
     if (!to->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
     for (; to->targets.n < from->targets.n; to->targets.n++)
-        if (!(to->targets.items[to->targets.n] = osh_strdup(cx, from->targets.items[to->targets.n])))
+        if (!(to->targets.items[to->targets.n] =
+                  osh_strdup(cx, from->targets.items[to->targets.n])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
     OSH_TRY(osh_format_infer(cx, &f, to, to->group_name));
     snprintf(to->format, sizeof to->format, "%s", f->name);
@@ -61,7 +67,8 @@ osh_status osh_only_schemes(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_q_config *c = osh_source_config(p->source);
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(p->ck->config->quantization_config, "config_groups");
+    const cJSON *groups =
+        cJSON_GetObjectItemCaseSensitive(p->ck->config->quantization_config, "config_groups");
     for (size_t i = 0; p->only && c && i < c->n; i++) {
         rc = scheme_keep(cx, &p->schemes[p->n_schemes++], &c->schemes[i], groups);
         if (rc) goto done;
@@ -75,7 +82,8 @@ int osh_only_kept(const osh_plan *p, int64_t tensor, const char *module)
 {
     const osh_tensor *scale, *zero;
     if (!osh_checkpoint_is_kept(p->ck, tensor)) return -1;
-    return (int)(osh_source_scheme(p->source, module, &scale, &zero) - osh_source_config(p->source)->schemes);
+    return (int)(osh_source_scheme(p->source, module, &scale, &zero) -
+                 osh_source_config(p->source)->schemes);
 }
 
 static bool is_group_name(const osh_plan *p, const char *name)
@@ -85,8 +93,8 @@ static bool is_group_name(const osh_plan *p, const char *name)
     return false;
 }
 
-static osh_status name_targets(osh_ctx *cx, osh_plan *p, int scheme, const char *const *names, const int *which,
-                               int64_t n)
+static osh_status name_targets(osh_ctx *cx, osh_plan *p, int scheme, const char *const *names,
+                               const int *which, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_q_scheme *s = &p->schemes[scheme];
@@ -102,12 +110,14 @@ static osh_status name_targets(osh_ctx *cx, osh_plan *p, int scheme, const char 
     osh_free(cx, s->group_name);
     s->group_name = NULL;
     for (int k = 0; snprintf(name, sizeof name, "group_%d", k), is_group_name(p, name); k++) {}
-    if (!(s->group_name = osh_strdup(cx, name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+    if (!(s->group_name = osh_strdup(cx, name)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
 done:
     return rc;
 }
 
-osh_status osh_only_name(osh_ctx *cx, osh_plan *p, const char *const *names, const int *which, int64_t n)
+osh_status osh_only_name(osh_ctx *cx, osh_plan *p, const char *const *names, const int *which,
+                         int64_t n)
 {
     osh_status rc = OSH_OK;
     for (size_t s = p->n_kept_schemes; p->n_kept_schemes && s < p->n_schemes; s++)
@@ -120,7 +130,8 @@ osh_status osh_only_warn(osh_ctx *cx, const osh_plan *p)
 {
     for (size_t i = 0; i < p->opt->only.n; i++) {
         bool again = false;
-        for (size_t h = 0; h < i; h++) again |= !strcmp(p->opt->only.items[h], p->opt->only.items[i]);
+        for (size_t h = 0; h < i; h++)
+            again |= !strcmp(p->opt->only.items[h], p->opt->only.items[i]);
         if (!again && !osh_matcher_hits(p->only, i))
             osh_log(cx, OSH_LOG_WARN, "--only %s matches no module", p->opt->only.items[i]);
     }

@@ -1,10 +1,11 @@
-/* options.h - what the commands are told: a struct for each, filled by the tables of options.c. */
+/* options.h - options of the commands: a struct for each, filled by the tables of options.c. */
 #ifndef OSH_PLAN_OPTIONS_H
 #define OSH_PLAN_OPTIONS_H
 #include "base/base.h"
 #include "base/field.h"
 
-typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
+/* One row of osh_option_fields for each; names are LLM Compressor's arguments. */
+typedef struct osh_options {
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
@@ -22,8 +23,8 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *arithmetic;
     bool overwrite, restart, json, largest_layer, only_largest_layer;
     char *models_dir;
-    char *device; // cpu, cuda, cuda:N; NULL or auto: a card where there is one
-    char *device_model; // plan: of a machine with this card
+    char *device; // cpu, cuda, cuda:N; NULL or auto: a GPU if there is one
+    char *device_model; // plan: for a machine with this GPU
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
@@ -35,25 +36,28 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *eval; // a text; NULL: none
     double target_bits; // mean bits of a weight; 0: none
     char *target_size;  // NULL: none
-    /* Not of a user: */
-    bool survey;        // what each candidate would lose, and no output
-    bool measure;       // the whole model, of which experts are measured; nothing is left out
-    const char *chosen; // view: recipe in the place of recipe and scheme, which it was made of; NULL: none
+    /* Not set by users: */
+    bool survey;        // measures the loss of each candidate, and writes no output
+    bool measure;       // the whole model, whose experts are measured; none is removed
+    const char *chosen; // view: recipe made from recipe and scheme, which it replaces; NULL: none
     const struct osh_mixed *mixed; // view: the choice in it, for the report
-    /* The smallest --host-memory for the passes before and after the run, with the highest need; 0: there are none. */
+    /* Smallest --host-memory for the passes before and after the run: the largest need; 0: there
+     * are none. */
     int64_t others_host;
-    const char *others; // view: which pass that is: "the effects of 9 units are measured"
+    const char *others; // view: the pass with that need: "the effects of 9 units are measured"
 } osh_options;
 extern const osh_field osh_option_fields[];
-bool osh_scratch_is_packed(const osh_options *o); // values that rest on the disk
-/* One option of a table from its text, by its name with underscores or dashes; of a list, items more. The struct is
- * filled with osh_fields_default first and emptied with osh_fields_deinit. given: refuses an option that is no list and
- * was given before; NULL: the last value counts. */
-osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object, const char *name,
-                            const char *value);
+bool osh_scratch_is_packed(const osh_options *o); // for values on the disk
+/* Sets one option of a table from its text. The name may have underscores or dashes; a list grows
+ * by items. The struct must be filled with osh_fields_default first and freed with
+ * osh_fields_deinit. given: refuses an option that is no list and was set before; NULL: the last
+ * value counts. */
+osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
+                            const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
-/* Arguments of LLM Compressor's oneshot() that are no options here. values: those that ask for what is done anyway
- * (NULL: any, "": none); doc says why. osh_option_python: OK for these, else an error that says what to do instead. */
+/* Arguments of LLM Compressor's oneshot() that are no options here. values: accepted values, which
+ * ask for what is done anyway (NULL: any, "": none); doc says why. osh_option_python returns OK for
+ * these, else an error that says what to do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 

@@ -1,5 +1,5 @@
-/* options_python.c - arguments of LLM Compressor's oneshot() that are no options here: a value that asks for what is
- * done anyway is taken; of any other is said what to do instead. */
+/* options_python.c - arguments of LLM Compressor's oneshot() that are no options here: a value that
+ * asks for what is done anyway is accepted; for any other the error says what to do instead. */
 #include <string.h>
 #include <strings.h>
 
@@ -10,12 +10,14 @@
 const osh_field osh_python_fields[] = {
     SWITCH("save_compressed", "true", "the output is a compressed-tensors checkpoint"),
     SWITCH("trust_remote_code_model", NULL, "no code of a model is ever run"),
-    SWITCH("tie_word_embeddings", "true", "a head is untied where a target has its name: --targets Linear,lm_head"),
+    SWITCH("tie_word_embeddings", "true",
+           "a head is untied where a target has its name: --targets Linear,lm_head"),
     SWITCH("clear_sparse_session", NULL, "there is no session"),
     SWITCH("streaming", NULL, "data are always read as a stream"),
     SWITCH("overwrite_cache", NULL, "no data are kept"),
     SWITCH("quantization_aware_calibration", NULL, "it decides nothing in LLM Compressor either"),
-    SWITCH("sequential_prefetch", NULL, "--prefetch reads weights ahead, and values where they rest on the disk"),
+    SWITCH("sequential_prefetch", NULL,
+           "--prefetch reads weights ahead, and values where they rest on the disk"),
     SWITCH("use_loss_mask", "false", "no token is left out"),
     VALUE("min_tokens_per_module", NULL, "it decides nothing in LLM Compressor either"),
     VALUE("preprocessing_num_workers", NULL, "--threads says how many threads there are"),
@@ -28,7 +30,8 @@ const osh_field osh_python_fields[] = {
     VALUE("config_name", "", "config.json of --model is read: want it there"),
     VALUE("tokenizer", "", "tokenizer.json of --model is read: want it there"),
     VALUE("processor", "", "tokenizer.json of --model is read: want it there"),
-    VALUE("recipe_args", "", "LLM Compressor evaluates none of them either: want the values in the recipe"),
+    VALUE("recipe_args", "",
+          "LLM Compressor evaluates none of them either: want the values in the recipe"),
     VALUE("stage", "", "all stages of a recipe are run: want a recipe with that stage alone"),
     VALUE("preprocessing_func", "", "no code of a caller is run: want the texts in the file"),
     VALUE("raw_kwargs", "", "want --dataset-config-name and --splits"),
@@ -45,8 +48,10 @@ static bool asks_for_it(const osh_field *f, const char *value)
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value)
 {
     osh_status rc = OSH_OK;
-    if (asks_for_it(f, value ? value : "")) osh_log(cx, OSH_LOG_DEBUG, "%s is taken: %s", f->name, f->doc);
-    else if (*f->values) OSH_FAIL(cx, OSH_E_USAGE, "%s: want %s, got '%s': %s", f->name, f->values, value, f->doc);
+    if (asks_for_it(f, value ? value : ""))
+        osh_log(cx, OSH_LOG_DEBUG, "%s is taken: %s", f->name, f->doc);
+    else if (*f->values)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: want %s, got '%s': %s", f->name, f->values, value, f->doc);
     else OSH_FAIL(cx, OSH_E_USAGE, "%s is no option here: %s", f->name, f->doc);
 done:
     return rc;

@@ -1,38 +1,40 @@
-/* passthrough.c - see passthrough.h. */
+/* passthrough.c - finds the values that take the range of another value. */
 #include "plan/passthrough.h"
 
 #include <string.h>
 
 #include "base/buf.h"
 
-static osh_status say_unknown(osh_ctx *cx, const char *name)
+static osh_status passthrough_refuse_name(osh_ctx *cx, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 1024);
     for (size_t i = 0; i < osh_op_count(); i++)
-        if (osh_op_at(i)->passes) OSH_TRY(osh_buf_printf(cx, &b, "%s%s", b.len ? ", " : "", osh_op_at(i)->name));
+        if (osh_op_at(i)->passes)
+            OSH_TRY(osh_buf_printf(cx, &b, "%s%s", b.len ? ", " : "", osh_op_at(i)->name));
     OSH_FAIL(cx, OSH_E_USAGE, "--calib-passthrough: %s %s: want %s", name,
-             osh_op_find(name) ? "makes values of its own, with another range" : "is no op", b.data);
+             osh_op_find(name) ? "makes values of its own, with another range" : "is no op",
+             b.data);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status check_names(osh_ctx *cx, const osh_strs *names)
+static osh_status passthrough_check_names(osh_ctx *cx, const osh_strs *names)
 {
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->items[i] + (strncmp(names->items[i], "no-", 3) ? 0 : 3);
         const osh_op *op = osh_op_find(name);
-        if (!op || !op->passes) OSH_TRY(say_unknown(cx, name));
+        if (!op || !op->passes) OSH_TRY(passthrough_refuse_name(cx, name));
     }
 done:
     return rc;
 }
 
-/* The last one that names it decides. */
-static bool hands_on(const osh_plan *p, const osh_op *op)
+/* True if --calib-passthrough selects the op. The last item that names it decides. */
+static bool op_hands_on(const osh_plan *p, const osh_op *op)
 {
     const osh_strs *names = &p->opt->calib_passthrough;
     bool on = false;
@@ -43,31 +45,34 @@ static bool hands_on(const osh_plan *p, const osh_op *op)
     return on;
 }
 
-/* It is made in the subgraph, or comes into it. */
-static bool there(const osh_plan *p, int subgraph, int value)
+/* True if the value is made in the subgraph, or is an input of it. */
+static bool value_is_there(const osh_plan *p, int subgraph, int value)
 {
     const osh_subgraph *s = &p->parts->parts[subgraph];
     int producer = p->graph->values[value].producer;
     if (value == p->graph->input_ids) return false;
-    if (p->pipeline == OSH_PIPELINE_BASIC || (producer >= s->first && producer < s->first + s->n_nodes)) return true;
+    if (p->pipeline == OSH_PIPELINE_BASIC ||
+        (producer >= s->first && producer < s->first + s->n_nodes))
+        return true;
     for (int i = 0; i < s->n_live_in; i++)
         if (s->live_in[i] == value) return true;
     return false;
 }
 
-static int source_of(const osh_plan *p, int subgraph, int value)
+static int range_source(const osh_plan *p, int subgraph, int value)
 {
     for (;;) {
         int producer = p->graph->values[value].producer;
         const osh_node *n = producer >= 0 ? &p->graph->nodes[producer] : NULL;
-        if (!n || !hands_on(p, n->op) || !there(p, subgraph, n->in[0])) return value;
+        if (!n || !op_hands_on(p, n->op) || !value_is_there(p, subgraph, n->in[0])) return value;
         value = n->in[0];
     }
 }
 
-static void inherit(osh_plan *p, int linear, int k)
+static void range_inherit(osh_plan *p, int linear, int k)
 {
-    int *value = &p->linears[linear].ranged[k], from = source_of(p, p->linears[linear].subgraph, *value);
+    int *value = &p->linears[linear].ranged[k],
+        from = range_source(p, p->linears[linear].subgraph, *value);
     if (from == *value) return;
     p->inherits[p->n_inherits++] = (osh_inherit){linear, k, *value, from};
     *value = from;
@@ -76,17 +81,19 @@ static void inherit(osh_plan *p, int linear, int k)
 osh_status osh_plan_passthrough(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    bool heads = p->cache.present && p->cache.strategy == OSH_Q_ATTN_HEAD; // a source has other heads, or none
+    /* A source has other heads, or none. */
+    bool heads = p->cache.present && p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].wants & OSH_STAT_RANGE) p->linears[i].ranged[OSH_INPUT] = p->linears[i].input;
+        if (p->linears[i].wants & OSH_STAT_RANGE)
+            p->linears[i].ranged[OSH_INPUT] = p->linears[i].input;
     if (!p->opt->calib_passthrough.n) goto done;
-    OSH_TRY(check_names(cx, &p->opt->calib_passthrough));
+    OSH_TRY(passthrough_check_names(cx, &p->opt->calib_passthrough));
     OSH_NEW(cx, p->inherits, (size_t)p->n_linears * (1 + OSH_CACHED));
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->subgraph < 0) continue;
-        if (l->ranged[OSH_INPUT] >= 0) inherit(p, i, OSH_INPUT);
-        for (int k = 0; !heads && k < OSH_CACHED && l->ranged[k] >= 0; k++) inherit(p, i, k);
+        if (l->ranged[OSH_INPUT] >= 0) range_inherit(p, i, OSH_INPUT);
+        for (int k = 0; !heads && k < OSH_CACHED && l->ranged[k] >= 0; k++) range_inherit(p, i, k);
     }
 done:
     return rc;

@@ -1,4 +1,4 @@
-/* paths.c - see paths.h. */
+/* paths.c - checks the paths of a job before it writes anything. */
 #include "plan/paths.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/inode.h"
 #include "base/made.h"
 
-typedef struct place { // that an option names
+typedef struct place { // a path that an option names
     osh_path_use use;
     const char *path; // view
     char shown[80];   // "--log-file"
@@ -18,23 +18,26 @@ typedef struct place { // that an option names
 
 static bool is_written(osh_path_use use)
 {
-    return use == OSH_PATH_LOG || use == OSH_PATH_PROFILE || use == OSH_PATH_NPY || use == OSH_PATH_PAGE;
+    return use == OSH_PATH_LOG || use == OSH_PATH_PROFILE || use == OSH_PATH_NPY ||
+           use == OSH_PATH_PAGE;
 }
 
-static bool is_same(const char *a, const char *b) // links followed; both exist
+static bool paths_same_file(const char *a, const char *b) // follows links; both exist
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* They need not be there yet; then case is ignored, since a file system may do so. */
+/* Sets *one if both paths are one file. They need not exist; then case is ignored, since a file
+ * system may ignore it. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
     char *x = NULL, *y = NULL; // own
     struct stat st;
     bool there = !stat(a, &st);
-    *one = there && !S_ISCHR(st.st_mode) && is_same(a, b); // two may go to /dev/null
+    *one = there && !S_ISCHR(st.st_mode) &&
+           paths_same_file(a, b); // two options may write to /dev/null
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
     OSH_TRY(osh_path_real(cx, &y, b));
@@ -47,11 +50,13 @@ done:
 
 static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const char *file)
 {
-    return osh_fail(cx, OSH_E_USAGE, "%s %s would be written over %s, which %s reads: want another file", w->shown,
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s %s would be written over %s, which %s reads: want another file", w->shown,
                     w->path, file, r->shown);
 }
 
-/* The files of a directory that is read may be links to files elsewhere, and have second names. */
+/* Checks the files of a directory that is read: they may be links to files elsewhere, or have other
+ * names. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;
@@ -60,8 +65,9 @@ static osh_status check_against_files(osh_ctx *cx, const place *w, const place *
     OSH_TRY(osh_dir_list(cx, &names, &n, r->path));
     for (size_t i = 0; i < n; i++) {
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, r->path, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        if (is_same(w->path, path)) OSH_TRY(refuse_read(cx, w, r, path));
+        if (!(path = osh_path_join(cx, r->path, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (paths_same_file(w->path, path)) OSH_TRY(refuse_read(cx, w, r, path));
     }
 done:
     osh_strings_free(cx, names, n);
@@ -73,12 +79,12 @@ static osh_status check_against_read(osh_ctx *cx, const place *w, const place *r
 {
     osh_status rc = OSH_OK;
     bool inside = false;
-    if (is_same(w->path, r->path)) OSH_TRY(refuse_read(cx, w, r, r->path));
+    if (paths_same_file(w->path, r->path)) OSH_TRY(refuse_read(cx, w, r, r->path));
     if (!osh_dir_exists(r->path)) goto done;
     OSH_TRY(osh_path_inside(cx, &inside, w->path, r->path));
     if (inside)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s %s lies in %s, which %s reads: want a file elsewhere", w->shown, w->path, r->path,
-                 r->shown);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s lies in %s, which %s reads: want a file elsewhere",
+                 w->shown, w->path, r->path, r->shown);
     OSH_TRY(check_against_files(cx, w, r));
 done:
     return rc;
@@ -96,7 +102,8 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
         }
         OSH_TRY(paths_are_one(cx, &one, w->path, o->path));
         if (one)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path, o->shown, o->path);
+            OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
+                     o->shown, o->path);
     }
     OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
 done:

@@ -1,14 +1,17 @@
-/* paths.h - the files and directories that a job is told to read and to write, in one list. */
+/* paths.h - all files and directories that a job reads and writes, in one list. */
 #ifndef OSH_PLAN_PATHS_H
 #define OSH_PLAN_PATHS_H
 #include "base/field.h"
 
-/* Before a job writes anything. Of a table's options those with a path are the list. Fails if a file that would be
- * written
- * - is there, and this program did not make it (base/made.h);
- * - is a file that is read, or lies in a directory that is read;
- * - is another file that would be written.
- * Files are compared by device and inode, so that links, hard links and spellings of a path are seen through. The
- * output directory itself is osh_output_claim's affair, a recipe's file names osh_recipe_parse's. */
+/* Checks the paths among a table's options before the job writes anything. Fails if a file that
+ * would be written
+ *
+ *   - exists and was not made by this program (base/made.h);
+ *   - is a file that is read, or is in a directory that is read;
+ *   - is another file that would be written.
+ *
+ * Files are compared by device and inode, so links, hard links and spellings of a path do not
+ * matter. osh_output_claim checks the output directory itself, osh_recipe_parse the file names in a
+ * recipe. */
 osh_status osh_paths_check(osh_ctx *cx, const osh_field *fields, const void *options);
 #endif

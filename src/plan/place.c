@@ -1,4 +1,4 @@
-/* place.c - where a calibrated job runs: on the host or on a card. */
+/* place.c - decides if a calibrated job runs on the host or on a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,30 +13,35 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
     char *end = NULL;
     *ordinal = 0;
     if (!strcmp(text, "cuda")) return OSH_OK;
-    long n = strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9' ? -1 : strtol(text + 5, &end, 10);
-    if (n < 0 || n > 1023 || *end) return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N", text);
+    long n = strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9'
+                 ? -1
+                 : strtol(text + 5, &end, 10);
+    if (n < 0 || n > 1023 || *end)
+        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N", text);
     *ordinal = (int)n;
     return OSH_OK;
 }
 
-static bool is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
+static bool device_is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
-/* Where nobody asked for a card the host does it. */
-static osh_status refuse_card(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
+/* Refuses a GPU that the user asked for. Without such a wish the host runs the job. */
+static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->opt->device;
-    if (!p->opt->device_model && (is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s is not %s on a card by this version: want --device cpu", what, done);
+    if (!p->opt->device_model && (device_is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s is not %s on a card by this version: want --device cpu", what, done);
 }
 
-/* What only the host does; NULL: nothing. room: for a name. */
+/* Returns the feature of the job that only the host has; NULL: none. room: for a name. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
     const osh_graph *g = p->graph;
     int node = p->pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
     *done = "made";
     if (node >= 0) {
-        snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name, g->nodes[node].op->name);
+        snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name,
+                 g->nodes[node].op->name);
         return room;
     }
     if (p->n_folds) return p->recipe->modifiers[p->folds[0].modifier].type->name;
@@ -51,8 +56,10 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         bool weighs = l->wants & OSH_STAT_SQUARES;
-        if (!weighs && !(l->ranged[OSH_INPUT] >= 0 && osh_observer_searches(&l->scheme->inputs))) continue;
-        snprintf(room, size, "observer %s", weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
+        if (!weighs && !(l->ranged[OSH_INPUT] >= 0 && osh_observer_searches(&l->scheme->inputs)))
+            continue;
+        snprintf(room, size, "observer %s",
+                 weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
         return room;
     }
     return NULL;
@@ -64,18 +71,20 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     const char *text = p->opt->device, *done;
     char room[512];
     const char *what = on_host_only(p, room, sizeof room, &done);
-    if (what) return refuse_card(cx, p, what, done);
+    if (what) return gpu_refuse(cx, p, what, done);
     if (p->opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
-        p->card_model = osh_card_model_find(p->opt->device_model); // options.c lists them
+        p->card_model = osh_card_model_find(p->opt->device_model); // options.c lists the models
         p->on_device = p->pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
-    bool cuda = is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
-    if (cuda && !is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
-    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0)); // says what is missing
-    p->on_device = cuda && p->pipeline != OSH_PIPELINE_DATAFREE; // rounding alone is faster than the way there and back
+    bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
+    if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
+    /* The error says what is missing. */
+    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0));
+    /* Rounding alone is faster than the copies to the GPU and back. */
+    p->on_device = cuda && p->pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
 }
@@ -85,13 +94,18 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     int64_t n = osh_memory_arena(p);
     if (p->on_device) {
         osh_status opened = osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
-        return opened || !p->memory.by_card ? opened : osh_cuda_stage_open(cx, p->device, p->opt->use_gds);
+        return opened || !p->memory.by_card ? opened
+                                            : osh_cuda_stage_open(cx, p->device, p->opt->use_gds);
     }
-    if (is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
-    osh_device *asked = NULL; // own: there is nothing for it to do, but it was asked for
+    if (device_is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
+    /* own: opened only because it was asked for; there is nothing for it to do. */
+    osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->ordinal, 0);
     osh_device_close(cx, asked);
     return rc;
 }
 
-osh_mem_class osh_plan_work_class(const osh_plan *p) { return p->device ? OSH_MEM_HOST : OSH_MEM_DEVICE; }
+osh_mem_class osh_plan_work_class(const osh_plan *p)
+{
+    return p->device ? OSH_MEM_HOST : OSH_MEM_DEVICE;
+}

@@ -1,5 +1,6 @@
-/* pruned.c - see pruned.h. As upstream (sgpt_base.py) the targets name modules, and every Linear inside of one is
- * pruned; a list of sparsities has one for each such module, in the model's order. */
+/* pruned.c - matches Linears with the targets of pruning modifiers. As upstream (sgpt_base.py) the
+ * targets name modules, and every Linear inside of one is pruned. A list of sparsities has one for
+ * each such module, in the model's order. */
 #include "plan/pruned.h"
 
 #include <string.h>
@@ -10,9 +11,11 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* The module around it, or itself, that a target of the modifier names: the length of its name; 0: none. */
-static osh_status aimed_at(osh_ctx *cx, size_t *len, const osh_plan *p, const osh_map *modules, osh_modifier *mod,
-                           const osh_prunable *of)
+/* Finds the module around it, or itself, that a target of the modifier names. *len: length of the
+ * module's name; 0: none. */
+static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_plan *p,
+                                     const osh_map *modules, osh_modifier *mod,
+                                     const osh_prunable *of)
 {
     osh_status rc = OSH_OK;
     const char *cls = of->cls;
@@ -38,15 +41,17 @@ done:
     return rc;
 }
 
-/* Of OWL: the decoder layer around it, and its share; before they are measured all have the same. */
-static osh_status share_of(osh_ctx *cx, double *out, const osh_plan *p, const osh_map *modules, const osh_owl *owl,
-                           const char *name)
+/* Returns OWL's sparsity of the decoder layer around the module. Before the layers are measured all
+ * have the same. */
+static osh_status owl_share(osh_ctx *cx, double *out, const osh_plan *p, const osh_map *modules,
+                            const osh_owl *owl, const char *name)
 {
     const char *cls = p->graph ? p->graph->layer_class : NULL;
     int64_t at = -1;
     for (size_t n = strlen(name); n && modules; n--) {
         if (name[n] && name[n] != '.') continue;
-        if (!osh_map_get(modules, name, n, &at) || !cls || strcmp(p->graph->modules[at].cls, cls)) continue;
+        if (!osh_map_get(modules, name, n, &at) || !cls || strcmp(p->graph->modules[at].cls, cls))
+            continue;
         *out = owl->sparsity;
         for (size_t i = 0; i < owl->n_shares; i++) {
             const osh_layer_share *s = &owl->shares[i];
@@ -56,15 +61,18 @@ static osh_status share_of(osh_ctx *cx, double *out, const osh_plan *p, const os
         if (!owl->n_shares) return OSH_OK;
         return osh_fail(cx, OSH_E_USAGE, "layer_sparsities: %.*s is not in it", (int)n, name);
     }
-    return osh_fail(cx, OSH_E_USAGE, "%s lies in no decoder layer, and sparsity_profile owl has a sparsity for each of "
-                    "these: want it in ignore", name);
+    return osh_fail(cx, OSH_E_USAGE,
+        "%s lies in no decoder layer, and sparsity_profile owl has a sparsity for each of these: "
+        "want it in ignore",
+        name);
 }
 
-static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int m, osh_prunable *of, int64_t n_of)
+static osh_status pruner_match(osh_ctx *cx, osh_plan *p, const osh_map *modules, int m,
+                               osh_prunable *of, int64_t n_of)
 {
     osh_status rc = OSH_OK;
     osh_modifier *mod = &p->recipe->modifiers[m];
-    const char *last = NULL; // view: the module that was named last
+    const char *last = NULL; // view: name of the last module that matched
     size_t n_last = 0;
     int n = 0;
     for (int64_t i = 0; i < n_of; i++) {
@@ -72,24 +80,27 @@ static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int
         size_t len;
         int64_t out = -1;
         if (c->never) continue;
-        OSH_TRY(aimed_at(cx, &len, p, modules, mod, c));
+        OSH_TRY(pruner_find_target(cx, &len, p, modules, mod, c));
         if (!len) continue;
         if (!last || n_last != len || memcmp(last, c->name, len)) n++;
         last = c->name, n_last = len;
         OSH_TRY(osh_matcher_find(cx, &out, mod->ignored, c->name, c->cls));
         if (out >= 0) continue;
         if (c->modifier >= 0)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one of them to prune it", c->name,
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s is a target of %s and of %s: want one of them to prune it", c->name,
                      p->recipe->modifiers[c->modifier].type->name, mod->type->name);
         c->modifier = m, c->aimed = n - 1;
         if (!strcmp(c->name, "lm_head"))
-            osh_log(cx, OSH_LOG_WARN, "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
-                    "keep it", mod->type->name);
+            osh_log(cx, OSH_LOG_WARN,
+                    "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
+                    "keep it",
+                    mod->type->name);
     }
     const osh_owl *owl = osh_owl_of(mod);
     for (int64_t i = 0; i < n_of; i++) {
         if (of[i].modifier != m) continue;
-        if (owl) OSH_TRY(share_of(cx, &of[i].sparsity, p, modules, owl, of[i].name));
+        if (owl) OSH_TRY(owl_share(cx, &of[i].sparsity, p, modules, owl, of[i].name));
         else OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
     }
 done:
@@ -99,7 +110,7 @@ done:
 osh_status osh_plan_prune(osh_ctx *cx, osh_plan *p, osh_prunable *of, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_map *modules = NULL; // own: of the graph
+    osh_map *modules = NULL; // own: modules of the graph
     bool any = false;
     for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
     for (size_t m = 0; m < p->recipe->n; m++) any |= p->recipe->modifiers[m].type->prunes;
@@ -112,7 +123,8 @@ osh_status osh_plan_prune(osh_ctx *cx, osh_plan *p, osh_prunable *of, int64_t n)
         }
     }
     for (size_t m = 0; m < p->recipe->n; m++)
-        if (p->recipe->modifiers[m].type->prunes) OSH_TRY(prune_by(cx, p, modules, (int)m, of, n));
+        if (p->recipe->modifiers[m].type->prunes)
+            OSH_TRY(pruner_match(cx, p, modules, (int)m, of, n));
 done:
     osh_map_free(cx, modules);
     return rc;
@@ -125,8 +137,10 @@ osh_status osh_plan_pruned(osh_ctx *cx, const osh_plan *p, osh_linear *l, int pr
     l->wants |= by->type->wants(by, l->scheme);
     OSH_TRY(osh_prune_takes(cx, by, l->name, l->I));
     if (m != by && m->type->freedom && (m->type->freedom(m) & OSH_FREE_ZEROS))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is pruned by %s, and target 'original' or refine of %s would make others "
-                 "of its zeros: want neither (--quality gptq)", l->name, by->type->name, m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is pruned by %s, and target 'original' or refine of %s would make others of "
+                 "its zeros: want neither (--quality gptq)",
+                 l->name, by->type->name, m->type->name);
 done:
     return rc;
 }

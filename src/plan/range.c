@@ -1,5 +1,5 @@
-/* range.c - what a visit is of: its nodes, Linears, values and weights, and which of these a step loads. The walk of
- * visit.c goes through it. */
+/* range.c - describes the range of a visit: its nodes, Linears, values and weights, and the weights
+ * that a step loads. The walk of visit.h uses it. */
 #include "graph/picked.h"
 #include "plan/folds.h"
 #include "plan/lookup.h"
@@ -7,7 +7,7 @@
 
 int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
 {
-    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
+    if (p->on_device || tier == OSH_TIER_HOST) return 0; // on a GPU values are always copied
     return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
 }
 
@@ -24,7 +24,7 @@ bool osh_fold_inside(const osh_range *r, const osh_fold *f)
 
 void osh_fold_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s)
 {
-    bool whole = s->n == r->n_nodes; // in segments they are read where they lie
+    bool whole = s->n == r->n_nodes; // in segments they are read from the checkpoint
     for (int i = 0; s->fold && whole && i < p->n_folds; i++)
         for (int k = 0; osh_fold_inside(r, &p->folds[i]) && k < p->folds[i].n_takes; k++)
             want[p->folds[i].takes[k]] = true;
@@ -35,29 +35,31 @@ int osh_n_ranges(const osh_plan *p)
     return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
 }
 
-static void widen(int *first, int *end, int i)
+static void range_widen(int *first, int *end, int i)
 {
     if (i < 0) return;
     if (*end == 0 || i < *first) *first = i;
     if (i >= *end) *end = i + 1;
 }
 
-/* A model of experts has many of each, and what is done for a range must not look at all of them. */
-static void find_ends(osh_range *r, const osh_plan *p)
+/* Finds the first and last Linear, value and weight of the range: a model with experts has many,
+ * and work on a range must not scan all of them. */
+static void range_find_ends(osh_range *r, const osh_plan *p)
 {
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        widen(&r->l0, &r->l1, i), widen(&r->v0, &r->v1, l->input), widen(&r->w0, &r->w1, l->weight);
+        range_widen(&r->l0, &r->l1, i), range_widen(&r->v0, &r->v1, l->input),
+            range_widen(&r->w0, &r->w1, l->weight);
     }
     for (int i = r->first; i < r->first + r->n_nodes; i++) {
         const osh_node *n = &p->graph->nodes[i];
-        for (int k = 0; k < n->op->n_in; k++) widen(&r->v0, &r->v1, n->in[k]);
-        for (int k = 0; k < n->op->n_out; k++) widen(&r->v0, &r->v1, n->out[k]);
-        for (int k = 0; k < n->op->n_weights; k++) widen(&r->w0, &r->w1, n->w[k]);
+        for (int k = 0; k < n->op->n_in; k++) range_widen(&r->v0, &r->v1, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++) range_widen(&r->v0, &r->v1, n->out[k]);
+        for (int k = 0; k < n->op->n_weights; k++) range_widen(&r->w0, &r->w1, n->w[k]);
     }
-    for (int i = 0; i < r->n_live_in; i++) widen(&r->v0, &r->v1, r->live_in[i]);
-    for (int i = 0; i < r->n_live_out; i++) widen(&r->v0, &r->v1, r->live_out[i]);
+    for (int i = 0; i < r->n_live_in; i++) range_widen(&r->v0, &r->v1, r->live_in[i]);
+    for (int i = 0; i < r->n_live_out; i++) range_widen(&r->v0, &r->v1, r->live_out[i]);
 }
 
 osh_range osh_range_at(const osh_plan *p, int index)
@@ -67,21 +69,24 @@ osh_range osh_range_at(const osh_plan *p, int index)
     if (p->pipeline != OSH_PIPELINE_BASIC) {
         const osh_subgraph *s = &p->parts->parts[index];
         const osh_pass *ps = &p->passes[index];
-        r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0, ps->fold,
-                        ps->block};
+        r = (osh_range){s->first, s->n_nodes, index, 1,
+                        s->live_in, s->live_out, s->n_live_in, s->n_live_out,
+                        ps->observe, ps->propagate, ps->merged, ps->same,
+                        s->name, 0, 0, 0, 0, 0, 0, ps->fold, ps->block};
     }
     r.fold |= p->pipeline == OSH_PIPELINE_BASIC && p->n_folds;
-    find_ends(&r, p);
+    range_find_ends(&r, p);
     return r;
 }
 
-void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
+void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s,
+                    const bool *values)
 {
     const osh_graph *g = p->graph;
     for (int i = s->first; i < s->first + s->n; i++)
         for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) want[g->nodes[i].w[k]] = true;
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k))
+                want[g->nodes[i].w[k]] = true;
     for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->wants && values[l->input]) want[l->weight] = true;

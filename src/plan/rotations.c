@@ -1,4 +1,4 @@
-/* rotations.c - see rotations.h. */
+/* rotations.c - finds the residual stream in the graph and registers the changes of the weights. */
 #include "plan/rotations.h"
 
 #include <string.h>
@@ -10,33 +10,38 @@ typedef struct turning {
     osh_plan *p;
     const osh_modifier *m;
     const osh_rotate *args;
-    bool *residual; // own [values]: it is the residual stream
-    int *normed;    // own [values]: node of the norm that made it of the residual stream; -1: none did
-    bool *outs;     // own [nodes]: Linears that are added to the residual stream
+    bool *residual; // own [values]: the residual stream
+    int *normed;    // own [values]: node of the norm that made the value of the residual stream;
+                    // -1: none
+    bool *outs;     // own [nodes]: Linears whose output is added to the residual stream
     const osh_rotation *r1, *r2; // view; NULL: not in the recipe
 } turning;
 
-/* It multiplies what it reads by a weight [., D]: a Linear, or a router that has one. */
-static bool has_columns(const osh_node *n) { return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate"); }
+/* True if the node multiplies its input by a weight [., D]: a Linear, or a router with a weight. */
+static bool reads_by_columns(const osh_node *n)
+{
+    return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate");
+}
 
-static const char *module_of(const turning *t, const osh_node *n)
+static const char *turning_module(const turning *t, const osh_node *n)
 {
     const char *name = t->p->graph->modules[n->module].name;
     return *name ? name : "the model";
 }
 
-static osh_status refuse_node(osh_ctx *cx, const turning *t, const osh_node *n, const char *why)
+static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_node *n,
+                                     const char *why)
 {
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: the residual stream cannot be rotated: %s (%s) %s", t->m->type->name,
-                    module_of(t, n), n->op->name, why);
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: the residual stream cannot be rotated: %s (%s) %s",
+                    t->m->type->name, turning_module(t, n), n->op->name, why);
 }
 
 /* ---- the residual stream ---- */
 
 static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
 
-/* All that makes a value that is added to the residual stream. */
-static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
+/* Marks the Linears that make a value that is added to the residual stream. */
+static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
@@ -44,24 +49,25 @@ static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
     const osh_node *n = at < 0 ? NULL : &g->nodes[at];
     if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
     if (g->values[value].first_use != g->values[value].last_use)
-        OSH_TRY(refuse_node(cx, t, n, "makes what is added to it, and what is read elsewhere, too"));
+        OSH_TRY(stream_refuse_node(cx, t, n,
+                                   "makes what is added to it, and what is read elsewhere, too"));
     if (osh_node_is(n, "linear")) {
         t->outs[at] = true;
     } else if (osh_node_is(n, "scale")) {
-        OSH_TRY(follow_outs(cx, t, n->in[0]));
+        OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
     } else if (osh_node_is(n, "sigmoid_gate")) { // in[0]: a number for each token
-        OSH_TRY(follow_outs(cx, t, n->in[1]));
+        OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
-        OSH_TRY(follow_outs(cx, t, n->in[0]));
-        OSH_TRY(follow_outs(cx, t, n->in[1]));
+        OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
+        OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (!osh_node_is(n, "zeros")) {
-        OSH_TRY(refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
+        OSH_TRY(stream_refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
     }
 done:
     return rc;
 }
 
-static osh_status mark_node(osh_ctx *cx, turning *t, const osh_node *n)
+static osh_status stream_mark_node(osh_ctx *cx, turning *t, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     int n_residual = 0, n_normed = 0, norm = -1, out = n->out[0];
@@ -76,16 +82,17 @@ static osh_status mark_node(osh_ctx *cx, turning *t, const osh_node *n)
         goto done;
     } else if (is_add(n) && n_residual && !n_normed) {
         for (int k = 0; k < 2; k++)
-            if (!t->residual[n->in[k]]) OSH_TRY(follow_outs(cx, t, n->in[k]));
+            if (!t->residual[n->in[k]]) OSH_TRY(stream_follow_outs(cx, t, n->in[k]));
         t->residual[out] = true;
     } else if (osh_node_is(n, "scale")) {
         t->residual[out] = n_residual > 0, t->normed[out] = norm;
-    } else if (osh_node_is(n, "rms_norm") && n_residual && !((const osh_rms_norm_attr *)n->attr)->head_dim) {
+    } else if (osh_node_is(n, "rms_norm") && n_residual &&
+               !((const osh_rms_norm_attr *)n->attr)->head_dim) {
         t->normed[out] = (int)(n - t->p->graph->nodes);
     } else if (osh_node_is(n, "layer_norm")) {
-        OSH_TRY(refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
-    } else if (!has_columns(n) || n_residual) {
-        OSH_TRY(refuse_node(cx, t, n, "reads it"));
+        OSH_TRY(stream_refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
+    } else if (!reads_by_columns(n) || n_residual) {
+        OSH_TRY(stream_refuse_node(cx, t, n, "reads it"));
     }
 done:
     return rc;
@@ -93,14 +100,14 @@ done:
 
 /* ---- steps ---- */
 
-static osh_status add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
+static osh_status rotation_add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = t->p;
     int64_t tensor = p->graph->weights[weight].tensor;
     if (p->graph->weights[weight].part)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that stays as it is", t->m->type->name,
-                 p->graph->weights[weight].name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that stays as it is",
+                 t->m->type->name, p->graph->weights[weight].name);
     OSH_TRY(osh_checkpoint_rewrite(cx, p->ck, tensor, w));
     p->rotated->n_weights += !p->folded[tensor];
     p->folded[tensor] = true;
@@ -108,67 +115,76 @@ done:
     return rc;
 }
 
-/* Rows of a Linear's weight and its bias. */
-static osh_status turn_output(osh_ctx *cx, const turning *t, const osh_node *n, const osh_rotation *r)
+/* Rotates the rows of a Linear's weight, and its bias. */
+static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
+                                const osh_rotation *r)
 {
     osh_status rc = OSH_OK;
     osh_rewrite w = {.kind = OSH_REWRITE_COLUMNS, .r = r};
     for (int k = 0; k < n->op->n_weights; k++)
-        if (n->w[k] >= 0) OSH_TRY(add_step(cx, t, n->w[k], &w));
+        if (n->w[k] >= 0) OSH_TRY(rotation_add_step(cx, t, n->w[k], &w));
 done:
     return rc;
 }
 
-static osh_status turn_input(osh_ctx *cx, const turning *t, const osh_node *n, const osh_rotation *r)
+static osh_status rotate_input(osh_ctx *cx, const turning *t, const osh_node *n,
+                               const osh_rotation *r)
 {
-    return add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_ROWS, .r = r});
+    return rotation_add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_ROWS, .r = r});
 }
 
-static osh_status fuse_norm(osh_ctx *cx, const turning *t, const osh_node *n)
+static osh_status rotation_fuse_norm(osh_ctx *cx, const turning *t, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
     const osh_node *norm = &g->nodes[t->normed[n->in[0]]];
     double offset = ((const osh_rms_norm_attr *)norm->attr)->offset;
     if (norm->w[0] < 0) goto done;
-    osh_rewrite w = {.kind = OSH_REWRITE_NORM, .norm = g->weights[norm->w[0]].tensor, .value = offset};
-    OSH_TRY(add_step(cx, t, n->w[0], &w));
+    osh_rewrite w = {
+        .kind = OSH_REWRITE_NORM, .norm = g->weights[norm->w[0]].tensor, .value = offset};
+    OSH_TRY(rotation_add_step(cx, t, n->w[0], &w));
     if (t->p->folded[w.norm]) goto done;
-    OSH_TRY(add_step(cx, t, norm->w[0], &(osh_rewrite){.kind = OSH_REWRITE_FILL, .value = 1 - offset}));
+    OSH_TRY(rotation_add_step(cx, t, norm->w[0],
+                              &(osh_rewrite){.kind = OSH_REWRITE_FILL, .value = 1 - offset}));
 done:
     return rc;
 }
 
-/* As upstream: embeddings, norms, R1 of what makes the stream, R1 of what reads it. */
-static osh_status turn_stream(osh_ctx *cx, turning *t)
+/* Registers the changes in upstream's order: embeddings, norms, R1 of the writers of the stream, R1
+ * of its readers. */
+static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
         if (osh_node_is(n, "embedding")) {
-            if (t->args->centre) OSH_TRY(add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
-            if (t->r1) OSH_TRY(turn_input(cx, t, n, t->r1));
+            if (t->args->centre)
+                OSH_TRY(
+                    rotation_add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
+            if (t->r1) OSH_TRY(rotate_input(cx, t, n, t->r1));
         }
-        if (has_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(fuse_norm(cx, t, n));
+        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotation_fuse_norm(cx, t, n));
     }
     for (int i = 0; i < g->n_nodes && t->r1; i++)
-        if (t->outs[i]) OSH_TRY(turn_output(cx, t, &g->nodes[i], t->r1));
+        if (t->outs[i]) OSH_TRY(rotate_output(cx, t, &g->nodes[i], t->r1));
     for (int i = 0; i < g->n_nodes && t->r1; i++) {
         const osh_node *n = &g->nodes[i];
-        if (has_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(turn_input(cx, t, n, t->r1));
+        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotate_input(cx, t, n, t->r1));
     }
 done:
     return rc;
 }
 
-static osh_status refuse_values(osh_ctx *cx, const turning *t, const osh_node *n)
+static osh_status rotation_refuse_values(osh_ctx *cx, const turning *t, const osh_node *n)
 {
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: R2 cannot rotate the values of %s: they go from one Linear through the "
-                    "attention to another in models that it can", t->m->type->name, module_of(t, n));
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: R2 cannot rotate the values of %s: they go from one Linear through the "
+                    "attention to another in models that it can",
+                    t->m->type->name, turning_module(t, n));
 }
 
-static osh_status turn_values(osh_ctx *cx, turning *t)
+static osh_status rotate_values(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
@@ -178,12 +194,13 @@ static osh_status turn_values(osh_ctx *cx, turning *t)
         const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
         const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
         const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];
-        bool right = osh_node_is(from, "linear") && osh_node_is(to, "linear") && c->last_use == c->first_use;
-        if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] || n->in[1] == n->in[2] ||
-            v->width % t->r2->n || c->width % t->r2->n)
-            OSH_TRY(refuse_values(cx, t, n));
-        OSH_TRY(turn_output(cx, t, from, t->r2));
-        OSH_TRY(turn_input(cx, t, to, t->r2));
+        bool right =
+            osh_node_is(from, "linear") && osh_node_is(to, "linear") && c->last_use == c->first_use;
+        if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] ||
+            n->in[1] == n->in[2] || v->width % t->r2->n || c->width % t->r2->n)
+            OSH_TRY(rotation_refuse_values(cx, t, n));
+        OSH_TRY(rotate_output(cx, t, from, t->r2));
+        OSH_TRY(rotate_input(cx, t, to, t->r2));
     }
 done:
     return rc;
@@ -194,11 +211,13 @@ done:
 int64_t osh_head_dim(const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op->attends) return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
+        if (g->nodes[i].op->attends)
+            return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
     return 0;
 }
 
-static osh_status make_matrix(osh_ctx *cx, turning *t, const osh_rotation **out, int64_t n, const char *what)
+static osh_status rotation_make(osh_ctx *cx, turning *t, const osh_rotation **out, int64_t n,
+                                const char *what)
 {
     osh_status rc = OSH_OK;
     osh_rotated *r = t->p->rotated;
@@ -214,47 +233,55 @@ done:
     return rc;
 }
 
-static osh_status make_matrices(osh_ctx *cx, turning *t)
+static osh_status rotations_make(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
     int64_t D = g->values[g->hidden].width, block = t->args->block ? t->args->block : D;
     OSH_NEW(cx, t->p->rotated->of, 2);
     if (D % block)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: transform_block_size %ld does not divide the hidden size %ld", t->m->type->name,
-                 (long)block, (long)D);
-    if (t->args->which & OSH_ROTATE_R1) OSH_TRY(make_matrix(cx, t, &t->r1, block, "R1"));
-    if (t->args->which & OSH_ROTATE_R2) OSH_TRY(make_matrix(cx, t, &t->r2, osh_head_dim(g), "R2"));
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: transform_block_size %ld does not divide the hidden size %ld",
+                 t->m->type->name, (long)block, (long)D);
+    if (t->args->which & OSH_ROTATE_R1) OSH_TRY(rotation_make(cx, t, &t->r1, block, "R1"));
+    if (t->args->which & OSH_ROTATE_R2)
+        OSH_TRY(rotation_make(cx, t, &t->r2, osh_head_dim(g), "R2"));
 done:
     return rc;
 }
 
-/* ---- what comes before ---- */
+/* ---- checks and preparation ---- */
 
-/* Weights that no node of the graph has may read the stream, too: heads for more tokens, towers. */
-static osh_status check_strangers(osh_ctx *cx, const turning *t)
+/* Refuses weights that no node of the graph has, because they may read the stream, too: heads for
+ * more tokens, towers. */
+static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = t->p;
     bool *known = NULL; // own [tensors]
     if (p->graph->wrapped)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has a tower whose outputs join the residual stream: rotations of such "
-                 "models are not made by this version", t->m->type->name, p->ck->dir);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: %s has a tower whose outputs join the residual stream: rotations of such "
+                 "models are not made by this version",
+                 t->m->type->name, p->ck->dir);
     OSH_NEW(cx, known, p->ck->n_tensors);
     for (int w = 0; w < p->graph->n_weights; w++)
         if (p->graph->weights[w].tensor >= 0) known[p->graph->weights[w].tensor] = true;
     for (int64_t i = 0; i < p->ck->n_tensors; i++)
         if (!known[i] && p->ck->tensors[i].e->ndim > 1)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not in the architecture's template, and would read a stream "
-                     "that is rotated", t->m->type->name, p->ck->tensors[i].e->name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s is not in the architecture's template, and would read a stream that "
+                     "is rotated",
+                     t->m->type->name, p->ck->tensors[i].e->name);
 done:
     osh_free(cx, known);
     return rc;
 }
 
-/* A head that reads the embedding's weight gets one of its own, under its own name. One that has its own where the
- * config ties them is read so, and must be in the output. */
-static osh_status untie_head(osh_ctx *cx, turning *t)
+/* Gives a head that reads the embedding's weight a weight of its own, under its own name. A head
+ * may also have a tensor of its own while the config ties them: the tensor is used, and must be in
+ * the output. */
+static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = t->p;
@@ -276,8 +303,8 @@ done:
     return rc;
 }
 
-/* Who makes the residual stream, and who reads it; then what transform_config says of that. */
-static osh_status find_online(osh_ctx *cx, turning *t)
+/* Finds the writers and readers of the residual stream, then makes transform_config of them. */
+static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = t->p->graph;
@@ -286,9 +313,10 @@ static osh_status find_online(osh_ctx *cx, turning *t)
     OSH_NEW(cx, reads, g->n_nodes);
     for (int i = 0; i < g->n_nodes && t->normed; i++) {
         makes[i] = t->outs[i] || osh_node_is(&g->nodes[i], "embedding");
-        reads[i] = has_columns(&g->nodes[i]) && t->normed[g->nodes[i].in[0]] >= 0;
+        reads[i] = reads_by_columns(&g->nodes[i]) && t->normed[g->nodes[i].in[0]] >= 0;
     }
-    const osh_turned of = {.modifier = t->m->type->name, .args = t->args, .makes = makes, .reads = reads};
+    const osh_turned of = {
+        .modifier = t->m->type->name, .args = t->args, .makes = makes, .reads = reads};
     OSH_TRY(osh_plan_transforms(cx, t->p, &of));
 done:
     osh_free(cx, makes);
@@ -296,51 +324,52 @@ done:
     return rc;
 }
 
-/* Weights of the Linears at which something is rotated while the model runs. */
-static osh_status turn_against(osh_ctx *cx, const turning *t)
+/* Rotates the weights of Linears whose input or output is rotated while the model runs. */
+static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->graph->nodes[o->turns[i].node];
-        if (n->op->attends) continue; // the scores take both matrices away
-        OSH_TRY((o->turns[i].output ? turn_output : turn_input)(cx, t, n, &o->matrices[o->turns[i].matrix].r));
+        if (n->op->attends) continue; // both matrices cancel in the scores
+        OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
+            cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
 done:
     return rc;
 }
 
-static osh_status find_stream(osh_ctx *cx, turning *t)
+static osh_status stream_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(untie_head(cx, t));
+    OSH_TRY(rotation_untie_head(cx, t));
     const osh_graph *g = t->p->graph;
-    OSH_TRY(check_strangers(cx, t));
+    OSH_TRY(rotation_check_strangers(cx, t));
     OSH_NEW(cx, t->residual, g->n_values);
     OSH_NEW(cx, t->normed, g->n_values);
     OSH_NEW(cx, t->outs, g->n_nodes);
     for (int i = 0; i < g->n_values; i++) t->normed[i] = -1;
-    for (int i = 0; i < g->n_nodes; i++) OSH_TRY(mark_node(cx, t, &g->nodes[i]));
-    OSH_TRY(make_matrices(cx, t));
+    for (int i = 0; i < g->n_nodes; i++) OSH_TRY(stream_mark_node(cx, t, &g->nodes[i]));
+    OSH_TRY(rotations_make(cx, t));
 done:
     return rc;
 }
 
-static osh_status turn_by(osh_ctx *cx, turning *t)
+static osh_status rotate_model(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = t->p;
     bool quip = t->args->which & (OSH_ROTATE_V | OSH_ROTATE_U);
     if (!p->graph)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one", t->m->type->name,
-                 p->ck->dir);
-    if (!quip) OSH_TRY(find_stream(cx, t));
-    OSH_TRY(find_online(cx, t)); // adds tensors
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
+                 t->m->type->name, p->ck->dir);
+    if (!quip) OSH_TRY(stream_find(cx, t));
+    OSH_TRY(online_nodes_find(cx, t)); // adds tensors
     OSH_NEW(cx, p->folded, p->ck->n_tensors);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
-    if (!quip) OSH_TRY(turn_stream(cx, t));
-    if (t->r2) OSH_TRY(turn_values(cx, t));
-    OSH_TRY(turn_against(cx, t));
+    if (!quip) OSH_TRY(rotate_stream(cx, t));
+    if (t->r2) OSH_TRY(rotate_values(cx, t));
+    OSH_TRY(rotate_online_weights(cx, t));
     OSH_TRY(osh_online_insert(cx, &p->rotated->online, p->graph, p->ck));
 done:
     osh_free(cx, t->residual);
@@ -356,8 +385,8 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_plan *p)
         turning t = {.p = p, .m = &p->recipe->modifiers[m]};
         if (!t.m->type->rotates) continue;
         t.args = t.m->args;
-        OSH_NEW(cx, p->rotated, 1); // a recipe has one
-        OSH_TRY(turn_by(cx, &t));
+        OSH_NEW(cx, p->rotated, 1); // a recipe has one such modifier
+        OSH_TRY(rotate_model(cx, &t));
     }
 done:
     return rc;
@@ -365,9 +394,12 @@ done:
 
 void osh_plan_rotations_free(osh_ctx *cx, osh_plan *p)
 {
-    for (int i = 0; p->rotated && i < p->rotated->n; i++) osh_rotation_deinit(cx, &p->rotated->of[i]);
+    for (int i = 0; p->rotated && i < p->rotated->n; i++)
+        osh_rotation_deinit(cx, &p->rotated->of[i]);
     if (p->rotated) osh_free(cx, p->rotated->of);
-    if (p->rotated) osh_online_deinit(cx, &p->rotated->online), osh_q_transforms_deinit(cx, &p->rotated->transforms);
+    if (p->rotated)
+        osh_online_deinit(cx, &p->rotated->online),
+            osh_q_transforms_deinit(cx, &p->rotated->transforms);
     osh_free(cx, p->rotated);
     p->rotated = NULL;
 }

@@ -1,15 +1,20 @@
-/* simulate.c - counts the bytes of every step of a run before it is made: the walk of visit.c with nothing done.
+/* simulate.c - counts the bytes of every step of a run before it starts: the walk of visit.h with
+ * steps that only count.
  *
- *   device = loaded weights + open Hessians + batch (values, scratch) or solver + values of the batches that are kept
- *   host   = base + device + resting values (tiers device and host) + packing buffers + prefetched weights
+ *   device = loaded weights + open Hessians + batch (values, scratch) or solver
+ *            + values of the batches that are kept
+ *   host   = base + device + resting values (tiers device and host) + packing buffers
+ *            + prefetched weights
  *
- * On a card the device's bytes are those of its arena, placed as the run will place them, and no part of the host's:
+ * On a GPU the device's bytes are those of its arena, with the places that the run will use, and no
+ * part of the host's:
  *
- *   device = to the end of (the workspace of products, weights, statistics, resting values of tier device,
- *            prefetched weights) from the front
- *            + to the end of (the batch, or what a solve takes) from the back
- *   host   = base + weights on their way or to be solved + a solve's results + the most that has rested so far (tier
- *            host: blocks of values that are gone wait for the next ones) + packing buffers + prefetched weights */
+ *   device = from the front: to the end of (the workspace of products, weights, statistics,
+ *            resting values of tier device, prefetched weights)
+ *            + from the back: to the end of (the batch, or the memory of a solve)
+ *   host   = base + weights in transfer or to be solved + a solve's results
+ *            + the maximum of resting values so far (tier host: freed blocks wait for new values)
+ *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +33,15 @@
 #include "store/loaders.h"
 #include "store/slots.h"
 
-static int longer_first(const void *a, const void *b)
+static int compare_lengths(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x < y) - (x > y);
 }
 
-/* Of all batches that run so, the most of each. */
-static osh_status find_batches(osh_ctx *cx, osh_sim *s)
+/* Finds the maximum of each figure over all batches that run sample by sample, and over the
+ * others. */
+static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = s->p;
@@ -49,7 +55,7 @@ static osh_status find_batches(osh_ctx *cx, osh_sim *s)
         max_into(&most->n_tokens, offsets[at[b + 1]] - offsets[at[b]]);
         if (!by_sample) continue;
         for (int64_t k = 0; k < n; k++) lengths[k] = offsets[at[b] + k + 1] - offsets[at[b] + k];
-        qsort(lengths, (size_t)n, sizeof *lengths, longer_first);
+        qsort(lengths, (size_t)n, sizeof *lengths, compare_lengths);
         for (int k = 0; k < n && k < s->n_threads; k++) at_once += lengths[k];
         max_into(&most->at_once, at_once);
         max_into(&most->longest, lengths[0]);
@@ -66,7 +72,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     const osh_graph *g = p->graph;
     *s = (osh_sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->batch_tokens};
     if (p->on_device) OSH_TRY(osh_layout_new(cx, &s->card, p));
-    else OSH_TRY(find_batches(cx, s));
+    else OSH_TRY(sim_find_batches(cx, s));
     OSH_NEW(cx, s->loaded, g->n_weights);
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
@@ -83,11 +89,11 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_plan *p)
     size_t nv = (size_t)g->n_values;
     s->lists = (int64_t)(osh_call_bytes(p->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
                          osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
-                         osh_batch_lists(g, s->batch_tokens)); // of no more samples than tokens
+                         osh_batch_lists(g, s->batch_tokens));
     if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);
-    if (s->card) { // what reads the samples' ranges; a sample between card and disk
+    if (s->card) { // the readers of the samples' ranges; a sample between GPU and disk
         s->lists += (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                               2 * osh_mem_gross((size_t)p->data.n * 2 * sizeof(float)) +
                               osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
@@ -116,8 +122,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* The sums of a Linear's input, and what a batch takes beside while they are fed. */
-static osh_status open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
+/* Opens the sums of a Linear's input, and counts the scratch of a batch while they are fed. */
+static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
     size_t *hook = osh_sim_hook(s, l->input);
@@ -140,7 +146,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
-    OSH_TRY(osh_check_interrupt(cx)); // of many layers, under many budgets, this takes seconds
+    OSH_TRY(osh_check_interrupt(cx)); // with many layers and many budgets this takes seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
@@ -148,12 +154,13 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (!s->counts[i]) s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p, i);
         for (int k = 0; k < OSH_RANGED; k++) {
             if (l->ranged[k] < 0) continue;
-            size_t *hook = osh_sim_hook(s, l->ranged[k]), range = osh_ranged_scratch(s->p, l, k, s->batch_tokens) +
-                osh_sim_narrow_bytes(s, osh_ranged_args(s->p, l, k), l->ranged[k]);
+            size_t *hook = osh_sim_hook(s, l->ranged[k]),
+                   range = osh_ranged_scratch(s->p, l, k, s->batch_tokens) +
+                           osh_sim_narrow_bytes(s, osh_ranged_args(s->p, l, k), l->ranged[k]);
             if (*hook < range) *hook = range;
             if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->ranged[k]));
         }
-        OSH_TRY(open_sums(cx, s, l));
+        OSH_TRY(sim_open_sums(cx, s, l));
     }
     osh_looks_of(s->looks, NULL, s->p, r, values);
     s->to_look = osh_sim_looked_bytes(s);
@@ -162,28 +169,33 @@ done:
     return rc;
 }
 
-/* What a step's values take where they rest, and what goes with it. */
-static void rows_of(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
+/* Computes the bytes of a step's outputs at rest, and of the values that are freed. */
+static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
     int end = s->r->v1, gone = s->tier == OSH_TIER_DISK ? 0 : end;
-    for (int v = osh_next_set(st->out, s->r->v0, end); v < end; v = osh_next_set(st->out, v + 1, end))
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
+         v = osh_next_set(st->out, v + 1, end))
         if (!s->stored[v]) *out += osh_sim_value_rest(s, v), s->stored[v] = true;
-    for (int v = osh_next_set(st->consume, s->r->v0, gone); v < gone; v = osh_next_set(st->consume, v + 1, gone))
+    for (int v = osh_next_set(st->consume, s->r->v0, gone); v < gone;
+         v = osh_next_set(st->consume, v + 1, gone))
         if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
 }
 
-/* Rows of a batch that is done go and come, in the order of run_batch; left: of the arena, what the batch still has.
- * now: bytes of values at rest. */
-static osh_status batch_over(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left, int64_t *now)
+/* Frees and takes rows of a finished batch, in the order of run_batch. left: arena bytes that the
+ * batch still has. *now: bytes of values at rest. */
+static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
+                                int64_t *now)
 {
     osh_status rc = OSH_OK;
     int end = s->tier == OSH_TIER_DISK ? 0 : s->r->v1;
-    for (int v = osh_next_set(st->consume, s->r->v0, end); v < end; v = osh_next_set(st->consume, v + 1, end)) {
+    for (int v = osh_next_set(st->consume, s->r->v0, end); v < end;
+         v = osh_next_set(st->consume, v + 1, end)) {
         *now -= osh_sim_batch_rest(s, v, b);
         osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
     }
-    for (int v = osh_next_set(st->out, s->r->v0, end); v < end; v = osh_next_set(st->out, v + 1, end)) {
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
+         v = osh_next_set(st->out, v + 1, end)) {
         if (s->tier == OSH_TIER_DEVICE)
             OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b));
         *now += osh_sim_batch_rest(s, v, b);
@@ -193,17 +205,19 @@ done:
     return rc;
 }
 
-static size_t way_bytes(const osh_sim *s, const osh_step *st)
+static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
 {
     size_t n = 0;
     for (int v = s->r->v0; s->to->values_ahead && v < s->r->v1; v++)
         if (v != s->p->graph->input_ids)
-            n += (size_t)(st->in[v] + st->out[v]) * (size_t)osh_acts_way_bytes(s->p->graph, v, s->batch_tokens);
+            n += (size_t)(st->in[v] + st->out[v]) *
+                 (size_t)osh_acts_way_bytes(s->p->graph, v, s->batch_tokens);
     return n;
 }
 
-/* Reads of the tables whose rows a step looks up; with a card, what that takes in host memory for a batch. */
-static int64_t look_up(const osh_sim *s, const osh_step *st)
+/* Counts reads of the tables whose rows a step looks up. With a GPU, returns the host memory for
+ * the rows of a batch. */
+static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->graph;
     int64_t most = 0;
@@ -216,7 +230,7 @@ static int64_t look_up(const osh_sim *s, const osh_step *st)
     return s->card ? most : 0;
 }
 
-static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
+static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = s->p;
@@ -227,19 +241,20 @@ static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
                           collects ? NULL : st->routed};
     osh_exec_brought in = {st->in, NULL, collects ? s->hook : NULL};
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
-    rows_of(s, st, &out, &taken);
-    for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1; v = osh_next_set(st->out, v + 1, s->r->v1))
+    sim_step_rows(s, st, &out, &taken);
+    for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
+         v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = way_bytes(s, st); // nearest to the end of the arena
-    int64_t rows = look_up(s, st);
+    size_t ways = sim_way_bytes(s, st); // nearest to the end of the arena
+    int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = osh_sim_batch_tokens(s, b);
         if (n != last) OSH_TRY(osh_device_peaks_at(cx, &peak, &left, p->memory.peaks, n));
         last = n;
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
-        OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
+        OSH_TRY(sim_end_batch(cx, s, st, b, ways + left, &now));
     }
     s->values += out - taken;
     osh_sim_note(s, 0, 0, s->values);
@@ -247,10 +262,10 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // of the values that stay
+typedef struct step_bytes { int64_t most, left; } step_bytes; // left: the values that stay
 
-/* What a step takes, the ids included. */
-static osh_status count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
+/* Counts the bytes of a step, with the token ids. */
+static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
                              const osh_exec_brought *in)
 {
     osh_status rc = OSH_OK;
@@ -273,10 +288,11 @@ done:
     return rc;
 }
 
-/* Batches that are kept: what comes in is lent, or given away where it is read for the last time, and what is made
- * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. grow: of what is kept for
- * a second look. */
-static osh_status pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
+/* Simulates a pass of the batches that are kept: an input is lent, or given away at its last read,
+ * and outputs stay. Bytes grow and shrink evenly with the finished tokens: the maximum is at one
+ * end. grow: bytes of values kept for a second look. */
+static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
+                                int64_t grow)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->p->graph;
@@ -291,7 +307,7 @@ static osh_status pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const s
         taken += osh_sim_value_kept(s, v), old += osh_sim_batch_bytes(s, v), s->held[v] = false;
     }
     step_bytes exec;
-    OSH_TRY(count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->lent, hook}));
+    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->lent, hook}));
     s->kept_values = before - old;
     osh_sim_note(s, exec.most, 0, s->values);
     s->kept_values = before + out - taken - new, s->looked += grow;
@@ -302,15 +318,18 @@ done:
     return rc;
 }
 
-static osh_status pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
+static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
+                                  int64_t grow)
 {
     osh_status rc = OSH_OK;
     int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept], size = s->p->batch_size;
     step_bytes exec;
-    OSH_TRY(count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
-    rows_of(s, st, &out, &taken);
-    /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
-    int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
+    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
+    sim_step_rows(s, st, &out, &taken);
+    /* Rows come and go batch by batch: the first batch sees none of the new ones, the last all but
+     * its own. */
+    int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
+            old = (taken + n - 1) / n *share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
     osh_sim_note(s, exec.most, 0, early);
     osh_sim_note(s, exec.left, 0, early + new);
@@ -323,8 +342,8 @@ done:
     return rc;
 }
 
-/* What reading a step's values ahead takes in host memory. */
-static int64_t ahead_bytes(const osh_sim *s, const osh_step *st)
+/* Returns the host memory for reading a step's values in advance. */
+static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
 {
     const osh_memory *m = &s->p->memory;
     int64_t n = osh_sim_loaders_bytes(s);
@@ -340,17 +359,19 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_status rc = OSH_OK;
     osh_sim *s = user;
     (void)r;
-    int64_t reads = ahead_bytes(s, st);
+    int64_t reads = sim_ahead_bytes(s, st);
     if (s->card) max_into(&s->ahead, reads);
     else s->ahead = reads;
-    if (s->card) return pass_on_card(cx, s, st);
+    if (s->card) return sim_pass_on_gpu(cx, s, st);
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
-    look_up(s, st);
-    int64_t grow = st->observe && !st->first_look ? s->to_look : 0, tokens = s->p->data.offsets[s->p->data.n];
-    double share = tokens ? (double)s->p->data.offsets[s->p->batch_at[s->n_kept]] / (double)tokens : 0;
+    sim_look_up(s, st);
+    int64_t grow = st->observe && !st->first_look ? s->to_look : 0,
+            tokens = s->p->data.offsets[s->p->data.n];
+    double share =
+        tokens ? (double)s->p->data.offsets[s->p->batch_at[s->n_kept]] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
-    if (s->n_kept) OSH_TRY(pass_kept(cx, s, st, hook, of_kept));
-    if (s->n_kept < s->p->n_batches) OSH_TRY(pass_others(cx, s, st, hook, grow - of_kept));
+    if (s->n_kept) OSH_TRY(sim_pass_kept(cx, s, st, hook, of_kept));
+    if (s->n_kept < s->p->n_batches) OSH_TRY(sim_pass_others(cx, s, st, hook, grow - of_kept));
     s->to_look -= grow, s->ahead = 0;
 done:
     return rc;
@@ -364,7 +385,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // memory has it
+        if (!v->segments && !v->round_bytes) continue; // the weight in memory is solved
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;
@@ -378,7 +399,8 @@ static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
         const osh_fold *f = &s->p->folds[i];
         if (!osh_fold_inside(r, f)) continue;
         s->stats += osh_fold_seen_bytes(s->p, f);
-        if (osh_fold_searches(s->p, f)) s->hook[f->value] = osh_sim_accum_scratch(s, "hessian_accum", f->n);
+        if (osh_fold_searches(s->p, f))
+            s->hook[f->value] = osh_sim_accum_scratch(s, "hessian_accum", f->n);
     }
     osh_sim_note(s, 0, 0, s->values);
     return OSH_OK;
@@ -421,7 +443,7 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
     return OSH_OK;
 }
 
-static void forget(osh_sim *s, int v)
+static void sim_forget(osh_sim *s, int v)
 {
     if (s->stored[v]) s->values -= osh_sim_value_rest(s, v);
     if (s->held[v]) s->kept_values -= osh_sim_value_kept(s, v);
@@ -439,29 +461,29 @@ static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
     for (int k = 0; k < 2; k++)
         for (int v = osh_next_set(there[k], s->r->v0, s->r->v1); v < s->r->v1;
              v = osh_next_set(there[k], v + 1, s->r->v1))
-            if (!keep[v]) forget(s, v);
+            if (!keep[v]) sim_forget(s, v);
     return OSH_OK;
 }
 
-static void drop_dead(osh_sim *s, const osh_range *r)
+static void sim_drop_dead(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; v < r->v1; v++) {
         bool after = false;
         for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
-        if (!after) forget(s, v);
+        if (!after) sim_forget(s, v);
     }
 }
 
-/* All visits, as p->memory.visits and the tier say; fills in their figures. */
-static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, osh_places **places)
+/* Simulates all visits with the phases of p->memory.visits and the tier; fills in their figures. */
+static osh_status simulate_visits(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever,
+                                  osh_places **places)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_sim s; // own
-    osh_visitor v = {.open = sim_open, .load = osh_sim_load, .pass = sim_pass, .solve = osh_sim_solve,
-                     .reload = sim_reload,
-                     .release = sim_release, .drop = sim_drop, .user = &s, .fold_open = sim_fold_open,
-                     .fold = sim_fold};
+    osh_visitor v = {.open = sim_open, .load = osh_sim_load, .pass = sim_pass,
+                     .solve = osh_sim_solve, .reload = sim_reload, .release = sim_release,
+                     .drop = sim_drop, .user = &s, .fold_open = sim_fold_open, .fold = sim_fold};
     OSH_TRY(sim_init(cx, &s, p));
     if (s.card && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->graph));
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
@@ -470,13 +492,17 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
     for (int i = 0; i < m->n_visits; i++) {
         osh_visit old = m->visits[i];
         osh_range r = osh_range_at(p, i);
-        m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds,
-                                   .prefetch = old.prefetch, .prefetch_device = old.prefetch_device,
+        m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes,
+                                   .n_rounds = old.n_rounds, .prefetch = old.prefetch,
+                                   .prefetch_device = old.prefetch_device,
                                    .values_ahead = old.values_ahead, .apart = old.apart};
-        s.to = &m->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p, &r), s.began = false, s.index = i;
+        s.to = &m->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p, &r),
+        s.began = false, s.index = i;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
-        drop_dead(&s, &r);
-        if (old.apart) max_into(&s.to->device_peak, s.to->apart_device), max_into(&s.to->host_peak, s.to->apart_host);
+        sim_drop_dead(&s, &r);
+        if (old.apart)
+            max_into(&s.to->device_peak, s.to->apart_device),
+                max_into(&s.to->host_peak, s.to->apart_host);
     }
     if (ever) memcpy(ever, s.ever, (size_t)p->graph->n_weights * sizeof *ever);
     if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));
@@ -492,7 +518,7 @@ osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ev
     bool found = false;
     if (!ever) osh_trials_find(&found, p->memory.trials, p, tier);
     if (found) goto done;
-    OSH_TRY(simulate(cx, p, tier, ever, NULL));
+    OSH_TRY(simulate_visits(cx, p, tier, ever, NULL));
     OSH_TRY(osh_trials_add(cx, &p->memory.trials, p, tier));
 done:
     return rc;
@@ -500,5 +526,5 @@ done:
 
 osh_status osh_memory_place(osh_ctx *cx, osh_plan *p)
 {
-    return simulate(cx, p, p->memory.tier, NULL, &p->memory.places);
+    return simulate_visits(cx, p, p->memory.tier, NULL, &p->memory.places);
 }

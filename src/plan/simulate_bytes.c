@@ -1,4 +1,5 @@
-/* simulate_bytes.c - what values, statistics and a second look take in a simulated visit, and its peaks. */
+/* simulate_bytes.c - bytes of values, statistics and second looks in a simulated visit, and its
+ * peaks. */
 #include "plan/bytes.h"
 #include "plan/cache.h"
 #include "plan/looks.h"
@@ -10,8 +11,10 @@
 
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
 {
-    bool disk = s->tier == OSH_TIER_DISK, looks_disk = s->looked && s->p->memory.looks == OSH_LOOK_DISK;
-    int64_t dev = s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
+    bool disk = s->tier == OSH_TIER_DISK,
+         looks_disk = s->looked && s->p->memory.looks == OSH_LOOK_DISK;
+    int64_t dev =
+        s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
     int64_t lists = s->lists + s->ranges;
     host += s->copies + lists;
     if (s->looked) host += osh_acts_own_bytes(s->p->graph) + (looks_disk ? s->frame : s->looked);
@@ -35,7 +38,8 @@ int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b)
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b)
 {
     if (v == s->p->graph->input_ids) return 0;
-    if (s->tier == OSH_TIER_DEVICE) return osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
+    if (s->tier == OSH_TIER_DEVICE)
+        return osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
     return osh_acts_batch_bytes(s->p->graph, v, osh_sim_batch_tokens(s, b));
 }
 
@@ -61,7 +65,9 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
 int64_t osh_sim_value_kept(const osh_sim *s, int v)
 {
     const osh_plan *p = s->p;
-    return v == p->graph->input_ids ? 0 : osh_acts_kept_bytes(p->graph, &p->data, v, p->batch_at, s->n_kept);
+    return v == p->graph->input_ids
+               ? 0
+               : osh_acts_kept_bytes(p->graph, &p->data, v, p->batch_at, s->n_kept);
 }
 
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
@@ -73,7 +79,10 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
 {
     const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
-    if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype) : 0;
+    if (s->card)
+        return op->scratch_cuda
+                   ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype)
+                   : 0;
     if (!op->scratch) return 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
 }
@@ -82,7 +91,8 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 {
     const osh_sum_type *t = &osh_sums[sum];
     if (s->card && t->on_card) return osh_layout_bytes(s->card, t->layout, l->input);
-    return osh_sum_bytes(sum, l->I) + (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
+    return osh_sum_bytes(sum, l->I) +
+           (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
 }
 
 size_t *osh_sim_hook(const osh_sim *s, int value)
@@ -102,7 +112,8 @@ int64_t osh_sim_looked_bytes(const osh_sim *s)
     for (int v = s->r->v0; v < s->r->v1; v++) {
         if (!s->looks[v]) continue;
         n += osh_acts_bytes(s->p->graph, &s->p->data, tier, v, 0);
-        if (s->p->memory.looks_f16) n -= 2 * s->p->data.offsets[s->p->data.n] * s->p->graph->values[v].width;
+        if (s->p->memory.looks_f16)
+            n -= 2 * s->p->data.offsets[s->p->data.n] * s->p->graph->values[v].width;
     }
     return n;
 }
@@ -115,18 +126,21 @@ size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value)
 
 int64_t osh_sim_loaders_bytes(const osh_sim *s)
 {
-    return osh_loaders_own_bytes(s->p->memory.n_loaders, osh_scratch_is_packed(s->p->opt) ? s->frame : 0);
+    return osh_loaders_own_bytes(s->p->memory.n_loaders,
+                                 osh_scratch_is_packed(s->p->opt) ? s->frame : 0);
 }
 
 void osh_sim_look(osh_sim *s)
 {
     const osh_plan *p = s->p;
     int64_t tokens = 0, n_loaders = p->memory.looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
-    for (int64_t k = 0; s->looked && k < p->data.n; k++) max_into(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
+    for (int64_t k = 0; s->looked && k < p->data.n; k++)
+        max_into(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
     for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
         int64_t sample = (int64_t)osh_value_gross(p->graph, v, tokens);
         if (n_loaders)
-            s->ahead = osh_sim_loaders_bytes(s) + osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);
+            s->ahead = osh_sim_loaders_bytes(s) +
+                       osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);
         if (s->looks[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values);
         s->looks[v] = false;
     }

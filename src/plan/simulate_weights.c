@@ -1,4 +1,5 @@
-/* simulate_weights.c - weights that a simulated visit loads, and the places of those that the next one loads first. */
+/* simulate_weights.c - weights that a simulated visit loads, and places in the arena for those that
+ * the next visit loads first. */
 #include <string.h>
 
 #include "plan/folds.h"
@@ -38,26 +39,28 @@ void osh_sim_drop_copies(osh_sim *s)
     }
 }
 
-/* Places of what the next visit loads first; look: the walk of it up to there. */
+/* State of the walk that finds the weights which the next visit loads first. */
 typedef struct ahead {
     osh_sim *s;
     bool seen;
 } ahead;
 
-/* Of those that the step loads the ones that are not there. */
-static void want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st, const bool *values)
+/* Sets want[w] for the weights that the step loads and that are not in memory. */
+static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st,
+                             const bool *values)
 {
     memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
     osh_step_wants(want, s->p, r, st, values);
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->loaded[w];
 }
 
-static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st, const bool *values)
+static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
+                             const bool *values)
 {
     osh_status rc = OSH_OK;
     ahead *a = user;
     if (a->seen) goto done;
-    want_weights(a->s, a->s->want, r, st, values);
+    sim_want_weights(a->s, a->s->want, r, st, values);
     for (int w = r->w0; w < r->w1; w++)
         if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->card, OSH_LAYOUT_WEIGHT, w));
     a->seen = true;
@@ -82,12 +85,13 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
     osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values);
 }
 
-osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st, const bool *values)
+osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
+                        const bool *values)
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
-    want_weights(s, s->want, r, st, values);
+    sim_want_weights(s, s->want, r, st, values);
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->want[w]) continue;
         sim_load_one(s, w);

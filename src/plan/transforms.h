@@ -1,5 +1,5 @@
-/* transforms.h - what transform_config says of a recipe's rotations, and where those of them stand that act while the
- * model runs. Of rotations.c. */
+/* transforms.h - makes the transform_config of a recipe's rotations and finds where the rotations
+ * that act while the model runs are inserted. A part of rotations.c. */
 #ifndef OSH_PLAN_TRANSFORMS_H
 #define OSH_PLAN_TRANSFORMS_H
 #include "modifiers/rotate.h"
@@ -8,10 +8,11 @@
 typedef struct osh_turned { // nodes of the graph, as the recipe's rotations see them
     const char *modifier;
     const osh_rotate *args;
-    const bool *makes; // [nodes]: what is added to the residual stream, and embeddings; NULL: nobody asked
-    const bool *reads; // [nodes]: what reads it
+    const bool *makes; // [nodes]: they are added to the residual stream, or are embeddings; NULL:
+                       // not known
+    const bool *reads; // [nodes]: they read the residual stream
 } osh_turned;
-/* Fills p->rotated's transforms and online, and adds the matrices' tensors to the checkpoint. Refuses what nothing that
- * loads models could apply. */
+/* Fills p->rotated's transforms and online, and adds the matrices' tensors to the checkpoint.
+ * Refuses rotations that no loader of models could apply. */
 osh_status osh_plan_transforms(osh_ctx *cx, osh_plan *p, const osh_turned *t);
 #endif

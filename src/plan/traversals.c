@@ -1,4 +1,4 @@
-/* traversals.c - see traversals.h. */
+/* traversals.c - plans the traversals of --pipeline independent. */
 #include "plan/traversals.h"
 
 #include <string.h>
@@ -7,16 +7,18 @@
 #include "plan/layout.h"
 #include "plan/memory.h"
 
-/* of [modifiers]: its traversal; -1: it wants no data. Returns how many there are. */
-static int number(int *of, const osh_recipe *r)
+/* Fills of [modifiers] with the traversal of each modifier; -1: it wants no data. Returns the
+ * number of traversals. */
+static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
     for (size_t m = 0; m < r->n; m++) of[m] = osh_modifier_wants_data(&r->modifiers[m]) ? n++ : -1;
     return n;
 }
 
-/* What a Linear wants is wanted by three at most: who prunes it, whose caches have scales beside it, who quantizes. */
-static osh_status choose(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
+/* Sets the traversal of a Linear. Up to three modifiers want data for it: its pruner, the one whose
+ * cache has scales beside it, and its quantizer; they must have one traversal. */
+static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = p->recipe->modifiers;
@@ -29,37 +31,43 @@ static osh_status choose(osh_ctx *cx, const osh_plan *p, const int *of, osh_line
     for (int k = 0; k < 3; k++) {
         if (who[k] < 0) continue;
         if (first >= 0 && of[who[k]] != of[first])
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent: %s is worked on by %s and by %s, and what the one "
-                     "leaves has no place until the other comes: want the first alone in a recipe of its own, and its "
-                     "output as the --model of the rest; or --pipeline sequential", l->name, m[first].type->name,
-                     m[who[k]].type->name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "--pipeline independent: %s is worked on by %s and by %s, but the result of "
+                     "the first cannot be kept until the second runs: want the first alone in a "
+                     "recipe of its own, and its output as the --model of the rest; or --pipeline "
+                     "sequential",
+                     l->name, m[first].type->name, m[who[k]].type->name);
         first = who[k], l->traversal = of[first];
     }
 done:
     return rc;
 }
 
-static osh_status refuse(osh_ctx *cx, const osh_plan *p)
+static osh_status traversals_refuse(osh_ctx *cx, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent: %s is compared with the original model, which is "
-                     "carried through one traversal: want --quality gptq, or --pipeline sequential",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "--pipeline independent: %s is compared with the original model, which "
+                     "only a single traversal can carry: want --quality gptq, or --pipeline "
+                     "sequential",
                      p->linears[i].name);
     if (p->tune.steps)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent together with tuning is not made by this version: want "
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "--pipeline independent together with tuning is not made by this version: want "
                  "one of them");
 done:
     return rc;
 }
 
-static void share(osh_plan *p, const osh_traversal *v) // views
+/* Makes the plan's lists views of a traversal's. */
+static void plan_share_traversal(osh_plan *p, const osh_traversal *v)
 {
     p->passes = v->passes, p->seen = v->seen, p->memory = v->memory;
 }
 
-static void turn_to(osh_plan *p, int traversal)
+static void plan_turn_to(osh_plan *p, int traversal)
 {
     p->traversal = traversal;
     for (int i = 0; i < p->n_linears; i++) {
@@ -76,11 +84,11 @@ static void turn_to(osh_plan *p, int traversal)
 
 void osh_plan_traverse(osh_plan *p, int traversal)
 {
-    turn_to(p, traversal);
-    share(p, &p->traversals[traversal]);
+    plan_turn_to(p, traversal);
+    plan_share_traversal(p, &p->traversals[traversal]);
 }
 
-static osh_status plan_one(osh_ctx *cx, osh_plan *p, int traversal)
+static osh_status traversal_plan(osh_ctx *cx, osh_plan *p, int traversal)
 {
     osh_status rc = OSH_OK;
     osh_traversal *v = &p->traversals[traversal];
@@ -88,7 +96,7 @@ static osh_status plan_one(osh_ctx *cx, osh_plan *p, int traversal)
     int n = 0;
     p->passes = NULL, p->seen = NULL;
     p->memory = (osh_memory){.load_bytes = p->memory.load_bytes};
-    turn_to(p, traversal);
+    plan_turn_to(p, traversal);
     OSH_TRY(osh_plan_passes(cx, p));
     OSH_TRY(osh_plan_seen(cx, p));
     OSH_TRY(osh_plan_memory(cx, p));
@@ -96,7 +104,7 @@ static osh_status plan_one(osh_ctx *cx, osh_plan *p, int traversal)
     for (int s = 0; s + 1 < n; s++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++) v->work[k] += cost[s].work[k];
 done:
-    v->passes = p->passes, v->seen = p->seen, v->memory = p->memory; // take, also of what failed
+    v->passes = p->passes, v->seen = p->seen, v->memory = p->memory; // take, also after a failure
     osh_free(cx, cost);
     return rc;
 }
@@ -132,21 +140,21 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     int *of = NULL, n = 0; // own: [modifiers]
     if (independent) {
         OSH_NEW(cx, of, p->recipe->n);
-        n = number(of, p->recipe);
+        n = traversals_number(of, p->recipe);
     }
     if (n < 2) {
         rc = osh_plan_memory(cx, p);
         goto done;
     }
-    OSH_TRY(refuse(cx, p));
-    for (int i = 0; i < p->n_linears; i++) OSH_TRY(choose(cx, p, of, &p->linears[i]));
+    OSH_TRY(traversals_refuse(cx, p));
+    for (int i = 0; i < p->n_linears; i++) OSH_TRY(traversal_of_linear(cx, p, of, &p->linears[i]));
     for (int i = 0; i < p->n_folds; i++) p->folds[i].home = p->folds[i].subgraph;
     OSH_NEW(cx, p->traversals, n);
     osh_free(cx, p->passes), osh_free(cx, p->seen);
     p->passes = NULL, p->seen = NULL, p->n_traversals = n;
     for (size_t m = 0; m < p->recipe->n; m++)
         if (of[m] >= 0) p->traversals[of[m]].modifier = (int)m;
-    for (int t = 0; t < n; t++) OSH_TRY(plan_one(cx, p, t));
+    for (int t = 0; t < n; t++) OSH_TRY(traversal_plan(cx, p, t));
     osh_plan_traversed(p);
 done:
     osh_free(cx, of);

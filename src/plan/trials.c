@@ -1,11 +1,12 @@
-/* trials.c - see trials.h. */
+/* trials.c - the cache of simulations. */
 #include "plan/trials.h"
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // of all trials together; a plan has about 30
+enum { MOST_BYTES = 1 << 20 }; // limit for all trials; a plan has about 30
 
-typedef struct settings { // all that a simulation reads of p->memory beside the visits, and the batches
+/* Members of p->memory that a simulation reads beside the visits, and the batches. */
+typedef struct settings {
     osh_tier tier;
     osh_look looks;
     bool looks_f16;
@@ -19,40 +20,43 @@ typedef struct trial {
 } trial;
 
 struct osh_trials {
-    trial *all; // own: [room], n of them used
+    trial *all; // own [room]: n entries are used
     size_t n, room;
     int n_visits;
 };
 
-static settings settings_of(const osh_plan *p, osh_tier tier)
+static settings trial_settings(const osh_plan *p, osh_tier tier)
 {
     const osh_memory *m = &p->memory;
-    return (settings){tier, m->looks, m->looks_f16, m->n_loaders, m->n_ahead, m->n_kept, m->solve_limit,
-                      p->batch_size, p->n_batches};
+    return (settings){tier,      m->looks,       m->looks_f16,  m->n_loaders, m->n_ahead,
+                      m->n_kept, m->solve_limit, p->batch_size, p->n_batches};
 }
 
 static bool settings_same(const settings *x, const settings *y)
 {
     return x->tier == y->tier && x->looks == y->looks && x->looks_f16 == y->looks_f16 &&
            x->n_loaders == y->n_loaders && x->n_ahead == y->n_ahead && x->n_kept == y->n_kept &&
-           x->solve_limit == y->solve_limit && x->batch_size == y->batch_size && x->n_batches == y->n_batches;
+           x->solve_limit == y->solve_limit && x->batch_size == y->batch_size &&
+           x->n_batches == y->n_batches;
 }
 
 static bool phases_same(const osh_visit *x, const osh_visit *y)
 {
-    return x->segments == y->segments && x->round_bytes == y->round_bytes && x->n_rounds == y->n_rounds &&
-           x->prefetch == y->prefetch && x->prefetch_device == y->prefetch_device &&
-           x->values_ahead == y->values_ahead && x->apart == y->apart;
+    return x->segments == y->segments && x->round_bytes == y->round_bytes &&
+           x->n_rounds == y->n_rounds && x->prefetch == y->prefetch &&
+           x->prefetch_device == y->prefetch_device && x->values_ahead == y->values_ahead &&
+           x->apart == y->apart;
 }
 
 void osh_trials_find(bool *found, const osh_trials *t, osh_plan *p, osh_tier tier)
 {
-    settings now = settings_of(p, tier);
+    settings now = trial_settings(p, tier);
     osh_memory *m = &p->memory;
     *found = false;
     for (size_t k = 0; t && !*found && k < t->n; k++) {
         bool same = settings_same(&t->all[k].of, &now);
-        for (int i = 0; same && i < m->n_visits; i++) same = phases_same(&t->all[k].visits[i], &m->visits[i]);
+        for (int i = 0; same && i < m->n_visits; i++)
+            same = phases_same(&t->all[k].visits[i], &m->visits[i]);
         if (same) memcpy(m->visits, t->all[k].visits, (size_t)m->n_visits * sizeof *m->visits);
         *found = same;
     }
@@ -71,7 +75,7 @@ osh_status osh_trials_add(osh_ctx *cx, osh_trials **t, const osh_plan *p, osh_ti
         l->all = more, l->room = 2 * l->room + 16;
     }
     trial *now = &l->all[l->n];
-    *now = (trial){.of = settings_of(p, tier)};
+    *now = (trial){.of = trial_settings(p, tier)};
     OSH_NEW(cx, now->visits, m->n_visits);
     memcpy(now->visits, m->visits, (size_t)m->n_visits * sizeof *m->visits);
     l->n++;

@@ -1,4 +1,4 @@
-/* tuning.c - see tuning.h. */
+/* tuning.c - decides if codes, scales and norms are tuned, and counts the memory and work. */
 #include "plan/tuning.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include "plan/memory.h"
 
 #define MOST_WORK 2e13 // multiplications and additions that quality best spends: minutes
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // over the rows; of quality best
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: passes over the rows, samples
 
-static const osh_tune_rule *rule_of(const osh_plan *p, int linear)
+static const osh_tune_rule *tuning_rule(const osh_plan *p, int linear)
 {
     const osh_modifier *m = &p->recipe->modifiers[p->linears[linear].modifier];
     const osh_tune_rule *r = m->type->tunes ? m->type->tunes(m) : NULL;
@@ -18,24 +18,29 @@ static const osh_tune_rule *rule_of(const osh_plan *p, int linear)
 bool osh_tuning_asked(const osh_plan *p)
 {
     for (int i = 0; i < p->n_linears; i++)
-        if (rule_of(p, i)) return true;
+        if (tuning_rule(p, i)) return true;
     return false;
 }
 
-static int64_t rows_tokens(const osh_plan *p) { return p->data.n ? p->data.offsets[p->data.n] : 0; }
+static int64_t tuning_tokens(const osh_plan *p)
+{
+    return p->data.n ? p->data.offsets[p->data.n] : 0;
+}
 
 double osh_tuning_flops(const osh_plan *p)
 {
     double weights = 0, rows = p->data.n ? (double)p->data.n : 1;
-    for (int i = 0; i < p->n_linears; i++) weights += (double)p->linears[i].O * (double)p->linears[i].I;
-    return 6 * weights * (double)rows_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
+    for (int i = 0; i < p->n_linears; i++)
+        weights += (double)p->linears[i].O * (double)p->linears[i].I;
+    return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
 }
 
-/* Why the model, the recipe or the data are not such as can be tuned; NULL: they are. */
-static const char *hinders(const osh_plan *p, const osh_graph *g)
+/* Returns why the model, the recipe or the data cannot be tuned; NULL: they can. */
+static const char *tuning_hindrance(const osh_plan *p, const osh_graph *g)
 {
     if (p->on_device) return "it runs on the CPU alone, want --device cpu";
-    if (p->pipeline == OSH_PIPELINE_DATAFREE || !g) return "it wants data, and an architecture that is known";
+    if (p->pipeline == OSH_PIPELINE_DATAFREE || !g)
+        return "it wants data, and an architecture that is known";
     if (g->headless) return "the model has no output head";
     if (!osh_tune_held(&p->data)) return "it wants two samples at least";
     if (p->n_folds) return "factors are folded into weights";
@@ -46,8 +51,9 @@ static const char *hinders(const osh_plan *p, const osh_graph *g)
         if (l->pruner >= 0 || l->scheme_index < 0) return "weights are pruned";
         if (l->scheme->inputs.present || l->scheme->outputs.present)
             return "activations are rounded, which it does not see";
-        if (!osh_tune_can(&l->scheme->weights)) return "not all weights are integers by group or channel";
-        if (!rule_of(p, i) || memcmp(rule_of(p, i), rule_of(p, 0), sizeof p->tune))
+        if (!osh_tune_can(&l->scheme->weights))
+            return "not all weights are integers by group or channel";
+        if (!tuning_rule(p, i) || memcmp(tuning_rule(p, i), tuning_rule(p, 0), sizeof p->tune))
             return "not all modules are to be tuned alike";
         if (p->linears[i].node < 0 || !strcmp(l->name, g->modules[g->nodes[g->head].module].name))
             return "the output head is quantized";
@@ -55,7 +61,7 @@ static const char *hinders(const osh_plan *p, const osh_graph *g)
     return NULL;
 }
 
-static osh_status check_model(osh_ctx *cx, osh_plan *p)
+static osh_status tuning_check_model(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     bool *linear = NULL; // own
@@ -69,8 +75,9 @@ done:
     return rc;
 }
 
-/* Of quality best: as many steps as the rows are worth. Why it is not worth its time then; NULL: it is. */
-static const char *shorten(osh_plan *p)
+/* For quality best: limits the steps to the number that the rows are worth. Returns why tuning is
+ * not worth its time then; NULL: it is. */
+static const char *tuning_shorten(osh_plan *p)
 {
     int64_t most = MOST_PASSES * (p->data.n - osh_tune_held(&p->data)) / p->tune.rows;
     if (p->data.n < LEAST_ROWS) return "quality best wants 128 samples for it";
@@ -84,11 +91,11 @@ osh_status osh_plan_tune(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const char *why = NULL;
     for (int i = 0; i < p->n_linears && !p->tune.steps; i++)
-        if (rule_of(p, i)) p->tune = *rule_of(p, i);
+        if (tuning_rule(p, i)) p->tune = *tuning_rule(p, i);
     if (!p->tune.steps) goto done;
-    why = hinders(p, p->graph);
+    why = tuning_hindrance(p, p->graph);
     if (!why) {
-        rc = check_model(cx, p);
+        rc = tuning_check_model(cx, p);
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, why = osh_error_text(cx);
         if (rc) goto done;
     }
@@ -98,7 +105,7 @@ osh_status osh_plan_tune(osh_ctx *cx, osh_plan *p)
         rc = OSH_E_UNSUPPORTED;
         goto done;
     }
-    if (!why && p->tune.may) why = shorten(p);
+    if (!why && p->tune.may) why = tuning_shorten(p);
     if (!why) goto done;
     if (!(p->tune_not = osh_strdup(cx, why))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
     osh_error_clear(cx);
@@ -125,7 +132,7 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p)
         size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
                      osh_mem_gross((size_t)n_scales[l->weight] * 8) +
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
-        if (one > most) most = one; // its codes, what they are packed to, and the source's weight
+        if (one > most) most = one; // its codes, the packed tensors, and the source's weight
     }
     OSH_TRY(osh_tune_bytes(cx, &m, p->tune_graph, p->ck, &p->data, n_scales));
     *n_bytes = (int64_t)(m.kept + (m.row > most ? m.row : most) + (size_t)p->n_out * 32);
@@ -143,7 +150,8 @@ osh_status osh_tuning_kept(osh_ctx *cx, osh_plan *p)
     OSH_NEW(cx, p->tuned, p->ck->n_tensors);
     osh_tune_norms(norms, p->graph);
     for (int w = 0; w < p->graph->n_weights; w++)
-        if (norms[w] && p->graph->weights[w].tensor >= 0) p->tuned[p->graph->weights[w].tensor] = true;
+        if (norms[w] && p->graph->weights[w].tensor >= 0)
+            p->tuned[p->graph->weights[w].tensor] = true;
 done:
     osh_free(cx, norms);
     return rc;

@@ -1,4 +1,5 @@
-/* test_cost.c - operations counted by hand for the model in examples/, and the time to go by a clock that is known. */
+/* test_cost.c - operations counted by hand for the model in examples/, and the estimated time to go
+ * with a given clock. */
 #include "run/pace.h"
 #include "torture.h"
 
@@ -42,18 +43,20 @@ static void flops_of_layers(void **state)
     double N = SAMPLES * T;
     double qkvo = 2 * N * D * (D + KV + KV + D), mlp = 2 * N * D * (2 * F), down = 2 * N * F * D;
     double attention = SAMPLES * 4.0 * D * T * (T + 1) / 2;
-    double hessians = N * (3 * D * (D + 1) + F * (F + 1.0)); // qkv share one, o, gate and up share one, down
+    /* Q, k and v share one, o has one, gate and up share one, down has one. */
+    double hessians = N * (3 * D * (D + 1) + F * (F + 1.0));
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    double judged = 64.0 * (6 * D * D + F * F); // against rounding: of 128, 256 and 512 rows 64 each
+    double judged = 64.0 * (6 * D * D + F * F); // the judge looks at 64 rows of 128, 256 and 512
     for (int s = 1; s <= 4; s++) {
         near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians); // down_proj does not run
         near_to(c[s].flops[OSH_PHASE_SOLVE], factors + solves + judged);
-        near_to(c[s].flops[OSH_PHASE_PROPAGATE], s < 4 ? qkvo + mlp + attention + down : 0); // nobody reads the last
+        /* No later subgraph reads the last output. */
+        near_to(c[s].flops[OSH_PHASE_PROPAGATE], s < 4 ? qkvo + mlp + attention + down : 0);
     }
     assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
     assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
-    double sum = 0; // what the Linears say of themselves adds up
+    double sum = 0; // the Linears' own figures add up to it
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].subgraph == 2) sum += osh_cost_of_linear(p, i);
     near_to(sum, c[2].work[OSH_PHASE_SOLVE]);
@@ -120,7 +123,8 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     return OSH_OK;
 }
 
-/* Whatever the way through a subgraph, the shares of its passes are the whole but for the reading of weights. */
+/* However a subgraph is run, the shares of its passes add up to the whole, except for the reading
+ * of weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -149,7 +153,8 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* Ten equal subgraphs: observe is 3 times the work of propagate and takes 9 times as long, which the pace learns. */
+/* Ten equal subgraphs: observe is 3 times the work of propagate but takes 9 times as long. The pace
+ * learns this. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};
@@ -160,9 +165,10 @@ static void pace_learns(void **state)
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
-        near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0); // that of the pass before, until it has its own
+        /* The speed of the pass before, until the present one has its own. */
+        near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0);
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
-        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other
+        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other pass
         osh_pace_step(&pace, 0.5, 200, t += 2);
         if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2) fail_msg("%.1f", osh_pace_eta(&pace, t));
         osh_pace_step(&pace, 1, 200, t += 2);
@@ -177,7 +183,7 @@ static void pace_learns(void **state)
     assert_true(osh_pace_eta(&pace, t + 1) == 0); // the end
 }
 
-/* A subgraph in two rounds of observe and solve: half of each is left behind the first. */
+/* A subgraph in two rounds of observe and solve: after the first, half of each phase is left. */
 static void pace_of_rounds(void **state)
 {
     osh_cost cost[2] = {{{0}}};
@@ -185,7 +191,8 @@ static void pace_of_rounds(void **state)
     osh_pace pace = {.cost = cost, .n = 2, .subgraph = -1};
     double t = 5;
     for (int round = 0; round < 2; round++) {
-        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, round ? t += 2 : t); // 2: loading, which the first had before
+        /* 2: loading, which only the first round does. */
+        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, round ? t += 2 : t);
         osh_pace_step(&pace, 1, 100, t += round ? 4 : 6);
         osh_pace_begin(&pace, OSH_PHASE_SOLVE, 0, 0.5, t);
         osh_pace_end(&pace, t += 3);

@@ -1,6 +1,6 @@
-/* test_folds.c - which layers give factors to which Linears: from the graph, from mappings, with layers that are
- * ignored; what would change the model is refused; where the cut lies. With any factors folded in, a model's logits are
- * what they were. */
+/* test_folds.c - which layers give factors to which Linears: from the graph, from mappings, and
+ * with ignored layers; refusals of changes to the model; the cut. With any factors folded in, a
+ * model's logits stay the same. */
 #include "golden/models/tiny.h"
 #include "plan/folds.h"
 #include "torture.h"
@@ -49,7 +49,7 @@ static void fixture_close(fixture *f)
     osh_ctx_free(f->cx);
 }
 
-/* "input_layernorm: q_proj k_proj v_proj; ..." of one layer. */
+/* Describes the folds of one layer: "input_layernorm: q_proj k_proj v_proj; ...". */
 static void describe(char *to, size_t room, const fixture *f, int layer)
 {
     char prefix[32];
@@ -141,7 +141,7 @@ static void test_refused(void **state)
     }
 }
 
-/* With Linears as targets a norm would stand at the end of the subgraph before the one that reads it. */
+/* With Linears as targets a norm would be at the end of the subgraph before its reader. */
 static void test_cut(void **state)
 {
     (void)state;
@@ -182,8 +182,9 @@ static float *logits(fixture *f)
     return to;
 }
 
-/* Factors from 1/4 to 4 that are no powers of two: the rounding of each weight is all that is left, some 1e-7 of what
- * the model computes with. A factor that is lost, or in the wrong channel, changes everything. */
+/* Uses factors from 1/4 to 4 that are no powers of two: what remains is the rounding of each
+ * weight, a relative error of some 1e-7. A factor that is lost, or in the wrong channel, changes
+ * everything. */
 static void same_model(const char *model, const char *keys, int n)
 {
     fixture f;

@@ -1,5 +1,5 @@
-/* test_manifest.c - every tensor of a source has one fate: quantized or copied; a plan that loses one, or has two for
- * it, is refused. */
+/* test_manifest.c - every tensor of a source has one fate: quantized or copied. A plan that loses a
+ * tensor, or has two fates for it, is refused. */
 #include "plan/manifest.h"
 #include "torture.h"
 
@@ -48,17 +48,17 @@ static void one_fate_each(void **state)
     f.plan.n_out = 3; // mtp.fc.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "mtp.fc.weight is neither quantized nor");
     make(&f);
-    f.plan.n_linears = 0; // so is q.weight
+    f.plan.n_linears = 0; // q.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight is neither");
     make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
-    f.plan.n_out = 5; // q.weight stays beside its codes
+    f.plan.n_out = 5; // q.weight is copied beside its codes
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight would be both");
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
 
-/* A tied head that is quantized does not take the place of its embedding, and one that is untied is a second copy. */
+/* A tied head that is quantized does not replace its embedding. An untied head is a second copy. */
 static void tied_heads(void **state)
 {
     osh_ctx *cx = NULL;

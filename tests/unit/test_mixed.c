@@ -1,5 +1,5 @@
-/* test_mixed.c - the choice of bits: within the limit, no worse than the bound says, and where a small problem has a
- * known best choice, that one or near it. */
+/* test_mixed.c - the choice of bits: within the limit, no worse than the bound allows, and equal or
+ * near to the best choice of a small problem. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -24,7 +24,7 @@ static osh_mixed *make(osh_ctx *cx, uint64_t seed)
             worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20); // also above 1
             x->loss[k] = worth;
         }
-        if (seed % 2) { // of several formats: not by rising bytes
+        if (seed % 2) { // candidates of several formats: not by rising bytes
             int64_t bytes = x->bytes[1];
             double loss = x->loss[1];
             x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes, x->loss[2] = loss;
@@ -33,7 +33,7 @@ static osh_mixed *make(osh_ctx *cx, uint64_t seed)
     return m;
 }
 
-/* The least loss within the limit, by looking at all. */
+/* Returns the least loss within the limit, from all choices. */
 static double best_of_all(const osh_mixed *m, int64_t limit)
 {
     double best = 1e300;
@@ -98,7 +98,7 @@ static void test_too_small(void **state)
     osh_mixed_free(cx, m);
 }
 
-/* What the effect of a unit is stands for all of its candidates. */
+/* The effect of a unit scales the losses of all its candidates. */
 static void test_weighed(void **state)
 {
     osh_ctx *cx = *state;
@@ -109,7 +109,7 @@ static void test_weighed(void **state)
     assert_true(m->units[0].loss[2] == before * 0.125 && m->units[0].effect == 0.5);
     for (int k = 0; k < CANDIDATES; k++) assert_true(m->units[2].loss[k] == 0);
     assert_ok(cx, osh_mixed_choose(cx, m, 1 << 20));
-    assert_int_equal(m->units[2].chosen, 0); // what does nothing takes no byte
+    assert_int_equal(m->units[2].chosen, 0); // a unit without effect takes the smallest size
     osh_mixed_free(cx, m);
 }
 
