@@ -18,8 +18,8 @@ typedef struct osh_walk_acts {
     /* makes it for the whole batch, before samples fill it */
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value);
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // makes its outputs and runs it
-    /* runs two linears and the glu of both as one and makes its output; *done false: run them one by
-     * one */
+    /* runs two linears and the glu of both as one and makes its output; *done false: run them one
+     * by one */
     osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
     /* runs samples: osh_walk_lane for each */
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
