@@ -19,8 +19,8 @@ enum { NEAR = 32 };                         // channels of a chunk of the backwa
 
 static const osh_field attrs[] = {
     {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
-    { "silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0,
-     "act is silu; else nothing", NULL, NULL},
+    {"silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0,
+     "act is silu; else the identity", NULL, NULL},
     {"bias", OSH_F_BOOL, offsetof(osh_conv1d_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
     {0},
 };

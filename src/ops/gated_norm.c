@@ -18,12 +18,12 @@
 enum { ROWS = 16, MOST = 16384 }; // rows of a chunk; largest D
 
 static const osh_field attrs[] = {
-    { "eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
+    {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
      "added to the mean of squares", NULL, NULL},
-    { "head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D", NULL,
-     NULL},
-    { "before", OSH_F_BOOL, offsetof(osh_gated_norm_attr, before), "false", 0, 0,
-     "the gate stands before it", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D",
+     NULL, NULL},
+    {"before", OSH_F_BOOL, offsetof(osh_gated_norm_attr, before), "false", 0, 0,
+     "the gate comes before the norm", NULL, NULL},
     {0},
 };
 

@@ -21,10 +21,10 @@
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
      "silu|gelu|gelu_pytorch_tanh|gelu_new"},
-    { "limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30, "of gate and up; 0: none",
-     NULL, NULL},
-    { "alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6,
-     "of the clamped gate's sigmoid", NULL, NULL},
+    {"limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30,
+     "limit of gate and up; 0: none", NULL, NULL},
+    {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6,
+     "factor in the sigmoid of the clamped gate", NULL, NULL},
     {0},
 };
 

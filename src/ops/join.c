@@ -18,9 +18,9 @@
 enum { ROWS = 64 }; // rows of a chunk
 
 static const osh_field attrs[] = {
-    { "width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,
+    {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,
      "columns of a head of the first value", NULL, NULL},
-    { "second", OSH_F_INT, offsetof(osh_join_attr, second), NULL, 1, 1e9,
+    {"second", OSH_F_INT, offsetof(osh_join_attr, second), NULL, 1, 1e9,
      "S, columns of a head of the other", NULL, NULL},
     {0},
 };

@@ -13,9 +13,9 @@
 #include <string.h>
 
 static const osh_field attrs[] = {
-    { "eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance",
+    {"eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance",
      NULL, NULL},
-    { "bias", OSH_F_BOOL, offsetof(osh_layer_norm_attr, bias), "false", 0, 0, "a bias [D] is added",
+    {"bias", OSH_F_BOOL, offsetof(osh_layer_norm_attr, bias), "false", 0, 0, "a bias [D] is added",
      NULL, NULL},
     {0},
 };

@@ -14,7 +14,7 @@
 static const osh_field attrs[] = {
     {"out_features", OSH_F_INT, offsetof(osh_linear_attr, out_features), "0", 0, 1e9,
      "O; 0: the width that the template gives to the output", NULL, NULL},
-    { "bias", OSH_F_BOOL, offsetof(osh_linear_attr, bias), "false", 0, 0, "a bias [O] is added",
+    {"bias", OSH_F_BOOL, offsetof(osh_linear_attr, bias), "false", 0, 0, "a bias [O] is added",
      NULL, NULL},
     {0},
 };

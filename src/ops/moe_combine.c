@@ -20,7 +20,7 @@ enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a tim
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
      "column of route", NULL, NULL},
-    { "plain", OSH_F_BOOL, offsetof(osh_moe_combine_attr, plain), "false", 0, 0, "the weight is 1",
+    {"plain", OSH_F_BOOL, offsetof(osh_moe_combine_attr, plain), "false", 0, 0, "the weight is 1",
      NULL, NULL},
     {0},
 };

@@ -29,23 +29,23 @@
 enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of a chunk; columns at a time; partial sums
 
 static const osh_field attrs[] = {
-    { "top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
+    {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
      "experts of a token", NULL, NULL},
     {"norm_topk_prob", OSH_F_BOOL, offsetof(osh_moe_gate_attr, route.norm_topk_prob), "false", 0, 0,
      "their weights are divided by their sum", NULL, NULL},
-    { "sigmoid", OSH_F_BOOL, offsetof(osh_moe_gate_attr, sigmoid), "false", 0, 0,
-     "of each logit; else the softmax", NULL, NULL},
-    { "scale", OSH_F_FLOAT, offsetof(osh_moe_gate_attr, scale), "1", 0, 1e6,
-     "factor of the weights", NULL, NULL},
-    { "n_group", OSH_F_INT, offsetof(osh_moe_gate_attr, n_group), "1", 1, OSH_MOE_MAX_EXPERTS,
+    {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_gate_attr, sigmoid), "false", 0, 0,
+     "sigmoid of each logit; else softmax", NULL, NULL},
+    {"scale", OSH_F_FLOAT, offsetof(osh_moe_gate_attr, scale), "1", 0, 1e6, "factor of the weights",
+     NULL, NULL},
+    {"n_group", OSH_F_INT, offsetof(osh_moe_gate_attr, n_group), "1", 1, OSH_MOE_MAX_EXPERTS,
      "groups of experts", NULL, NULL},
     {"topk_group", OSH_F_INT, offsetof(osh_moe_gate_attr, topk_group), "1", 1, OSH_MOE_MAX_EXPERTS,
      "groups that a token may go to", NULL, NULL},
-    { "method", OSH_F_STR, offsetof(osh_moe_gate_attr, method), "groups", 0, 0,
-     "greedy: groups mean nothing", NULL, "groups|group_limited_greedy|greedy" },
+    {"method", OSH_F_STR, offsetof(osh_moe_gate_attr, method), "groups", 0, 0,
+     "greedy: groups are ignored", NULL, "groups|group_limited_greedy|greedy"},
     {"rows", OSH_F_INT, offsetof(osh_moe_gate_attr, experts), "0", 0, 1e9, "E", NULL, NULL},
-    { "bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there", NULL,
-     NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there",
+     NULL, NULL},
     {0},
 };
 

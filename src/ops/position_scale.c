@@ -16,9 +16,9 @@
 enum { ROWS = 64, PIECE = 1024 }; // tokens of a chunk; elements in f32 at a time
 
 static const osh_field attrs[] = {
-    { "beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength",
+    {"beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength",
      NULL, NULL},
-    { "original", OSH_F_FLOAT, offsetof(osh_position_scale_attr, original), NULL, 1, 1e12,
+    {"original", OSH_F_FLOAT, offsetof(osh_position_scale_attr, original), NULL, 1, 1e12,
      "positions of one step", NULL, NULL},
     {0},
 };

@@ -12,9 +12,9 @@
 enum { ROWS = 64, PIECE = 1024 }; // tokens of a chunk; elements in f32 at a time
 
 static const osh_field attrs[] = {
-    { "rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,
+    {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,
      "P, positions and the offset", NULL, NULL},
-    { "offset", OSH_F_INT, offsetof(osh_positions_attr, offset), "0", 0, 1e6,
+    {"offset", OSH_F_INT, offsetof(osh_positions_attr, offset), "0", 0, 1e6,
      "row of the first position", NULL, NULL},
     {0},
 };

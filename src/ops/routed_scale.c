@@ -13,8 +13,8 @@
 #include "ops/kernel.h"
 
 static const osh_field attrs[] = {
-    { "expert", OSH_F_INT, offsetof(osh_routed_scale_attr, expert), "-1", -1, OSH_MOE_MAX_EXPERTS -
-     1, "whose weight; -1: of the one that a token has", NULL, NULL},
+    {"expert", OSH_F_INT, offsetof(osh_routed_scale_attr, expert), "-1", -1,
+     OSH_MOE_MAX_EXPERTS - 1, "expert of the weight; -1: the expert of the token", NULL, NULL},
     {0},
 };
 

@@ -10,7 +10,7 @@
 
 static const osh_field attrs[] = {
     {"by", OSH_F_FLOAT, offsetof(osh_scale_attr, by), NULL, -1e9, 1e9, "the factor", NULL, NULL},
-    { "rounded", OSH_F_BOOL, offsetof(osh_scale_attr, rounded), "false", 0, 0,
+    {"rounded", OSH_F_BOOL, offsetof(osh_scale_attr, rounded), "false", 0, 0,
      "the factor is rounded to the dtype", NULL, NULL},
     {0},
 };

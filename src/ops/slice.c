@@ -19,14 +19,14 @@
 enum { ROWS = 64 }; // rows of a chunk
 
 static const osh_field attrs[] = {
-    { "first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period",
+    {"first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period",
      NULL, NULL},
-    { "width", OSH_F_INT, offsetof(osh_slice_attr, width), NULL, 1, 1e9, "columns of a period",
+    {"width", OSH_F_INT, offsetof(osh_slice_attr, width), NULL, 1, 1e9, "columns of a period",
      NULL, NULL},
-    { "period", OSH_F_INT, offsetof(osh_slice_attr, period), "0", 0, 1e9,
+    {"period", OSH_F_INT, offsetof(osh_slice_attr, period), "0", 0, 1e9,
      "columns that repeat; 0: the row", NULL, NULL},
-    { "pad", OSH_F_INT, offsetof(osh_slice_attr, pad), "0", 0, 1e9, "zeros behind each part", NULL,
-     NULL},
+    {"pad", OSH_F_INT, offsetof(osh_slice_attr, pad), "0", 0, 1e9, "zeros after each part",
+     NULL, NULL},
     {0},
 };
 

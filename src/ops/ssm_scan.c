@@ -26,10 +26,10 @@ static const osh_field attrs[] = {
     {"head_dim", OSH_F_INT, offsetof(osh_ssm_scan_attr, head_dim), NULL, 1, 1e6, "P", NULL, NULL},
     {"state", OSH_F_INT, offsetof(osh_ssm_scan_attr, state), NULL, 1, 1e6, "S", NULL, NULL},
     {"groups", OSH_F_INT, offsetof(osh_ssm_scan_attr, groups), "1", 1, 1e6, "G", NULL, NULL},
-    { "dt_min", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_min), "0", 0, 1e30, "least d", NULL,
-     NULL},
-    { "dt_max", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_max), "0", 0, 1e30,
-     "largest d; 0: none", NULL, NULL},
+    {"dt_min", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_min), "0", 0, 1e30, "least d",
+     NULL, NULL},
+    {"dt_max", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_max), "0", 0, 1e30, "largest d; 0: none",
+     NULL, NULL},
     {0},
 };
 
