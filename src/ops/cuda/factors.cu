@@ -1,8 +1,8 @@
-/* factors.cu - the factors of gptq_factor.cu for many small Hessians of one width at a time: A = L
- * L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
+/* factors.cu - the factors of gptq_factor.cu for many small Hessians of one width at a time:
+ * A = L L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
  *
- * H is only read. The scratch has an [n, n] for each matrix, with zeros above the diagonal, in
- * blocks of SIDE columns:
+ * The work is done in scratch, an [n, n] for each matrix with zeros above the diagonal, in blocks
+ * of SIDE columns:
  *
  *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  a product
  *   | L10 D1      |                         D_j   = L_jj^-1       one thread block per matrix
@@ -14,7 +14,7 @@
  * number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes the
  * square of X.
  *
- * H is written after its X is known to be finite. If there is no X, H is unchanged. */
+ * U is written to H after X is known to be finite. If there is no X, H is unchanged. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
