@@ -1,4 +1,5 @@
-/* about.c - what this program is, what it knows, and what it finds on this machine. */
+/* about.c - prints the version, the lists of schemes, modifiers and models, and the properties of
+ * this machine (`oneshot doctor`). */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -48,11 +49,12 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user)
                            "with assertions",
 #endif
                            osh_cuda_built() ? "with CUDA" : "without CUDA"));
-    OSH_TRY(osh_buf_printf(cx, &b,
-                           "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, zlib %s, xxHash %u.%u.%u\n"
-                           "OpenBLAS is opened when a job multiplies\n",
-                           cJSON_Version(), major, minor, patch, (int)strcspn(pcre, " "), pcre, utf8proc_version(),
-                           ZSTD_versionString(), zlibVersion(), xx / 10000, xx / 100 % 100, xx % 100));
+    OSH_TRY(osh_buf_printf(
+        cx, &b,
+        "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, zlib %s, xxHash %u.%u.%u\n"
+        "OpenBLAS is opened when a job multiplies\n",
+        cJSON_Version(), major, minor, patch, (int)strcspn(pcre, " "), pcre, utf8proc_version(),
+        ZSTD_versionString(), zlibVersion(), xx / 10000, xx / 100 % 100, xx % 100));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
@@ -70,7 +72,8 @@ static osh_status args_print(osh_ctx *cx, osh_buf *b, const char *of, const osh_
                            a->type == OSH_Q_FLOAT ? "float" : "integer", shares[a->strategy]));
     if (osh_q_in_groups(a)) OSH_TRY(osh_buf_printf(cx, b, " of %lld", (long long)a->group_size));
     if (a->strategy == OSH_Q_BLOCK)
-        OSH_TRY(osh_buf_printf(cx, b, " of %lldx%lld", (long long)a->block[0], (long long)a->block[1]));
+        OSH_TRY(
+            osh_buf_printf(cx, b, " of %lldx%lld", (long long)a->block[0], (long long)a->block[1]));
     if (!a->symmetric) OSH_TRY(osh_buf_printf(cx, b, " and a zero point"));
 done:
     return rc;
@@ -86,10 +89,12 @@ static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
         OSH_TRY(osh_buf_printf(cx, b, "%-12s", osh_q_preset_name(i)));
         OSH_TRY(args_print(cx, b, "weights", &s.weights));
         OSH_TRY(args_print(cx, b, "; inputs", &s.inputs));
-        if (s.inputs.present && s.inputs.dynamic == OSH_Q_STATIC) OSH_TRY(osh_buf_printf(cx, b, ", from --dataset"));
+        if (s.inputs.present && s.inputs.dynamic == OSH_Q_STATIC)
+            OSH_TRY(osh_buf_printf(cx, b, ", from --dataset"));
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     }
-    OSH_TRY(osh_buf_printf(cx, b, "--num-bits, --group-size and --symmetric change those of integer weights.\n"));
+    OSH_TRY(osh_buf_printf(
+        cx, b, "--num-bits, --group-size and --symmetric change those of integer weights.\n"));
 done:
     return rc;
 }
@@ -101,11 +106,12 @@ static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
         const osh_modifier_type *m = osh_modifier_at(i);
         const osh_modifier one = {.type = m};
         bool quantizes = osh_modifier_quantizes(&one);
-        OSH_TRY(osh_buf_printf(cx, b, "%s%s\n  %s%s%s\n", i ? "\n" : "", m->name,
-                               !quantizes ? m->keys
-                                          : "scheme or config_groups, targets, ignore, weight_observer, "
-                                            "input_observer, output_observer, kv_cache_scheme, quality, candidates",
-                               quantizes && m->keys ? ", " : "", quantizes && m->keys ? m->keys : ""));
+        OSH_TRY(osh_buf_printf(
+            cx, b, "%s%s\n  %s%s%s\n", i ? "\n" : "", m->name,
+            !quantizes ? m->keys
+                       : "scheme or config_groups, targets, ignore, weight_observer, "
+                         "input_observer, output_observer, kv_cache_scheme, quality, candidates",
+            quantizes && m->keys ? ", " : "", quantizes && m->keys ? m->keys : ""));
         for (const osh_field *f = m->fields; f && f->name; f++) {
             OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));
             if (f->values) OSH_TRY(osh_buf_printf(cx, b, " (%s)", f->values));
@@ -129,8 +135,9 @@ static osh_status models_print(osh_ctx *cx, osh_buf *b)
             if (cJSON_IsString(name)) OSH_TRY(osh_buf_printf(cx, b, "\n  %s", name->valuestring));
         cJSON_Delete(json), json = NULL;
     }
-    OSH_TRY(osh_buf_printf(cx, b, "\nWithout data (--quality fast): any checkpoint of safetensors files; `oneshot "
-                                  "plan` lists what stays dense.\n"));
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "\nWithout data (--quality fast): any checkpoint of safetensors files; "
+                           "`oneshot plan` lists what stays dense.\n"));
 done:
     cJSON_Delete(json);
     return rc;
@@ -153,7 +160,7 @@ done:
 
 /* ---- this machine ---- */
 
-/* What stands behind "key:" or "key \t:" in a file of /proc; "": nothing does. */
+/* Copies the text after "key:" or "key \t:" in a file of /proc to `to`; "" if there is none. */
 static void proc_value(char *to, size_t room, const char *path, const char *key)
 {
     char text[16384];
@@ -176,16 +183,18 @@ static osh_status cpu_print(osh_ctx *cx, osh_buf *b)
     char model[200], total[64], available[64];
     char *libraries = NULL; // own
     cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+                                                   : CPU_COUNT(&set);
     proc_value(model, sizeof model, "/proc/cpuinfo", "model name");
     proc_value(total, sizeof total, "/proc/meminfo", "MemTotal");
     proc_value(available, sizeof available, "/proc/meminfo", "MemAvailable");
-    OSH_TRY(osh_buf_line(cx, b, "processor    %s, %d of %ld cores for this process", *model ? model : "unknown", n,
-                         sysconf(_SC_NPROCESSORS_ONLN)));
+    OSH_TRY(osh_buf_line(cx, b, "processor    %s, %d of %ld cores for this process",
+                         *model ? model : "unknown", n, sysconf(_SC_NPROCESSORS_ONLN)));
     OSH_TRY(osh_buf_printf(cx, b, "sets        "));
-    for (int i = 0; i <= (int)osh_isa_of_cpu(); i++) OSH_TRY(osh_buf_printf(cx, b, " %s", osh_isa_name((osh_isa)i)));
-    OSH_TRY(osh_buf_printf(cx, b, "\nmemory       %.1f GB, %.1f GB of it available\n", atof(total) * 1024 / 1e9,
-                           atof(available) * 1024 / 1e9));
+    for (int i = 0; i <= (int)osh_isa_of_cpu(); i++)
+        OSH_TRY(osh_buf_printf(cx, b, " %s", osh_isa_name((osh_isa)i)));
+    OSH_TRY(osh_buf_printf(cx, b, "\nmemory       %.1f GB, %.1f GB of it available\n",
+                           atof(total) * 1024 / 1e9, atof(available) * 1024 / 1e9));
     rc = osh_isa_describe(cx, &libraries);
     if (rc == OSH_E_NOMEM) goto done;
     OSH_TRY(osh_buf_line(cx, b, "libraries    %s", rc ? osh_error_text(cx) : libraries));
@@ -195,7 +204,7 @@ done:
     return rc;
 }
 
-static osh_status card_print(osh_ctx *cx, osh_buf *b)
+static osh_status gpu_print(osh_ctx *cx, osh_buf *b)
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
@@ -218,12 +227,14 @@ osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user)
     struct statvfs disk;
     osh_buf_init(&b, 0);
     OSH_TRY(cpu_print(cx, &b));
-    OSH_TRY(card_print(cx, &b));
+    OSH_TRY(gpu_print(cx, &b));
     if (!statvfs(".", &disk))
-        OSH_TRY(osh_buf_printf(cx, &b, "disk         %.1f GB free here; `oneshot bench --dir .` measures it\n",
-                               (double)disk.f_bavail * (double)disk.f_frsize / 1e9));
-    OSH_TRY(osh_buf_printf(cx, &b, "a run uses   --isa %s, --device %s, --threads of all cores, no budget of memory\n",
-                           osh_isa_name(osh_isa_used()), osh_cuda_present() ? "cuda, of calibrated jobs" : "cpu"));
+        OSH_TRY(osh_buf_printf(
+            cx, &b, "disk         %.1f GB free here; `oneshot bench --dir .` measures it\n",
+            (double)disk.f_bavail * (double)disk.f_frsize / 1e9));
+    OSH_TRY(osh_buf_printf(
+        cx, &b, "a run uses   --isa %s, --device %s, --threads of all cores, no budget of memory\n",
+        osh_isa_name(osh_isa_used()), osh_cuda_present() ? "cuda, of calibrated jobs" : "cpu"));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);

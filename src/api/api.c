@@ -1,4 +1,4 @@
-/* api.c - the jobs that compress and plan. */
+/* api.c - the jobs that compress a model, print its plan, draw its graph and tokenize a file. */
 #include <string.h>
 
 #include "api/api.h"
@@ -24,7 +24,7 @@
 #define OSH_VERSION "unknown"
 #endif
 
-static osh_status copy(osh_ctx *cx, osh_run *r)
+static osh_status job_copy(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
@@ -35,7 +35,7 @@ done:
     return rc;
 }
 
-static osh_status seal(osh_ctx *cx, osh_run *r)
+static osh_status job_seal(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_report report = {0}; // own
@@ -44,7 +44,8 @@ static osh_status seal(osh_ctx *cx, osh_run *r)
     OSH_TRY(osh_emit_check(cx, r->emitter));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
-    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results, &(osh_seal_report){html, osh_report_write, &report}));
+    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results,
+                          &(osh_seal_report){html, osh_report_write, &report}));
     osh_run_finished(cx, r, "the output");
 done:
     osh_report_deinit(cx, &report);
@@ -67,13 +68,14 @@ done:
     return rc;
 }
 
-static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
+static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     int64_t in = osh_checkpoint_stored_bytes(r->plan->ck);
     osh_buf_init(&b, 4096);
-    OSH_TRY(osh_buf_line(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
+    OSH_TRY(osh_buf_line(cx, &b,
+                         "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
                          r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
                          (double)r->plan->total_bytes / 1e6,
                          r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
@@ -86,12 +88,12 @@ done:
     return rc;
 }
 
-static osh_status check_model(osh_ctx *cx, const osh_options *opt)
+static osh_status require_model(osh_ctx *cx, const osh_options *opt)
 {
     return opt->model ? OSH_OK : osh_fail(cx, OSH_E_USAGE, "--model is not given");
 }
 
-static osh_status plan(osh_ctx *cx, osh_plan **p, const osh_options *opt)
+static osh_status plan_profiled(osh_ctx *cx, osh_plan **p, const osh_options *opt)
 {
     osh_scope scope = osh_profile_begin(cx, "plan", NULL);
     osh_status rc = osh_plan_new(cx, p, opt);
@@ -104,14 +106,16 @@ static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, vo
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_line(cx, &b, "%s: is finished, made by this command; nothing to do", p->opt->output));
+    OSH_TRY(osh_buf_line(cx, &b, "%s: is finished, made by this command; nothing to do",
+                         p->opt->output));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* What an earlier run did counts as done by this one, so it must pass --strict, too. */
+/* Logs how much an earlier run has done. Its modules must pass --strict, too: they count as done by
+ * this run. */
 static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -119,12 +123,12 @@ static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
     for (int i = 0; i < r->plan->n_linears; i++) {
         n += r->results[i].done;
         if (r->plan->opt->strict && r->results[i].fallback)
-            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", r->plan->linears[i].name,
-                     r->results[i].fallback);
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback",
+                     r->plan->linears[i].name, r->results[i].fallback);
     }
     if (osh_emitter_resumed(r->emitter))
-        osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done", osh_emit_dir(r->emitter), n,
-                r->plan->n_linears);
+        osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done",
+                osh_emit_dir(r->emitter), n, r->plan->n_linears);
 done:
     return rc;
 }
@@ -145,8 +149,9 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
     return NULL;
 }
 
-/* One traversal for all modifiers, or one for each: what an earlier run has done of them is passed over. */
-static osh_status calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
+/* Runs the only traversal, or one for each modifier. Skips traversals that an earlier run has
+ * finished. */
+static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     int n = p->n_traversals;
@@ -157,7 +162,8 @@ static osh_status calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
         double began = osh_now();
         osh_plan_traverse(p, t);
         if (osh_run_solved(r, 0, p->parts->n) && osh_folds_known(p, 0, p->parts->n)) {
-            osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: was done by an earlier run", t + 1, n, name);
+            osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: was done by an earlier run", t + 1,
+                    n, name);
             continue;
         }
         OSH_TRY(osh_run_traverse(cx, r));
@@ -171,22 +177,23 @@ done:
     return rc;
 }
 
-static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;  // own
     bool finished = false;
     osh_run r = {.started = osh_now()};
-    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (opt->device_model)
-        OSH_FAIL(cx, OSH_E_USAGE, "--device-model %s: a run takes the card that is there; it is for `oneshot plan`",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--device-model %s: a run takes the card that is there; it is for `oneshot plan`",
                  opt->device_model);
     if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_run_watch(cx, &r, opt));
-    OSH_TRY(plan(cx, &p, opt));
+    OSH_TRY(plan_profiled(cx, &p, opt));
     r.plan = p;
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, p);
@@ -197,22 +204,25 @@ static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
-    OSH_TRY(warn_dense(cx, p)); // now, and once more at the end
+    OSH_TRY(warn_dense(cx, p)); // repeated at the end
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
-    bool learned = osh_emit_tuned(r.emitter)->known; // then all Linears are done, and not as they were solved
+    /* After learning (osh_run_tune) all Linears are done, with other codes than they were solved
+     * with. */
+    bool learned = osh_emit_tuned(r.emitter)->known;
     if (p->pipeline != OSH_PIPELINE_DATAFREE && !learned) {
-        OSH_TRY(calibrate(cx, &r, p));
+        OSH_TRY(job_calibrate(cx, &r, p));
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
-    if (!learned) OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
+    /* Every pipeline may have Linears whose modifier wants no data. */
+    if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
-    OSH_TRY(copy(cx, &r));
+    OSH_TRY(job_copy(cx, &r));
     OSH_TRY(osh_run_tune(cx, &r));
-    OSH_TRY(seal(cx, &r));
-    OSH_TRY(summary(cx, &r, sink, user));
+    OSH_TRY(job_seal(cx, &r));
+    OSH_TRY(job_summarize(cx, &r, sink, user));
 done:
     osh_run_unwatch(cx, &r, rc);
     osh_coverage_free(cx, r.coverage);
@@ -222,15 +232,16 @@ done:
     return rc;
 }
 
-/* What the passes before and after the run need at least, so that a plan refuses what is too little for any. */
+/* The least memory of the passes before and after the run. A plan with these options refuses a
+ * budget that is too small for any pass. */
 typedef struct others {
-    osh_options opt; // views of the job's, with what follows
-    char *of;        // own
+    osh_options opt; // views of the job's options; others and others_host are set
+    char *of;        // own: opt.others
 } others;
 
 static void others_deinit(osh_ctx *cx, others *o) { osh_free(cx, o->of); }
 
-/* One more pass; of: taken. */
+/* Adds a pass that needs `host` bytes. Takes ownership of `of`, the text that names the pass. */
 static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
 {
     if (host > o->opt.others_host) {
@@ -240,7 +251,8 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
     osh_free(cx, of);
 }
 
-static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen, bool measured)
+static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
+                              bool measured)
 {
     osh_status rc = OSH_OK;
     int64_t host = 0;
@@ -265,7 +277,8 @@ done:
     return rc;
 }
 
-/* Before a first pass: a budget that is too little for the run, as if its recipe were complete, or for another pass. */
+/* Fails if the budget is too small for the run or for another pass. It is called before the first
+ * pass and plans the run as if its recipe were complete. */
 static osh_status check_run(osh_ctx *cx, const osh_options *opt)
 {
     osh_plan *p = NULL; // own
@@ -274,43 +287,45 @@ static osh_status check_run(osh_ctx *cx, const osh_options *opt)
     return rc;
 }
 
-/* With a target: a survey first, whose records go when the output is complete. */
+/* Compresses with --target-bits or --target-size: makes a survey, then the run. The records of the
+ * survey are removed when the output is complete. */
 static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_choice c = {0}; // own
     osh_options with = *opt; // views
-    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(check_run(cx, opt));
     OSH_TRY(osh_choice_make(cx, &c, opt, sink, user));
     with.chosen = c.recipe, with.mixed = c.mixed;
-    OSH_TRY(compress(cx, &with, sink, user));
+    OSH_TRY(compress_plain(cx, &with, sink, user));
     OSH_TRY(osh_choice_end(cx, &c, opt));
 done:
     osh_choice_deinit(cx, &c);
     return rc;
 }
 
-/* What the recipe wants to know of the model is measured first. */
+/* Measures the experts or outliers that the recipe asks for, then compresses with the results. */
 static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_options with = *opt; // views
     char *recipe = NULL; // own
-    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     if (osh_wants_choice(opt))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with a recipe that drops experts, "
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "--target-bits and --target-size do not go with a recipe that drops experts, "
                  "nor with sparsity_profile owl: want the output of that first, and them on it");
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(check_run(cx, opt));
     OSH_TRY(osh_measure(cx, &recipe, opt, sink, user));
     with.chosen = recipe;
-    OSH_TRY(compress(cx, &with, sink, user));
+    OSH_TRY(compress_plain(cx, &with, sink, user));
 done:
     osh_free(cx, recipe);
     return rc;
@@ -328,7 +343,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     bool both = measured && chosen; // compress_measured refuses that
     if (opt->model && opt->output && !both) OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
-    else OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user) : compress(cx, &o.opt, sink, user));
+    else
+        OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
+                       : compress_plain(cx, &o.opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
 done:
     others_deinit(cx, &o);
@@ -341,7 +358,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     others o = {.opt = *opt}; // own
-    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
     bool measured = false;
     if (!osh_wants_choice(opt)) OSH_TRY(osh_wants_measure(cx, &measured, opt));
@@ -350,7 +367,8 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, &o.opt));
-    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
+    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json)
+                               : osh_plan_print(cx, &text, p, opt->json));
     if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
     sink(user, text, strlen(text));
 done:
@@ -368,7 +386,7 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
     osh_graph *g = NULL;          // own
     osh_partition *parts = NULL;  // own
     char *dot = NULL;             // own
-    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_source_open(cx, &source, opt->model));
     OSH_TRY(osh_graph_new(cx, &g, osh_source_checkpoint(source), opt->models_dir));
     OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,
@@ -386,13 +404,13 @@ done:
 
 enum { PRINT_IDS = 4096 };
 
-/* The ids that there are, and none are left; *first: of this line none was printed. */
-typedef struct id_line { // that is printed
-    bool first;          // no id yet
+typedef struct id_line { // a line of ids on its way to the sink
+    bool first;          // no id was printed yet
     osh_sink sink;
     void *user;
 } id_line;
 
+/* Prints all ids and empties the list. */
 static osh_status print_ids(osh_ctx *cx, osh_ids *ids, id_line *to)
 {
     osh_status rc = OSH_OK;
@@ -407,8 +425,8 @@ done:
     return rc;
 }
 
-static osh_status tokenize_line(osh_ctx *cx, osh_ids *ids, osh_tokenizer *tok, osh_lines *lines, bool special,
-                                id_line *to)
+static osh_status tokenize_line(osh_ctx *cx, osh_ids *ids, osh_tokenizer *tok, osh_lines *lines,
+                                bool special, id_line *to)
 {
     osh_status rc = OSH_OK;
     const char *text = NULL;

@@ -1,4 +1,5 @@
-/* bench.c - `oneshot bench`: the peaks of this machine, measured in this process with the libraries that a run uses. */
+/* bench.c - measures the peaks of this machine (`oneshot bench`), in this process and with the
+ * libraries that a run uses. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // of the file on the disk: 256 MiB
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // the file on the disk: 256 MiB
 
 /* Products of a decoder layer of SmolLM2-135M. */
 static const struct {
@@ -28,20 +29,20 @@ static const struct {
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // 0: not measured
 
-typedef struct peaks { // a second; 0: not measured
+typedef struct peaks { // operations or bytes per second; 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
-    bool direct; // the disk, past the page cache
+    bool direct; // the disk was read and written past the page cache
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
-    double card_file, card_cufile; // from the disk, through page-locked memory, and by cuFile
-    double pinned, pinned_all;     // from the disk to page-locked memory, by one reader, and by one a thread
-    char *card;  // own; NULL: none was asked for
+    double card_file, card_cufile; // from disk to GPU: through page-locked memory, by cuFile
+    double pinned, pinned_all;     // from disk to page-locked memory: one reader, one per thread
+    char *card;  // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;
 
-enum { COPIED = 256 << 20 }; // bytes that are copied to the card, and inside it
+enum { COPIED = 256 << 20 }; // bytes that are copied to the GPU, and inside it
 
-/* A file without a name. O_DIRECT where the file system has it. */
+/* Opens a file without a name in dir; with O_DIRECT if the file system supports it. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
 {
     *direct = true;
@@ -60,12 +61,13 @@ static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double se
 
     block = osh_calloc(cx, 1, BLOCK + 4096);
     if (!block) OSH_TRY(OSH_E_NOMEM);
-    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // what O_DIRECT wants
+    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // for O_DIRECT
     memset(aligned, 0x5a, BLOCK);
     OSH_TRY(open_scratch(cx, &fd, &p->direct, dir));
     double begin = osh_now();
     for (int64_t i = 0; i < N_BLOCKS; i++)
-        if (pwrite(fd, aligned, BLOCK, i * BLOCK) != BLOCK) OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
+        if (pwrite(fd, aligned, BLOCK, i * BLOCK) != BLOCK)
+            OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
     if (fdatasync(fd)) OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
     p->disk_write = (double)N_BLOCKS * BLOCK / (osh_now() - begin);
     begin = osh_now();
@@ -80,14 +82,14 @@ done:
     return rc;
 }
 
-typedef struct card_reads {
+typedef struct gpu_reads {
     osh_device *d;   // view
-    osh_file *f;     // view: of N_BLOCKS blocks
-    char *to;        // view: BLOCK bytes of the card
+    osh_file *f;     // view: N_BLOCKS blocks
+    char *to;        // view: BLOCK bytes of the GPU
     double seconds;
-} card_reads;
+} gpu_reads;
 
-static osh_status measure_reads(osh_ctx *cx, double *rate, const card_reads *r)
+static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
 {
     osh_status rc = OSH_OK;
     osh_cuda_file *f = NULL; // own
@@ -96,7 +98,7 @@ static osh_status measure_reads(osh_ctx *cx, double *rate, const card_reads *r)
     double begin = osh_now();
     do {
         OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % N_BLOCKS * BLOCK, false));
-        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // the last piece is there, too
+        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // waits for the copy
     } while (++n % N_BLOCKS || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
 done:
@@ -105,22 +107,23 @@ done:
 }
 
 typedef struct pinned_reads {
-    osh_file *f; // view: of N_BLOCKS blocks
+    osh_file *f; // view: N_BLOCKS blocks
     char *to;    // view: page-locked, a block for each worker
 } pinned_reads;
 
-static osh_status read_block(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status pinned_read_block(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const pinned_reads *r = user;
     char *to = r->to + (size_t)worker * BLOCK;
     int fd = osh_file_direct_fd(r->f);
     if (fd < 0) return osh_file_pread(cx, r->f, to, BLOCK, chunk * BLOCK);
-    return pread(fd, to, BLOCK, chunk * BLOCK) == BLOCK ? OSH_OK
-                                                        : osh_fail(cx, OSH_E_IO, "%s: cannot read: %m",
-                                                                   osh_file_path(r->f));
+    return pread(fd, to, BLOCK, chunk * BLOCK) == BLOCK
+               ? OSH_OK
+               : osh_fail(cx, OSH_E_IO, "%s: cannot read: %m", osh_file_path(r->f));
 }
 
-/* What --num-workers have on the way of values from the disk to a card (store/loaders.h). */
+/* Measures reads from the disk to page-locked memory: the work of the --num-workers threads that
+ * bring values from the disk to a GPU (store/loaders.h). */
 static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file *f, double seconds)
 {
     osh_status rc = OSH_OK;
@@ -139,8 +142,8 @@ static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file 
         double begin = osh_now();
         int64_t blocks = 0;
         for (; !blocks || osh_now() - begin < seconds; blocks += N_BLOCKS) {
-            if (all) OSH_TRY(osh_parallel_for(cx, N_BLOCKS, read_block, &r));
-            for (int64_t i = 0; !all && i < N_BLOCKS; i++) OSH_TRY(read_block(cx, &r, i, 0));
+            if (all) OSH_TRY(osh_parallel_for(cx, N_BLOCKS, pinned_read_block, &r));
+            for (int64_t i = 0; !all && i < N_BLOCKS; i++) OSH_TRY(pinned_read_block(cx, &r, i, 0));
         }
         *(all ? &p->pinned_all : &p->pinned) = (double)blocks * BLOCK / (osh_now() - begin);
     }
@@ -150,19 +153,22 @@ done:
     return rc;
 }
 
-/* A file of the directory to the card, on both ways; it is gone behind it. */
-static osh_status measure_card_reads(osh_ctx *cx, peaks *p, osh_device *d, int ordinal, const osh_bench_options *opt)
+/* Measures reads from a file in opt->dir to the GPU: through page-locked memory and by cuFile. The
+ * file has no name while it is read. */
+static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int ordinal,
+                                    const osh_bench_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_cuda_counters c;
-    card_reads r = {.d = d, .seconds = opt->seconds};
+    gpu_reads r = {.d = d, .seconds = opt->seconds};
     char *path = osh_sprintf(cx, "%s/oneshot-bench-%d", opt->dir, (int)getpid()); // own
     char *block = osh_alloc(cx, BLOCK); // own
     if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file");
     memset(block, 0x5a, BLOCK);
     OSH_TRY(osh_file_create_exclusive(cx, &r.f, path));
     unlink(path);
-    for (int64_t i = 0; i < N_BLOCKS; i++) OSH_TRY(osh_file_pwrite(cx, r.f, block, BLOCK, i * BLOCK));
+    for (int64_t i = 0; i < N_BLOCKS; i++)
+        OSH_TRY(osh_file_pwrite(cx, r.f, block, BLOCK, i * BLOCK));
     OSH_TRY(osh_file_sync(cx, r.f));
     osh_file_use_direct(r.f);
     if (!(r.to = osh_device_alloc(cx, d, BLOCK, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
@@ -181,26 +187,29 @@ done:
     return rc;
 }
 
-static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
+static osh_status measure_gpu(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
     int ordinal = 0;
     int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
-    size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
-    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied, files = OSH_CUDA_STAGE + 2 * BLOCK;
+    size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)),
+           copied = osh_arena_gross(COPIED);
+    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied,
+           files = OSH_CUDA_STAGE + 2 * BLOCK;
     if (most < files) most = files;
     size_t attended = osh_cuda_peak_attention_bytes(samples, tokens);
 
     OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
-    OSH_TRY(osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
+    OSH_TRY(
+        osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
     p->card = osh_strdup(cx, d->text);
     if (!p->card) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_attention(cx, &p->card_attention, d, samples, tokens, opt->seconds));
     OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
-    if (opt->dir) OSH_TRY(measure_card_reads(cx, p, d, ordinal, opt));
+    if (opt->dir) OSH_TRY(measure_gpu_reads(cx, p, d, ordinal, opt));
 done:
     osh_device_close(cx, d);
     return rc;
@@ -219,12 +228,14 @@ static osh_status shapes_as_text(osh_ctx *cx, osh_buf *b, const shape_rates *r)
     osh_status rc = OSH_OK;
     double n = 1e9 * osh_threads(cx);
     if (r->tiles > 0)
-        OSH_TRY(osh_buf_printf(cx, b, "AMX tiles       %10.1f GFLOP/s  %8.1f a thread, panels from the second cache\n",
-                               r->tiles / 1e9, r->tiles / n));
+        OSH_TRY(osh_buf_printf(
+            cx, b, "AMX tiles       %10.1f GFLOP/s  %8.1f a thread, panels from the second cache\n",
+            r->tiles / 1e9, r->tiles / n));
     for (int i = 0; i < N_SHAPES; i++)
         if (r->of[i] > 0)
-            OSH_TRY(osh_buf_printf(cx, b, "%-15s %10.1f GFLOP/s  %8.1f a thread, 512 tokens of SmolLM2-135M\n",
-                                   shapes[i].name, r->of[i] / 1e9, r->of[i] / n));
+            OSH_TRY(osh_buf_printf(
+                cx, b, "%-15s %10.1f GFLOP/s  %8.1f a thread, 512 tokens of SmolLM2-135M\n",
+                shapes[i].name, r->of[i] / 1e9, r->of[i] / n));
 done:
     return rc;
 }
@@ -234,29 +245,36 @@ static osh_status shapes_as_json(osh_ctx *cx, osh_buf *b, const shape_rates *r)
     osh_status rc = OSH_OK;
     if (r->tiles > 0) OSH_TRY(osh_buf_printf(cx, b, ", \"amx_tiles_flops\": %.4g", r->tiles));
     for (int i = 0; i < N_SHAPES; i++)
-        if (r->of[i] > 0) OSH_TRY(osh_buf_printf(cx, b, ", \"%s_flops\": %.4g", shapes[i].key, r->of[i]));
+        if (r->of[i] > 0)
+            OSH_TRY(osh_buf_printf(cx, b, ", \"%s_flops\": %.4g", shapes[i].key, r->of[i]));
 done:
     return rc;
 }
 
-static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
+static osh_status peaks_as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
 {
     osh_status rc = OSH_OK;
     int n = osh_threads(cx);
     double f32 = p->f32 / 1e9, bf16 = p->bf16 / 1e9;
     OSH_TRY(osh_buf_printf(cx, b, "%d threads, %s\n", n, p->isa));
-    OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.1f GFLOP/s  %8.1f a thread\n", f32, f32 / n));
-    if (bf16 > 0) OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.1f GFLOP/s  %8.1f a thread\n", bf16, bf16 / n));
+    OSH_TRY(
+        osh_buf_printf(cx, b, "f32 products    %10.1f GFLOP/s  %8.1f a thread\n", f32, f32 / n));
+    if (bf16 > 0)
+        OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.1f GFLOP/s  %8.1f a thread\n", bf16,
+                               bf16 / n));
     else OSH_TRY(osh_buf_printf(cx, b, "bf16 products       as f32\n"));
-    OSH_TRY(osh_buf_printf(cx, b, "attention       %10.1f GFLOP/s  %8.1f a thread, %.2f of products of f32\n",
-                           p->attention / 1e9, p->attention / 1e9 / n, p->attention / p->f32));
+    OSH_TRY(osh_buf_printf(
+        cx, b, "attention       %10.1f GFLOP/s  %8.1f a thread, %.2f of products of f32\n",
+        p->attention / 1e9, p->attention / 1e9 / n, p->attention / p->f32));
     OSH_TRY(shapes_as_text(cx, b, &p->shapes));
     OSH_TRY(osh_buf_printf(cx, b, "memory read     %10.2f GB/s\n", p->read / 1e9));
     OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s\n", p->copy / 1e9));
     if (p->disk_read > 0) {
         const char *how = p->direct ? "O_DIRECT" : "page cache: this file system has no O_DIRECT";
-        OSH_TRY(osh_buf_printf(cx, b, "disk read       %10.3f GB/s     %s\n", p->disk_read / 1e9, how));
-        OSH_TRY(osh_buf_printf(cx, b, "disk write      %10.3f GB/s     and fdatasync\n", p->disk_write / 1e9));
+        OSH_TRY(
+            osh_buf_printf(cx, b, "disk read       %10.3f GB/s     %s\n", p->disk_read / 1e9, how));
+        OSH_TRY(osh_buf_printf(cx, b, "disk write      %10.3f GB/s     and fdatasync\n",
+                               p->disk_write / 1e9));
     }
     if (p->card) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->card));
@@ -264,40 +282,51 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
         OSH_TRY(osh_buf_printf(cx, b, "attention       %10.3f TFLOP/s  %.2f of products of bf16\n",
                                p->card_attention / 1e12, p->card_attention / p->card_bf16));
-        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
-        OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
+        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n",
+                               p->card_copy / 1e9));
+        OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n",
+                               p->card_put / 1e9));
         if (p->pinned > 0)
-            OSH_TRY(osh_buf_printf(cx, b, "disk to pinned  %10.3f GB/s     page-locked memory of the host, one reader; "
-                                   "%d: %.3f GB/s\n", p->pinned / 1e9, n, p->pinned_all / 1e9));
+            OSH_TRY(osh_buf_printf(cx, b,
+                                   "disk to pinned  %10.3f GB/s     page-locked memory of the "
+                                   "host, one reader; %d: %.3f GB/s\n",
+                                   p->pinned / 1e9, n, p->pinned_all / 1e9));
         if (p->card_file > 0)
-            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     through page-locked memory of the host\n",
-                                   p->card_file / 1e9));
+            OSH_TRY(osh_buf_printf(
+                cx, b, "disk to card    %10.3f GB/s     through page-locked memory of the host\n",
+                p->card_file / 1e9));
         if (p->card_cufile > 0)
-            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     by cuFile\n", p->card_cufile / 1e9));
+            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     by cuFile\n",
+                                   p->card_cufile / 1e9));
     }
 done:
     return rc;
 }
 
-static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
+static osh_status peaks_as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, b,
-                           "{\"threads\": %d, \"isa\": \"%s\", \"f32_flops\": %.4g, \"bf16_flops\": %.4g, "
-                           "\"attention_flops\": %.4g, \"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
-                           osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->attention, p->read,
-                           p->copy));
+    OSH_TRY(osh_buf_printf(
+        cx, b,
+        "{\"threads\": %d, \"isa\": \"%s\", \"f32_flops\": %.4g, \"bf16_flops\": %.4g, "
+        "\"attention_flops\": %.4g, \"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
+        osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->attention, p->read,
+        p->copy));
     OSH_TRY(shapes_as_json(cx, b, &p->shapes));
     if (p->disk_read > 0)
-        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
-                               p->disk_read, p->disk_write, p->direct ? "true" : "false"));
+        OSH_TRY(osh_buf_printf(
+            cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
+            p->disk_read, p->disk_write, p->direct ? "true" : "false"));
     if (p->card)
-        OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
-                               "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
-                               p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
+        OSH_TRY(osh_buf_printf(
+            cx, b,
+            ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
+            "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
+            p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
     if (p->pinned > 0)
-        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_pinned_bytes\": %.4g, \"disk_to_pinned_all_bytes\": %.4g", p->pinned,
-                               p->pinned_all));
+        OSH_TRY(osh_buf_printf(
+            cx, b, ", \"disk_to_pinned_bytes\": %.4g, \"disk_to_pinned_all_bytes\": %.4g",
+            p->pinned, p->pinned_all));
     if (p->card_file > 0)
         OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_bytes\": %.4g", p->card_file));
     if (p->card_cufile > 0)
@@ -320,11 +349,12 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
-    OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4)); // seven of them take about as long as the others
+    /* The seven shapes together take about as long as the other measurements. */
+    OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
-    if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_card(cx, &p, opt));
-    OSH_TRY(opt->json ? as_json(cx, &b, &p) : as_text(cx, &b, &p));
+    if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_gpu(cx, &p, opt));
+    OSH_TRY(opt->json ? peaks_as_json(cx, &b, &p) : peaks_as_text(cx, &b, &p));
     sink(user, b.data, b.len);
 done:
     osh_free(cx, p.isa);

@@ -1,13 +1,14 @@
-/* check_model.c - whether a checkpoint and its template belong together, for somebody who writes one.
+/* check_model.c - checks that a template fits a checkpoint, for authors of templates.
  *
  *   wrong  tensor model.layers.0.self_attn.q_norm.weight is missing in DIR
  *   unread model.layers.0.self_attn.q_proj.bias BF16 [576]
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
- * A tensor that no node reads is an error where the template names the module that it belongs to, or in a decoder block
- * the one around that: the template forgets a part of what it describes. Others, as of a vision tower or of a layer
- * that text passes by (Mllama's with cross-attention), are listed. */
+ * A tensor that no node reads is an error if the template has the module of the tensor, or, in a
+ * decoder block, the module around it: the template forgets a part of that module. Other unread
+ * tensors are listed as aside: those of a vision tower, or of layers that text does not use
+ * (Mllama's layers with cross-attention). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,17 +24,18 @@
 enum { MOST_TOKENS = 128, MADE_UP = 64 };
 
 static const char sample[] =
-    "The lighthouse stood at the end of a long stone pier. Every evening the keeper climbed its hundred and twelve "
-    "steps, cleaned the glass and lit the lamp, so that the fishing boats could find their way home between the rocks. "
-    "In winter the waves reached the windows of his kitchen. He wrote down the weather three times a day, in a book "
-    "that nobody read, and on Sundays his sister came with bread, newspapers and stories from the town.";
+    "The lighthouse stood at the end of a long stone pier. Every evening the keeper climbed its "
+    "hundred and twelve steps, cleaned the glass and lit the lamp, so that the fishing boats could "
+    "find their way home between the rocks. In winter the waves reached the windows of his "
+    "kitchen. He wrote down the weather three times a day, in a book that nobody read, and on "
+    "Sundays his sister came with bread, newspapers and stories from the town.";
 
 typedef struct checked {
     osh_source *source; // own
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
-    int64_t n_forgotten, n_unread; // unread: forgotten ones among them
-    osh_map *modules;   // own: name -> 0, of those that a node is of, and those around them
+    int64_t n_forgotten, n_unread; // n_unread includes n_forgotten
+    osh_map *modules;   // own: name -> 0; the modules of all nodes, and the modules around them
 } checked;
 
 /* ---- tensors ---- */
@@ -44,20 +46,24 @@ static bool names_module(const checked *c, const char *name, size_t n)
     return n && osh_map_get(c->modules, name, n, &at);
 }
 
-/* The first n bytes of a name without its last part. */
+/* Returns the length of the first n bytes of a name without their last part. */
 static size_t without_last(const char *name, size_t n)
 {
     while (n && name[n - 1] != '.') n--;
     return n ? n - 1 : 0;
 }
 
-/* The module that the tensor belongs to, or the one around that, is one of the template's. */
+/* True if the template has the module of the tensor, or, in a decoder block, the module around
+ * it. */
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    if (strstr(name, "inv_freq")) return false; // a buffer that older files have
-    bool of_list = around && strspn(name + around + 1, "0123456789") == module - around - 1; // of a layer itself
-    return names_module(c, name, module) || (!of_list && osh_in_decoder_block(name) && names_module(c, name, around));
+    if (strstr(name, "inv_freq")) return false; // a buffer of older files
+    /* True if the module is itself an item of a list: a layer. */
+    bool of_list =
+        around && strspn(name + around + 1, "0123456789") == module - around - 1;
+    return names_module(c, name, module) ||
+           (!of_list && osh_in_decoder_block(name) && names_module(c, name, around));
 }
 
 static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
@@ -75,7 +81,8 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
         c->n_unread++, c->n_forgotten += forgotten;
         char shape[OSH_MAX_DIMS * 24] = "";
         for (int d = 0, at = 0; d < e->ndim; d++)
-            at += snprintf(shape + at, sizeof shape - (size_t)at, d ? ", %lld" : "%lld", (long long)e->shape[d]);
+            at += snprintf(shape + at, sizeof shape - (size_t)at, d ? ", %lld" : "%lld",
+                           (long long)e->shape[d]);
         OSH_TRY(osh_buf_line(cx, b, "%s %s %s [%s]", forgotten ? "unread" : "aside ", e->name,
                              osh_dtype_name(e->dtype), shape));
     }
@@ -84,7 +91,8 @@ done:
     return rc;
 }
 
-static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char *dir, const char *models_dir)
+static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char *dir,
+                                const char *models_dir)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_source_open(cx, &c->source, dir));
@@ -92,22 +100,25 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
     for (int i = 0; i < c->graph->n_nodes; i++) {
-        const char *name = c->graph->nodes[i].module < 0 ? "" : c->graph->modules[c->graph->nodes[i].module].name;
+        const char *name =
+            c->graph->nodes[i].module < 0 ? "" : c->graph->modules[c->graph->nodes[i].module].name;
         for (size_t n = strlen(name); n && !names_module(c, name, n); n = without_last(name, n))
             OSH_TRY(osh_map_put(cx, c->modules, name, n, 0));
     }
     if (c->faults.n) OSH_TRY(osh_buf_append(cx, b, c->faults.text.data, c->faults.text.len));
     OSH_TRY(list_unread(cx, c, b));
-    OSH_TRY(osh_buf_line(cx, b, "%lld tensors, %lld layers: %lld wrong, %lld forgotten by the template, %lld aside",
-                         (long long)ck->n_tensors, (long long)c->graph->n_layers, (long long)c->faults.n,
-                         (long long)c->n_forgotten, (long long)(c->n_unread - c->n_forgotten)));
+    OSH_TRY(osh_buf_line(
+        cx, b, "%lld tensors, %lld layers: %lld wrong, %lld forgotten by the template, %lld aside",
+        (long long)ck->n_tensors, (long long)c->graph->n_layers, (long long)c->faults.n,
+        (long long)c->n_forgotten, (long long)(c->n_unread - c->n_forgotten)));
 done:
     return rc;
 }
 
 /* ---- a sample ---- */
 
-static osh_status make_sample(osh_ctx *cx, osh_dataset *d, bool *text, const char *dir, const osh_graph *g)
+static osh_status sample_make(osh_ctx *cx, osh_dataset *d, bool *text, const char *dir,
+                              const osh_graph *g)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, "tokenizer.json"); // own
@@ -134,7 +145,8 @@ done:
     return rc;
 }
 
-static osh_status score_sample(osh_ctx *cx, double *loss, const osh_forward *f, const osh_dataset *d)
+static osh_status sample_score(osh_ctx *cx, double *loss, const osh_forward *f,
+                               const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
     int64_t n = d->offsets[1];
@@ -144,7 +156,9 @@ static osh_status score_sample(osh_ctx *cx, double *loss, const osh_forward *f, 
     OSH_TRY(osh_tensor_new(cx, &targets, OSH_I32, 1, &n));
     OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, &n));
     for (int64_t i = 0; i < n; i++) ((int32_t *)targets->data)[i] = i + 1 < n ? d->ids[i + 1] : -1;
-    osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets}, .out = {nll}, .attr = &rules,
+    osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets},
+                     .out = {nll},
+                     .attr = &rules,
                      .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     *loss = 0;
@@ -155,7 +169,7 @@ done:
     return rc;
 }
 
-static osh_status run_sample(osh_ctx *cx, osh_buf *b, const char *dir, const osh_check_options *o)
+static osh_status sample_run(osh_ctx *cx, osh_buf *b, const char *dir, const osh_check_options *o)
 {
     osh_status rc = OSH_OK;
     osh_forward *f = NULL;  // own
@@ -166,25 +180,32 @@ static osh_status run_sample(osh_ctx *cx, osh_buf *b, const char *dir, const osh
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
     OSH_TRY(osh_forward_open(cx, &f, dir, o->models_dir));
-    OSH_TRY(make_sample(cx, &d, &text, dir, f->graph));
-    if (d.offsets[1] < 2) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the tokenizer makes %lld tokens of a text of %zu characters",
-                                   dir, (long long)d.offsets[1], sizeof sample - 1);
+    OSH_TRY(sample_make(cx, &d, &text, dir, f->graph));
+    if (d.offsets[1] < 2)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: the tokenizer makes %lld tokens of a text of %zu characters", dir,
+                 (long long)d.offsets[1], sizeof sample - 1);
     OSH_TRY(osh_forward_run(cx, f, &d, 1, true, &pr));
-    OSH_TRY(score_sample(cx, &loss, f, &d));
+    OSH_TRY(sample_score(cx, &loss, f, &d));
     double guess = log((double)f->graph->n_vocab);
-    OSH_TRY(osh_buf_line(cx, b, "one sample of %lld tokens%s: loss %.4f; who guesses has ln %lld = %.4f",
-                         (long long)d.offsets[1], text ? "" : ", made up without a tokenizer.json", loss,
-                         (long long)f->graph->n_vocab, guess));
-    if (!(loss < INFINITY)) OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the loss of the sample is not a number", dir);
+    OSH_TRY(osh_buf_line(cx, b,
+                         "one sample of %lld tokens%s: loss %.4f; who guesses has ln %lld = %.4f",
+                         (long long)d.offsets[1], text ? "" : ", made up without a tokenizer.json",
+                         loss, (long long)f->graph->n_vocab, guess));
+    if (!(loss < INFINITY))
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the loss of the sample is not a number", dir);
     if (text && loss > guess - 1)
-        OSH_TRY(osh_buf_line(cx, b, "that is what guessing gives: the weights are random, or the template is wrong"));
+        OSH_TRY(osh_buf_line(
+            cx, b,
+            "that is what guessing gives: the weights are random, or the template is wrong"));
 done:
     osh_dataset_deinit(cx, &d);
     osh_forward_close(cx, f);
     return rc;
 }
 
-osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options *o, osh_sink sink, void *user)
+osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options *o, osh_sink sink,
+                           void *user)
 {
     osh_status rc = OSH_OK;
     checked c = {0}; // own
@@ -192,12 +213,13 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
     osh_buf_init(&b, 0);
     osh_buf_init(&c.faults.text, 0);
     OSH_TRY(check_tensors(cx, &c, &b, dir, o->models_dir));
-    if (!c.faults.n) OSH_TRY(run_sample(cx, &b, dir, o));
+    if (!c.faults.n) OSH_TRY(sample_run(cx, &b, dir, o));
     if (c.faults.n || c.n_forgotten)
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: %lld tensors are not as the template of %s wants them, %lld are forgotten by it", dir,
-                 (long long)c.faults.n, osh_source_checkpoint(c.source)->config->architecture,
-                 (long long)c.n_forgotten);
+        OSH_FAIL(
+            cx, OSH_E_FORMAT,
+            "%s: %lld tensors are not as the template of %s wants them, %lld are forgotten by it",
+            dir, (long long)c.faults.n, osh_source_checkpoint(c.source)->config->architecture,
+            (long long)c.n_forgotten);
 done:
     if (b.len) sink(user, b.data, b.len);
     osh_buf_deinit(cx, &b);

@@ -1,4 +1,5 @@
-/* evaluate.c - perplexity of a finished output and of its source on a text (--eval), into the output's reports. */
+/* evaluate.c - evaluates a finished output (--eval): the perplexity of the output and of its source
+ * on a text is added to the reports of the output. */
 #include "api/evaluate.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "base/file.h"
 #include "text/json.h"
 
-static const char place[] = "<!-- evaluation -->"; // of the page
+static const char marker[] = "<!-- evaluation -->"; // in the page, replaced by the results
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
 typedef struct kept {
@@ -22,26 +23,29 @@ static void keep_text(void *user, const char *text, size_t n)
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
 }
 
-/* own: osh_fields_deinit, also on failure */
-static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *model, const osh_options *opt)
+/* Fills the options of the evaluation of `model`. The caller frees them with osh_fields_deinit,
+ * also on failure. */
+static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *model,
+                               const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
-    const char *const values[][2] = {{"model", model}, {"reference", opt->model}, {"dataset", opt->eval},
-                                     {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
-                                     {"text_column", opt->text_column}, {"text_template", opt->text_template},
-                                     {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds},
-                                     {"json", "true"}};
+    const char *const values[][2] = {
+        {"model", model}, {"reference", opt->model}, {"dataset", opt->eval},
+        {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
+        {"text_column", opt->text_column}, {"text_template", opt->text_template},
+        {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds}, {"json", "true"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i][1]) OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, e, values[i][0], values[i][1]));
+        if (values[i][1])
+            OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, e, values[i][0], values[i][1]));
     e->max_seq_length = opt->max_seq_length, e->batch_size = opt->batch_size;
     e->host_memory = opt->host_memory, e->device_memory = opt->device_memory;
 done:
     return rc;
 }
 
-/* What `oneshot eval --reference --json` prints. */
-static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
+/* Evaluates the output. *out is the JSON that `oneshot eval --reference --json` prints. */
+static osh_status evaluation_measure(osh_ctx *cx, kept *out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_eval_options e = {0}; // own
@@ -65,13 +69,13 @@ done:
     return rc;
 }
 
-static double number_of(const cJSON *o, const char *key)
+static double evaluation_number(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static osh_status into_html(osh_ctx *cx, const char *path, const cJSON *e)
+static osh_status evaluation_into_html(osh_ctx *cx, const char *path, const cJSON *e)
 {
     osh_status rc = OSH_OK;
     char *text = NULL; // own
@@ -79,15 +83,18 @@ static osh_status into_html(osh_ctx *cx, const char *path, const cJSON *e)
     osh_buf b; // own
     osh_buf_init(&b, 0);
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_REPORT_BYTES));
-    char *at = strstr(text, place);
+    char *at = strstr(text, marker);
     if (!at) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no place for the evaluation", path);
     OSH_TRY(osh_buf_append(cx, &b, text, (size_t)(at - text)));
-    OSH_TRY(osh_buf_printf(cx, &b,
-                           "<div><b id=\"perplexity\">%.4f → %.4f</b><span>perplexity, source and output</span></div>\n"
-                           "<div><b>%.5f</b><span>KL divergence; %.1f %% agree on the next token</span></div>\n",
-                           number_of(e, "reference_perplexity"), number_of(e, "perplexity"),
-                           number_of(e, "kl_divergence"), 100 * number_of(e, "top1_agreement")));
-    OSH_TRY(osh_buf_append(cx, &b, at + sizeof place - 1, n - (size_t)(at - text) - (sizeof place - 1)));
+    OSH_TRY(osh_buf_printf(
+        cx, &b,
+        "<div><b id=\"perplexity\">%.4f → %.4f</b><span>perplexity, source and "
+        "output</span></div>\n"
+        "<div><b>%.5f</b><span>KL divergence; %.1f %% agree on the next token</span></div>\n",
+        evaluation_number(e, "reference_perplexity"), evaluation_number(e, "perplexity"),
+        evaluation_number(e, "kl_divergence"), 100 * evaluation_number(e, "top1_agreement")));
+    OSH_TRY(osh_buf_append(cx, &b, at + sizeof marker - 1,
+                           n - (size_t)(at - text) - (sizeof marker - 1)));
     OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
 done:
     osh_buf_deinit(cx, &b);
@@ -95,26 +102,30 @@ done:
     return rc;
 }
 
-static osh_status say(osh_ctx *cx, const osh_options *opt, const cJSON *e, osh_sink sink, void *user)
+static osh_status evaluation_say(osh_ctx *cx, const osh_options *opt, const cJSON *e, osh_sink sink,
+                                 void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_line(cx, &b, "%s: perplexity %.4f, of the source %.4f; KL divergence %.6f; %.0f tokens", opt->eval,
-                         number_of(e, "perplexity"), number_of(e, "reference_perplexity"),
-                         number_of(e, "kl_divergence"), number_of(e, "scored_tokens")));
+    OSH_TRY(osh_buf_line(
+        cx, &b, "%s: perplexity %.4f, of the source %.4f; KL divergence %.6f; %.0f tokens",
+        opt->eval, evaluation_number(e, "perplexity"), evaluation_number(e, "reference_perplexity"),
+        evaluation_number(e, "kl_divergence"), evaluation_number(e, "scored_tokens")));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* The page first: what the other one has is not measured again. */
+/* Writes the page before the JSON report: an evaluation that the JSON report has is not made
+ * again. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     cJSON *root = NULL, *made = NULL; // own
-    char *json = osh_path_join(cx, opt->output, "oneshot-report.json"), *text = NULL, *with = NULL; // own
+    char *json = osh_path_join(cx, opt->output, "oneshot-report.json"), *text = NULL,
+         *with = NULL;                                                  // own
     char *html = osh_path_join(cx, opt->output, "oneshot-report.html"); // own
     size_t n = 0;
     if (!json || !html) OSH_TRY(OSH_E_NOMEM);
@@ -123,14 +134,14 @@ osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation");
     if (!e) {
         kept k = {.n = 0};
-        OSH_TRY(measure(cx, &k, opt));
+        OSH_TRY(evaluation_measure(cx, &k, opt));
         OSH_TRY(osh_json_parse(cx, &made, k.text, k.n, "the evaluation", 0));
         OSH_TRY(osh_json_edit(cx, &with, text, n, (osh_json_member){"evaluation", k.text}, json));
-        OSH_TRY(into_html(cx, html, made));
+        OSH_TRY(evaluation_into_html(cx, html, made));
         OSH_TRY(osh_file_write_all(cx, json, with, strlen(with)));
         e = made;
     }
-    OSH_TRY(say(cx, opt, e, sink, user));
+    OSH_TRY(evaluation_say(cx, opt, e, sink, user));
 done:
     if (rc) osh_note(cx, "evaluating %s, which is finished", opt->output);
     cJSON_Delete(root);

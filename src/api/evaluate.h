@@ -1,10 +1,11 @@
-/* evaluate.h - what --eval asks for. */
+/* evaluate.h - the evaluation of a finished output (--eval). */
 #ifndef OSH_EVALUATE_H
 #define OSH_EVALUATE_H
 #include "api/api.h"
 
-/* Of a finished output: perplexity before and after, into its reports; what they have is not measured again. */
+/* Adds the perplexity of the source and of the output to the reports of a finished output, and
+ * prints them. An evaluation that the reports already have is printed and not made again. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* The smallest --host-memory for that, before there is an output. */
+/* *host: the smallest --host-memory for osh_evaluate. It needs no output. */
 osh_status osh_evaluate_least(osh_ctx *cx, int64_t *host, const osh_options *opt);
 #endif

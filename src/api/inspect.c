@@ -1,4 +1,4 @@
-/* inspect.c - what a checkpoint holds: tensors, dtypes, bytes, quantization. */
+/* inspect.c - lists the contents of a checkpoint: tensors, dtypes, bytes, quantization. */
 #include <string.h>
 
 #include "api/api.h"
@@ -7,17 +7,18 @@
 #include "io/checkpoint.h"
 #include "quant/source.h"
 
-static osh_status shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
+static osh_status entry_shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_append(cx, b, "[", 1));
-    for (int i = 0; i < e->ndim; i++) OSH_TRY(osh_buf_printf(cx, b, i ? ", %ld" : "%ld", (long)e->shape[i]));
+    for (int i = 0; i < e->ndim; i++)
+        OSH_TRY(osh_buf_printf(cx, b, i ? ", %ld" : "%ld", (long)e->shape[i]));
     OSH_TRY(osh_buf_append(cx, b, "]", 1));
 done:
     return rc;
 }
 
-static osh_status list_tensors(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+static osh_status checkpoint_list(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     osh_buf shape;
@@ -25,40 +26,42 @@ static osh_status list_tensors(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_st_entry *e = ck->tensors[i].e;
         osh_buf_clear(&shape);
-        OSH_TRY(shape_text(cx, &shape, e));
-        OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", e->name, osh_dtype_name(e->dtype), shape.data,
-                             ck->shard_names[ck->tensors[i].shard]));
+        OSH_TRY(entry_shape_text(cx, &shape, e));
+        OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", e->name, osh_dtype_name(e->dtype),
+                             shape.data, ck->shard_names[ck->tensors[i].shard]));
     }
 done:
     osh_buf_deinit(cx, &shape);
     return rc;
 }
 
-static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, const osh_q_config *q)
+static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck,
+                                     const osh_q_config *q)
 {
     osh_status rc = OSH_OK;
     int64_t bytes = 0, of[OSH_N_DTYPES] = {0};
     const char *arch = ck->config->architecture;
     const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
-    OSH_TRY(list_tensors(cx, b, ck));
+    OSH_TRY(checkpoint_list(cx, b, ck));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_st_entry *e = ck->tensors[i].e;
         bytes += e->end - e->begin, of[e->dtype] += e->end - e->begin;
     }
-    OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:", arch ? arch : "(none)",
-                         (long)ck->n_tensors, ck->n_shards, (long)bytes));
-    b->len--; // the line goes on
+    OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
+                         arch ? arch : "(none)", (long)ck->n_tensors, ck->n_shards, (long)bytes));
+    b->len--; // removes the newline
     for (int d = 0; d < OSH_N_DTYPES; d++)
-        if (of[d]) OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
+        if (of[d])
+            OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     for (size_t i = 0; q && i < q->n; i++) {
         const osh_q_scheme *s = &q->schemes[i];
         char *who = osh_q_who_loads(cx, s, stranger); // own
         const osh_q_args *a = osh_q_of_attention(s) ? &s->inputs : &s->weights;
         rc = osh_buf_line(cx, b, "%s: %d-bit %s %s, format %s; %s", s->group_name, a->bits,
-                          a->type == OSH_Q_FLOAT ? "float" : "int", a == &s->inputs ? "attention" : "weights",
-                          s->format[0] ? s->format : q->format,
-                          who ? who : "");
+                          a->type == OSH_Q_FLOAT ? "float" : "int",
+                          a == &s->inputs ? "attention" : "weights",
+                          s->format[0] ? s->format : q->format, who ? who : "");
         osh_free(cx, who);
         if (rc) goto done;
     }
@@ -66,14 +69,15 @@ done:
     return rc;
 }
 
-static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+static osh_status checkpoint_as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     char *text = NULL;                   // own
     cJSON *root = cJSON_CreateObject();  // own
     cJSON *list = cJSON_AddArrayToObject(root, "tensors");
     if (!list) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
-    if (ck->config->architecture) cJSON_AddStringToObject(root, "architecture", ck->config->architecture);
+    if (ck->config->architecture)
+        cJSON_AddStringToObject(root, "architecture", ck->config->architecture);
     if (ck->config->quantization_config)
         cJSON_AddItemToObject(root, "quantization_config",
                               cJSON_Duplicate(ck->config->quantization_config, 1));
@@ -84,8 +88,10 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
         cJSON_AddStringToObject(o, "dtype", osh_dtype_name(e->dtype));
         cJSON_AddStringToObject(o, "file", ck->shard_names[ck->tensors[i].shard]);
         cJSON *shape = cJSON_AddArrayToObject(o, "shape");
-        for (int k = 0; k < e->ndim; k++) cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)e->shape[k]));
-        if (!cJSON_AddItemToArray(list, o)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
+        for (int k = 0; k < e->ndim; k++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)e->shape[k]));
+        if (!cJSON_AddItemToArray(list, o))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
     }
     OSH_TRY(osh_json_print(cx, &text, root, 0));
     OSH_TRY(osh_buf_printf(cx, b, "%s\n", text));
@@ -95,9 +101,9 @@ done:
     return rc;
 }
 
-/* A quantized source whose tensors do not fit together is listed, and refused then. A way to quantize that no source
- * reads is no fault of the checkpoint. */
-static osh_status check_parts(osh_ctx *cx, const char *dir)
+/* Fails if the tensors of a quantized source do not fit together. A kind of quantization that no
+ * source reads is no error of the checkpoint. */
+static osh_status check_source(osh_ctx *cx, const char *dir)
 {
     osh_source *s = NULL; // own
     osh_status rc = osh_source_open(cx, &s, dir);
@@ -117,14 +123,14 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
     const char *method = NULL;
     if (ck->config->quantization_config)
-        OSH_TRY(osh_json_str_or(cx, &method, ck->config->quantization_config, "quant_method", "compressed-tensors",
-                                ck->config->path));
+        OSH_TRY(osh_json_str_or(cx, &method, ck->config->quantization_config, "quant_method",
+                                "compressed-tensors", ck->config->path));
     if (method && !strcmp(method, "compressed-tensors"))
         OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));
+    OSH_TRY(json ? checkpoint_as_json(cx, &b, ck) : checkpoint_as_text(cx, &b, ck, q));
     sink(user, b.data, b.len);
-    if (method) OSH_TRY(check_parts(cx, dir));
+    if (method) OSH_TRY(check_source(cx, dir));
 done:
     osh_buf_deinit(cx, &b);
     osh_q_config_free(cx, q);

@@ -1,4 +1,4 @@
-/* largest.c - see largest.h. */
+/* largest.c - finds the subgraph with the highest predicted memory, and runs it alone. */
 #include "api/largest.h"
 
 #include <string.h>
@@ -9,12 +9,15 @@
 #include "plan/memory.h"
 #include "run/ahead.h"
 
+/* Finds the Linear with the most weights, for a run without data. */
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
-    if (!p->n_linears) return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
+    if (!p->n_linears)
+        return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
     *out = (osh_largest){.host_bytes = p->memory.host_peak, .device_bytes = p->memory.device_peak};
     for (int i = 1; i < p->n_linears; i++)
-        if (p->linears[i].O * p->linears[i].I > p->linears[out->index].O * p->linears[out->index].I) out->index = i;
+        if (p->linears[i].O * p->linears[i].I > p->linears[out->index].O * p->linears[out->index].I)
+            out->index = i;
     out->name = p->linears[out->index].name;
     return OSH_OK;
 }
@@ -26,7 +29,9 @@ osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p)
     int at = 0;
     for (int i = 1; i < m->n_visits; i++)
         if (m->visits[i].host_peak > m->visits[at].host_peak) at = i;
-    *out = (osh_largest){.index = at, .name = osh_range_at(p, at).name, .device_bytes = m->visits[at].device_peak,
+    *out = (osh_largest){.index = at,
+                         .name = osh_range_at(p, at).name,
+                         .device_bytes = m->visits[at].device_peak,
                          .host_bytes = m->visits[at].host_peak + m->base_bytes};
     return OSH_OK;
 }
@@ -41,7 +46,9 @@ osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool js
     char *text = NULL; // own
     OSH_TRY(osh_plan_largest(cx, &l, p));
     if (!json) {
-        *out = osh_sprintf(cx, "%s: host memory %.1f MB (%.1f MB of it the base), device memory %.1f MB, predicted\n",
+        *out = osh_sprintf(cx,
+                           "%s: host memory %.1f MB (%.1f MB of it the base), device memory "
+                           "%.1f MB, predicted\n",
                            l.name, mb(l.host_bytes), mb(p->memory.base_bytes), mb(l.device_bytes));
         if (!*out) rc = OSH_E_NOMEM;
         goto done;
@@ -59,7 +66,8 @@ done:
     return rc;
 }
 
-static osh_status say(osh_ctx *cx, const osh_run *r, const osh_largest *l, osh_sink sink, void *user)
+static osh_status largest_say(osh_ctx *cx, const osh_run *r, const osh_largest *l, osh_sink sink,
+                              void *user)
 {
     osh_status rc = OSH_OK;
     int64_t peak = osh_mem_sampled_peak(cx);
@@ -67,32 +75,37 @@ static osh_status say(osh_ctx *cx, const osh_run *r, const osh_largest *l, osh_s
     osh_buf b;
     osh_buf_init(&b, 0);
     if (r->plan->opt->json)
-        OSH_TRY(osh_buf_printf(cx, &b, "{\"name\": \"%s\", \"predicted_bytes\": %lld, \"measured_bytes\": %lld, "
-                               "\"seconds\": %.3f}\n", l->name, (long long)l->host_bytes, (long long)peak, seconds));
+        OSH_TRY(osh_buf_printf(
+            cx, &b,
+            "{\"name\": \"%s\", \"predicted_bytes\": %lld, \"measured_bytes\": %lld, "
+            "\"seconds\": %.3f}\n",
+            l->name, (long long)l->host_bytes, (long long)peak, seconds));
     else
-        OSH_TRY(osh_buf_printf(cx, &b, "%s: predicted peak %.1f MB, measured %.1f MB (%.2f of it), %.1f s; nothing is "
-                               "kept\n", l->name, mb(l->host_bytes), mb(peak), (double)peak / (double)l->host_bytes,
-                               seconds));
+        OSH_TRY(osh_buf_printf(
+            cx, &b,
+            "%s: predicted peak %.1f MB, measured %.1f MB (%.2f of it), %.1f s; nothing is kept\n",
+            l->name, mb(l->host_bytes), mb(peak), (double)peak / (double)l->host_bytes, seconds));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status run_alone(osh_ctx *cx, osh_run *r, const osh_largest *l)
+static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
 {
     osh_status rc = OSH_OK;
     osh_pace *pace = &r->pace;
     osh_tensor *w = NULL; // own
     bool datafree = r->plan->pipeline == OSH_PIPELINE_DATAFREE;
-    for (int s = 0; s < pace->n; s++) // the rest of the run does not come
+    for (int s = 0; s < pace->n; s++) // the progress counts only this part of the run
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
         goto done;
     }
     if (osh_stream_takes(r->plan, l->index)) {
-        OSH_TRY(osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
+        OSH_TRY(
+            osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;
     }
     OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));
@@ -108,14 +121,16 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;              // own
     char *output = NULL;             // own
-    osh_options trial = *opt;        // view: its strings are opt's, but for the output
+    osh_options trial = *opt;        // views of opt's strings, but for output
     osh_largest l;
     bool finished = false;
     osh_run r = {.started = osh_now()};
     size_t n = opt->output ? strlen(opt->output) : 0;
     while (n > 1 && opt->output[n - 1] == '/') n--;
-    if (!(output = osh_sprintf(cx, "%.*s.oneshot-trial", (int)n, opt->output ? opt->output : ""))) OSH_TRY(OSH_E_NOMEM);
-    trial.output = output, trial.restart = trial.overwrite = true; // of a trial that was killed
+    if (!(output = osh_sprintf(cx, "%.*s.oneshot-trial", (int)n, opt->output ? opt->output : "")))
+        OSH_TRY(OSH_E_NOMEM);
+    /* A trial that was killed may have left files. */
+    trial.output = output, trial.restart = trial.overwrite = true;
     OSH_TRY(osh_output_claim(cx, &trial));
     OSH_TRY(osh_run_watch(cx, &r, &trial));
     OSH_TRY(osh_plan_new(cx, &p, &trial));
@@ -128,8 +143,8 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
     osh_emitter_discard(r.emitter);
     OSH_TRY(osh_run_start(cx, &r));
-    OSH_TRY(run_alone(cx, &r, &l));
-    OSH_TRY(say(cx, &r, &l, sink, user));
+    OSH_TRY(largest_run(cx, &r, &l));
+    OSH_TRY(largest_say(cx, &r, &l, sink, user));
 done:
     osh_run_unwatch(cx, &r, rc);
     osh_emitter_free(cx, r.emitter);

@@ -1,15 +1,17 @@
-/* largest.h - the subgraph with the highest predicted memory: named by the plan, or run alone to try its peak. */
+/* largest.h - finds the subgraph with the highest predicted memory. The plan prints it, or it runs
+ * alone to measure its peak. */
 #ifndef OSH_LARGEST_H
 #define OSH_LARGEST_H
 #include "run/run.h"
 
 typedef struct osh_largest {
-    int index;        // of the visit; of the Linear in a run without data
-    const char *name; // view: of the plan
-    int64_t host_bytes, device_bytes; // predicted; host with the base
+    int index;        // index of the visit; index of the Linear in a run without data
+    const char *name; // view: lives as long as the plan
+    int64_t host_bytes, device_bytes; // predicted; host_bytes includes the base
 } osh_largest;
 osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p);
 osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
-/* Plans, runs it alone, prints measured against predicted. Writes only into a directory that it removes. */
+/* Plans the job, runs the largest subgraph alone, and prints the measured and the predicted peak.
+ * Writes only into a directory that it removes. */
 osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 #endif

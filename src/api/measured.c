@@ -1,5 +1,6 @@
-/* measured.c - see measured.h. What was measured is a key of the output's recipe.yaml; until there is an output a job
- * that was killed measures again, and finds the same. */
+/* measured.c - measures experts (REAP) or outliers (OWL) before the run. The result is a key of the
+ * output's recipe.yaml. A job that was killed before it had an output measures again and gets the
+ * same result. */
 #include "api/measured.h"
 #include "api/mixed.h"
 
@@ -18,11 +19,11 @@
 #include "plan/identity.h"
 #include "plan/memory.h"
 
-typedef struct asked { // by a modifier of the recipe
-    size_t at;            // which
-    const osh_reap *reap; // views: one of the two, or neither
+typedef struct asked { // the measurement that a modifier of the recipe asks for
+    size_t at;            // index of the modifier
+    const osh_reap *reap; // views: at most one of the two is set
     const osh_owl *owl;
-    bool known;           // the recipe has what would be measured
+    bool known;           // the recipe already has the result
 } asked;
 
 static osh_status find_asked(osh_ctx *cx, asked *out, const osh_recipe *r)
@@ -34,9 +35,10 @@ static osh_status find_asked(osh_ctx *cx, asked *out, const osh_recipe *r)
         const osh_owl *owl = osh_owl_of(&r->modifiers[i]);
         if (!reap && !owl) continue;
         if (out->reap || out->owl)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s and %s are both measured before the run: want one of them, and its "
-                     "output as the --model of the other", r->modifiers[out->at].type->name,
-                     r->modifiers[i].type->name);
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s and %s are both measured before the run: want one of them, and its "
+                     "output as the --model of the other",
+                     r->modifiers[out->at].type->name, r->modifiers[i].type->name);
         *out = (asked){i, reap, owl, reap ? reap->n_kept > 0 : owl->n_shares > 0};
     }
 done:
@@ -59,12 +61,12 @@ done:
 }
 
 typedef struct measuring {
-    osh_options opt; // views of the job's
+    osh_options opt; // views of the job's options
     osh_plan *p;     // own
     asked a;
-    osh_reaping *r;  // own: of experts, or
-    osh_owl_measure *owl; // own: of outliers
-    char *mark;      // own: the line of a recipe by which it is known
+    osh_reaping *r;  // own: measures experts; NULL: it measures outliers
+    osh_owl_measure *owl; // own: measures outliers; NULL: it measures experts
+    char *mark;      // own: a line of the output's recipe that identifies this measurement
     int64_t peak;    // host bytes, predicted
 } measuring;
 
@@ -84,11 +86,12 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
-    m->opt.host_memory = m->opt.scratch_size = 0; // of the run; what is measured has a peak of its own
+    m->opt.host_memory = m->opt.scratch_size = 0; // the measurement predicts its own peak
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));
     OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
-    if (!(m->mark = osh_sprintf(cx, "# measured %016llx\n", (unsigned long long)XXH3_64bits(text, strlen(text)))))
+    if (!(m->mark = osh_sprintf(cx, "# measured %016llx\n",
+                                (unsigned long long)XXH3_64bits(text, strlen(text)))))
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(find_asked(cx, &m->a, m->p->recipe));
     if (m->a.reap) {
@@ -106,8 +109,9 @@ done:
     return rc;
 }
 
-/* An output of this very job is there: its recipe. */
-static osh_status look_for_output(osh_ctx *cx, char **recipe, const measuring *m, const osh_options *opt)
+/* Sets *recipe to the recipe of the output (own) if the output has the mark of this measurement. */
+static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
+                                        const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, opt->output, "recipe.yaml"), *text = NULL; // own
@@ -122,22 +126,24 @@ done:
     return rc;
 }
 
-/* The same of sparsities. */
+/* Prints the sparsities as a JSON object (own): layer -> sparsity. */
 static osh_status print_shares(osh_ctx *cx, char **out, const osh_layer_share *shares, int n)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
     for (int l = 0; l < n; l++)
-        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": %.10g", l ? ", " : "{", shares[l].layer, shares[l].sparsity));
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": %.10g", l ? ", " : "{", shares[l].layer,
+                               shares[l].sparsity));
     if (!(*out = osh_sprintf(cx, "%s}", b.data))) OSH_TRY(OSH_E_NOMEM);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* line: the key for the recipe; said: what is said of it; own. */
-static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m, osh_progress *pr)
+/* Measures. *line (own) is the key for the recipe, *said (own) the text for the user. */
+static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m,
+                                osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_layer_share *shares = NULL; // view
@@ -148,7 +154,8 @@ static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring
     if (m->a.reap) {
         OSH_TRY(osh_reaping_run(cx, m->r, pr));
         OSH_TRY(osh_experts_print(cx, &found, x));
-        *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept, x->n_all, x->n);
+        *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept,
+                            x->n_all, x->n);
     } else {
         OSH_TRY(osh_owl_run(cx, &shares, &n, m->owl, pr));
         OSH_TRY(print_shares(cx, &found, shares, n));
@@ -165,7 +172,8 @@ done:
     return rc;
 }
 
-osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink, void *user)
+osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink,
+                       void *user)
 {
     osh_status rc = OSH_OK;
     measuring m; // own
@@ -173,7 +181,7 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_s
     char *line = NULL, *said = NULL; // own
     *recipe = NULL;
     OSH_TRY(measuring_begin(cx, &m, opt));
-    OSH_TRY(look_for_output(cx, recipe, &m, opt));
+    OSH_TRY(measuring_find_output(cx, recipe, &m, opt));
     if (*recipe) goto done;
     osh_mem_limit(cx, OSH_MEM_HOST, m.peak);
     OSH_TRY(measuring_run(cx, &line, &said, &m, &pr));
@@ -217,11 +225,16 @@ osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt)
     const osh_experts *x = m.p->experts;
     double mb = (double)m.peak / 1e6;
     if (x)
-        *text = osh_sprintf(cx, "experts are measured first: %d of %d are left in each of %d layers, host memory %.1f "
-                            "MB, predicted; below, as if it were the first ones\n\n", x->n_kept, x->n_all, x->n, mb);
+        *text = osh_sprintf(cx,
+                            "experts are measured first: %d of %d are left in each of %d layers, "
+                            "host memory %.1f MB, predicted; below, as if it were the first "
+                            "ones\n\n",
+                            x->n_kept, x->n_all, x->n, mb);
     else
-        *text = osh_sprintf(cx, "outliers of the layers are measured first, host memory %.1f MB, predicted; below, as "
-                            "if sparsity were the same in all\n\n", mb);
+        *text = osh_sprintf(cx,
+                            "outliers of the layers are measured first, host memory %.1f MB, "
+                            "predicted; below, as if sparsity were the same in all\n\n",
+                            mb);
     if (!*text) rc = OSH_E_NOMEM;
 done:
     measuring_end(cx, &m);

@@ -1,16 +1,19 @@
-/* measured.h - jobs of which something is measured first: which experts go (REAP), how much of each layer becomes 0
- * (OWL). Then comes the run, with a recipe that says it. */
+/* measured.h - jobs that measure the model before the run: the experts to drop (REAP) or the
+ * sparsity of each layer (OWL). The recipe of the run gets the result. */
 #ifndef OSH_API_MEASURED_H
 #define OSH_API_MEASURED_H
 #include "base/profile.h"
 #include "plan/options.h"
 
-/* Whether the recipe asks for that and does not say what would be found. */
+/* *wants: true if the recipe asks for a measurement and does not have its result. */
 osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
-/* The recipe with it. own */
-osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink, void *user);
-/* What measuring would take, for a plan. own */
+/* Measures, or reads the result from a finished output of the same job. *recipe (own) is the recipe
+ * with the result. */
+osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_sink sink,
+                       void *user);
+/* *text (own) says what the measurement needs, for a plan. */
 osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
-/* The smallest --host-memory for that; *of, own: "outliers are measured before the run". */
+/* *host: the smallest --host-memory for the measurement and the run after it. *of (own) names the
+ * pass: "outliers are measured before the run". */
 osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

@@ -1,5 +1,6 @@
-/* mixed.c - see mixed.h. The survey is a run of its own, with a journal and no output: OUT.oneshot-survey. It sees the
- * model's own values, and changes no weight, so it is one pass through the model. */
+/* mixed.c - makes the survey and chooses the scheme of each unit of modules. The survey is a run of
+ * its own with a journal and no output, in the directory OUT.oneshot-survey. It changes no weight
+ * and reads the values of the original model, so it is one pass through the model. */
 #include "api/mixed.h"
 
 #include <stdio.h>
@@ -21,15 +22,15 @@
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
 
 typedef struct survey {
-    osh_options opt; // views of the job's, but for the output
+    osh_options opt; // views of the job's options, but for output
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // of what its records follow from; with the target: the choice
+    uint64_t of, id; // hash of all that its records depend on; the same with the target
     int64_t peak;    // host bytes, predicted
-    int64_t least;   // the smallest --host-memory for it
-    char *pass;      // own: what takes that
-    char *largest;   // own: the recipe with the most bits of each unit; predict_choice
+    int64_t least;   // the smallest --host-memory for the survey
+    char *pass;      // own: names the pass that needs `least`
+    char *largest;   // own: recipe with the most bits of each unit; NULL: not asked for
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -43,7 +44,7 @@ static void survey_end(osh_ctx *cx, survey *s)
     osh_free(cx, s->largest);
 }
 
-static osh_status find_id(osh_ctx *cx, survey *s, const osh_options *opt)
+static osh_status survey_find_id(osh_ctx *cx, survey *s, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_identity *id = NULL; // own
@@ -52,14 +53,15 @@ static osh_status find_id(osh_ctx *cx, survey *s, const osh_options *opt)
     OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
     s->of = XXH3_64bits(text, strlen(text));
     s->id = XXH3_64bits_withSeed(&opt->target_bits, sizeof opt->target_bits, s->of);
-    if (opt->target_size) s->id = XXH3_64bits_withSeed(opt->target_size, strlen(opt->target_size), s->id);
+    if (opt->target_size)
+        s->id = XXH3_64bits_withSeed(opt->target_size, strlen(opt->target_size), s->id);
 done:
     osh_identity_free(cx, id);
     osh_free(cx, text);
     return rc;
 }
 
-/* own */
+/* *out (own): OUT.oneshot-survey. */
 static osh_status survey_output(osh_ctx *cx, char **out, const osh_options *opt)
 {
     size_t n = strlen(opt->output ? opt->output : "");
@@ -75,19 +77,20 @@ static osh_status survey_begin(osh_ctx *cx, survey *s, const osh_options *opt)
     if (opt->target_bits > 0 && opt->target_size)
         OSH_FAIL(cx, OSH_E_USAGE, "--target-bits and --target-size exclude each other");
     OSH_TRY(survey_output(cx, &s->output, opt));
-    s->opt.output = s->output, s->opt.survey = true, s->opt.device = "cpu", s->opt.device_memory = 0;
+    s->opt.output = s->output, s->opt.survey = true, s->opt.device = "cpu",
+    s->opt.device_memory = 0;
     s->opt.profile = NULL, s->opt.overwrite = false, s->opt.eval = NULL;
     OSH_TRY(osh_output_claim(cx, &s->opt));
     OSH_TRY(osh_plan_new(cx, &s->p, &s->opt));
     s->r.plan = s->p;
-    OSH_TRY(find_id(cx, s, opt));
+    OSH_TRY(survey_find_id(cx, s, opt));
 done:
     return rc;
 }
 
-/* Before the work: whether the target can be met, and the peak of a survey and of what measures effects after it. Its
- * units have no losses yet. largest: the recipe with the most bits of each unit is made, too. */
-static osh_status predict(osh_ctx *cx, survey *s, bool largest)
+/* Fails if the target cannot be met. Predicts the peak of the survey and of the pass that measures
+ * gradients or effects. The units have no losses yet. With `largest`, s->largest is made, too. */
+static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
     static const osh_losses none = {0};
@@ -118,7 +121,8 @@ static osh_status predict(osh_ctx *cx, survey *s, bool largest)
     if (!s->pass) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; largest && i < m->n_units; i++)
         for (int k = 0; k < m->units[i].n; k++)
-            if (m->units[i].bytes[k] > m->units[i].bytes[m->units[i].chosen]) m->units[i].chosen = k;
+            if (m->units[i].bytes[k] > m->units[i].bytes[m->units[i].chosen])
+                m->units[i].chosen = k;
     if (largest) OSH_TRY(osh_mixed_recipe(cx, &s->largest, m, s->p, ""));
 done:
     osh_gradients_close(cx, g);
@@ -128,7 +132,7 @@ done:
     return rc;
 }
 
-/* Before the survey, whose losses they weigh. */
+/* Measures the gradients that weigh the losses of the survey. */
 static osh_status measure_gradients(osh_ctx *cx, survey *s)
 {
     osh_status rc = OSH_OK;
@@ -161,17 +165,19 @@ done:
     return rc;
 }
 
-/* The line of a recipe by which its choice is known. own; NULL: no memory */
-static char *mark_of(osh_ctx *cx, uint64_t id)
+/* Returns the line of a recipe that identifies its choice (own), or NULL if there is no memory. */
+static char *choice_mark(osh_ctx *cx, uint64_t id)
 {
     return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
 }
 
-/* An output with this choice is there: its recipe. */
-static osh_status look_for_output(osh_ctx *cx, osh_choice *c, const survey *s, const osh_options *opt)
+/* Sets c->recipe to the recipe of the output (own) if the output has the mark of this choice. */
+static osh_status survey_find_output(osh_ctx *cx, osh_choice *c, const survey *s,
+                                     const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    char *path = osh_path_join(cx, opt->output, "recipe.yaml"), *mark = mark_of(cx, s->id), *text = NULL; // own
+    char *path = osh_path_join(cx, opt->output, "recipe.yaml"), *mark = choice_mark(cx, s->id),
+         *text = NULL; // own
     size_t n = 0;
     if (!path || !mark) OSH_TRY(OSH_E_NOMEM);
     if (opt->overwrite || opt->restart || !osh_file_exists(path)) goto done;
@@ -184,15 +190,18 @@ done:
     return rc;
 }
 
-/* ---- effects: a file beside the survey's journal has them when they are known ---- */
+/* ---- effects: kept in a file next to the survey's journal ---- */
 
-static osh_status keep_effects(osh_ctx *cx, const char *path, const survey *s, const double *effect, int n)
+static osh_status survey_keep_effects(osh_ctx *cx, const char *path, const survey *s,
+                                      const double *effect, int n)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_printf(cx, &b, "{\"survey\": \"%016llx\", \"effects\": [", (unsigned long long)s->of));
-    for (int i = 0; i < n; i++) OSH_TRY(osh_buf_printf(cx, &b, "%s\"%a\"", i ? ", " : "", effect[i]));
+    OSH_TRY(osh_buf_printf(cx, &b, "{\"survey\": \"%016llx\", \"effects\": [",
+                           (unsigned long long)s->of));
+    for (int i = 0; i < n; i++)
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%a\"", i ? ", " : "", effect[i]));
     OSH_TRY(osh_buf_printf(cx, &b, "]}\n"));
     OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
 done:
@@ -200,8 +209,9 @@ done:
     return rc;
 }
 
-/* *found false: there is no such file, or it is another survey's. */
-static osh_status find_effects(osh_ctx *cx, const char *path, const survey *s, double *effect, int n, bool *found)
+/* Reads the effects. *found is false if there is no such file or if another survey made it. */
+static osh_status survey_find_effects(osh_ctx *cx, const char *path, const survey *s,
+                                      double *effect, int n, bool *found)
 {
     osh_status rc = OSH_OK;
     cJSON *root = NULL; // own
@@ -221,8 +231,9 @@ done:
     return rc;
 }
 
-/* What rounding each unit does to the model's predictions. */
-static osh_status weigh(osh_ctx *cx, osh_mixed *m, survey *s)
+/* Measures how the rounding of each unit changes the model's predictions, or reads the kept
+ * effects, and weighs the losses with them. */
+static osh_status choice_weigh(osh_ctx *cx, osh_mixed *m, survey *s)
 {
     osh_status rc = OSH_OK;
     osh_effect *e = NULL;  // own
@@ -231,11 +242,11 @@ static osh_status weigh(osh_ctx *cx, osh_mixed *m, survey *s)
     bool found = false;
     if (!path) OSH_TRY(OSH_E_NOMEM);
     OSH_NEW(cx, effect, m->n_units);
-    OSH_TRY(find_effects(cx, path, s, effect, m->n_units, &found));
+    OSH_TRY(survey_find_effects(cx, path, s, effect, m->n_units, &found));
     if (!found) {
         OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
         OSH_TRY(osh_effect_run(cx, e, effect, &s->r.progress));
-        OSH_TRY(keep_effects(cx, path, s, effect, m->n_units));
+        OSH_TRY(survey_keep_effects(cx, path, s, effect, m->n_units));
     }
     osh_mixed_weigh(m, effect);
 done:
@@ -245,26 +256,28 @@ done:
     return rc;
 }
 
-static osh_status choose(osh_ctx *cx, osh_choice *c, survey *s)
+static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
 {
     osh_status rc = OSH_OK;
     int64_t limit = 0;
     const osh_losses **losses = NULL; // own; items are views
-    char *head = NULL, *mark = mark_of(cx, s->id); // own
+    char *head = NULL, *mark = choice_mark(cx, s->id); // own
     const osh_options *o = &s->opt;
     OSH_NEW(cx, losses, s->p->n_linears);
     for (int i = 0; i < s->p->n_linears; i++) losses[i] = &s->r.results[i].losses;
     OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
     if (s->p->gradients_not)
-        osh_log(cx, OSH_LOG_INFO, "losses are weighed by the effects of rounding, not by gradients: %s",
+        osh_log(cx, OSH_LOG_INFO,
+                "losses are weighed by the effects of rounding, not by gradients: %s",
                 s->p->gradients_not);
     if (s->p->gradients) osh_mixed_by_gradients(c->mixed, s->p);
-    else OSH_TRY(weigh(cx, c->mixed, s));
+    else OSH_TRY(choice_weigh(cx, c->mixed, s));
     OSH_TRY(osh_mixed_limit(cx, &limit, c->mixed, s->p));
     OSH_TRY(osh_mixed_choose(cx, c->mixed, limit));
     if (!mark) OSH_TRY(OSH_E_NOMEM);
-    head = o->target_size ? osh_sprintf(cx, "# chosen for --target-size %s\n%s", o->target_size, mark)
-                          : osh_sprintf(cx, "# chosen for --target-bits %.10g\n%s", o->target_bits, mark);
+    head = o->target_size
+               ? osh_sprintf(cx, "# chosen for --target-size %s\n%s", o->target_size, mark)
+               : osh_sprintf(cx, "# chosen for --target-bits %.10g\n%s", o->target_bits, mark);
     if (!head) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_mixed_recipe(cx, &c->recipe, c->mixed, s->p, head));
 done:
@@ -274,7 +287,7 @@ done:
     return rc;
 }
 
-static osh_status say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user)
+static osh_status choice_say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -284,7 +297,7 @@ static osh_status say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user
     } kinds[4 * OSH_CANDIDATES];
     int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) // in the order of the candidates, which is that of bits
+    for (int i = 0; i < m->n_units; i++) // kinds are in the order of the candidates: by bits
         for (int k = 0; k < m->units[i].n; k++) {
             int at = 0;
             while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;
@@ -297,31 +310,33 @@ static osh_status say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user
     for (int k = 0; k < n_kinds; k++)
         if (kinds[k].n) OSH_TRY(osh_buf_printf(cx, &b, " %s for %d,", kinds[k].label, kinds[k].n));
     b.len--;
-    OSH_TRY(osh_buf_printf(cx, &b, " of %d units; loss %.4g, no choice below %.4g\n", m->n_units, m->loss, m->bound));
+    OSH_TRY(osh_buf_printf(cx, &b, " of %d units; loss %.4g, no choice below %.4g\n", m->n_units,
+                           m->loss, m->bound));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink, void *user)
+osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink,
+                           void *user)
 {
     osh_status rc = OSH_OK;
     survey s; // own
     *c = (osh_choice){0};
     OSH_TRY(survey_begin(cx, &s, opt));
-    OSH_TRY(look_for_output(cx, c, &s, opt));
+    OSH_TRY(survey_find_output(cx, c, &s, opt));
     if (c->recipe) goto done;
-    OSH_TRY(predict(cx, &s, false));
+    OSH_TRY(survey_predict(cx, &s, false));
     OSH_TRY(survey_run(cx, &s));
-    OSH_TRY(choose(cx, c, &s));
-    OSH_TRY(say(cx, c->mixed, sink, user));
+    OSH_TRY(choice_choose(cx, c, &s));
+    OSH_TRY(choice_say(cx, c->mixed, sink, user));
 done:
     survey_end(cx, &s);
     return rc;
 }
 
-/* Its records, which no run of the job needs any more. */
+/* Removes the records of the survey. */
 static osh_status remove_survey(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -333,7 +348,7 @@ done:
     return rc;
 }
 
-/* A survey that an earlier process left behind its output: it may be another job's. */
+/* Removes the survey that an earlier process left. It may belong to another job. */
 static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -355,7 +370,8 @@ osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *o
     char *output = NULL, *final = NULL, *partial = NULL; // own
     OSH_TRY(survey_output(cx, &output, opt));
     OSH_TRY(osh_output_dirs(cx, &final, &partial, output));
-    if (osh_dir_exists(partial)) rc = c->mixed ? remove_survey(cx, partial) : discard_survey(cx, opt);
+    if (osh_dir_exists(partial))
+        rc = c->mixed ? remove_survey(cx, partial) : discard_survey(cx, opt);
 done:
     osh_free(cx, output);
     osh_free(cx, final);
@@ -378,7 +394,7 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     osh_options with = *opt; // views
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(survey_begin(cx, &s, &with));
-    OSH_TRY(predict(cx, &s, true));
+    OSH_TRY(survey_predict(cx, &s, true));
     *host = s.least, *of = s.pass, s.pass = NULL; // give
     with.chosen = s.largest;
     OSH_TRY(osh_plan_new(cx, &p, &with));
@@ -386,7 +402,8 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     if (run > *host) {
         osh_free(cx, *of);
         *host = run;
-        if (!(*of = osh_strdup(cx, "modules may get the most bits of their candidates"))) OSH_TRY(OSH_E_NOMEM);
+        if (!(*of = osh_strdup(cx, "modules may get the most bits of their candidates")))
+            OSH_TRY(OSH_E_NOMEM);
     }
 done:
     osh_plan_free(cx, p);
@@ -400,10 +417,13 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     survey s; // own
     *text = NULL;
     OSH_TRY(survey_begin(cx, &s, opt));
-    OSH_TRY(predict(cx, &s, false));
-    *text = osh_sprintf(cx, "a survey comes first: %d modules, host memory %.1f MB, predicted; losses weighed by %s%s; "
-                        "below, as if the scheme were that of all\n\n", s.p->n_linears, (double)s.peak / 1e6,
-                        s.p->gradients ? "gradients" : "the effects of rounding, and not by gradients: ",
+    OSH_TRY(survey_predict(cx, &s, false));
+    *text = osh_sprintf(cx,
+                        "a survey comes first: %d modules, host memory %.1f MB, predicted; losses "
+                        "weighed by %s%s; below, as if the scheme were that of all\n\n",
+                        s.p->n_linears, (double)s.peak / 1e6,
+                        s.p->gradients ? "gradients" :
+                                         "the effects of rounding, and not by gradients: ",
                         s.p->gradients ? "" : s.p->gradients_not);
     if (!*text) rc = OSH_E_NOMEM;
 done:

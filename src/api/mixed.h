@@ -1,24 +1,31 @@
-/* mixed.h - jobs with --target-bits or --target-size: a survey, the choice, then the run with it. */
+/* mixed.h - jobs with --target-bits or --target-size: a survey measures the losses of all
+ * candidates, the choice gives each unit of modules a scheme, and the run uses the choice. */
 #ifndef OSH_API_MIXED_H
 #define OSH_API_MIXED_H
 #include "base/profile.h"
 #include "plan/mixed.h"
 
-/* Host memory that a pass may leave in the process, beside what the next plan counts: lists, and gaps of the heap. */
+/* Host bytes that a pass may leave in the process and the next plan does not count: lists, and gaps
+ * of the heap. */
 #define OSH_PASS_LEFT_BYTES (1 << 20)
-/* A --host-memory that everything fits into, and under which all is counted as under a smaller one. */
+/* A --host-memory that is always large enough. The plan counts memory as it does with any
+ * budget. */
 #define OSH_PASS_HOST_BYTES (1ll << 50)
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own
     char *recipe;
-    osh_mixed *mixed; // NULL: the output of this very choice is there
+    osh_mixed *mixed; // NULL: the recipe is that of an output that has this choice
 } osh_choice;
-/* From the survey's records where an earlier run left them. They stay until osh_choice_end. */
-osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink, void *user);
-osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *opt); // the output is complete
+/* Makes the survey and the choice. Resumes from the records that an earlier run left. The records
+ * stay until osh_choice_end. */
+osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink,
+                           void *user);
+/* Removes the records of the survey. Call it when the output is complete. */
+osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *opt);
 void osh_choice_deinit(osh_ctx *cx, osh_choice *c);
-/* What a survey of these options would take, for a plan. own */
+/* *text (own) says what a survey with these options needs, for a plan. */
 osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt);
-/* The smallest --host-memory for the survey, and for the run whatever is chosen; *of, own: which pass that is. */
+/* *host: the smallest --host-memory for the survey, and for the run with any choice. *of (own)
+ * names the pass that needs it. */
 osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_options *opt);
 #endif

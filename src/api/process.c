@@ -1,4 +1,5 @@
-/* process.c - what a job takes of the process around it: variables, and what models and data are called there. */
+/* process.c - sets the environment variables that a job needs, and replaces names of models and
+ * data sets in its options by directories and files. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -22,15 +23,16 @@ done:
     return rc;
 }
 
-/* A data set's name becomes a file of the rows that are wanted, and of no others. */
-static osh_status find_data(osh_ctx *cx, osh_ctx *work, char **dataset, char **splits, const osh_hub_data *d,
-                            osh_env_fn env)
+/* Replaces the name of a data set by a file that has only the wanted rows. */
+static osh_status find_data(osh_ctx *cx, osh_ctx *work, char **dataset, char **splits,
+                            const osh_hub_data *d, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
     OSH_TRY(osh_hub_dataset(work, &path, d, env));
     if (!path && d->config)
-        OSH_FAIL(work, OSH_E_USAGE, "--dataset-config-name %s: --dataset %s is a file, which has no configurations",
+        OSH_FAIL(work, OSH_E_USAGE,
+                 "--dataset-config-name %s: --dataset %s is a file, which has no configurations",
                  d->config, d->dataset);
     if (!path) goto done;
     osh_free(cx, *dataset), *dataset = NULL;
@@ -43,8 +45,11 @@ done:
 
 static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
 {
-    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
-                            .n_samples = o->num_calibration_samples, .shuffle = o->shuffle_calibration_samples,
+    const osh_hub_data d = {.dataset = o->dataset,
+                            .config = o->dataset_config_name,
+                            .splits = o->splits,
+                            .n_samples = o->num_calibration_samples,
+                            .shuffle = o->shuffle_calibration_samples,
                             .concatenate = o->concatenate_data,
                             .own_text = o->text_column || o->text_template};
     return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
@@ -52,14 +57,18 @@ static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, o
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    int64_t most = o->max_windows; // with those that are skipped
+    int64_t most = o->max_windows; // includes the skipped windows
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
-    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
-                            .n_samples = most, .wants_split = true, .own_text = o->text_column || o->text_template};
+    const osh_hub_data d = {.dataset = o->dataset,
+                            .config = o->dataset_config_name,
+                            .splits = o->splits,
+                            .n_samples = most,
+                            .wants_split = true,
+                            .own_text = o->text_column || o->text_template};
     return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
 }
 
-/* --host-memory holds while the Hub is asked, too. */
+/* The budget holds while the Hub is read, too. */
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -70,17 +79,18 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
     if (n->fields == osh_option_fields) OSH_TRY(find_calibration(cx, work, n->options, env));
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
 done:
-    if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // held again by the job
+    if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // the job sets it again
     return osh_mem_refused(work, rc, budget);
 }
 
-/* OpenBLAS takes its kernels from a variable that it reads when it is opened, which is later than this. */
+/* OpenBLAS reads these variables when it is opened. That happens after this call. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa)
 {
     osh_status rc = OSH_OK;
     const char *core = NULL;
     OSH_TRY(osh_isa_select(cx, &core, isa));
-    if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1)) // threads are ours
+    /* One thread each: our own threads share the work. */
+    if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
 done:
     return rc;

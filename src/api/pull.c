@@ -1,4 +1,5 @@
-/* pull.c - `oneshot pull`: a model of the Hub, asked for anew. */
+/* pull.c - downloads a model of the Hub (`oneshot pull`). It asks the Hub even if the cache has the
+ * model. */
 #include <string.h>
 
 #include "api/api.h"
@@ -11,7 +12,8 @@ osh_status osh_pull(osh_ctx *cx, const char *text, osh_env_fn env, osh_sink sink
     char *dir = NULL;        // own
     bool is_name = false;
     OSH_TRY(osh_hub_name_read(cx, &name, &is_name, text));
-    if (!is_name) OSH_FAIL(cx, OSH_E_USAGE, "pull of '%.200s': want org/name or org/name@revision", text);
+    if (!is_name)
+        OSH_FAIL(cx, OSH_E_USAGE, "pull of '%.200s': want org/name or org/name@revision", text);
     OSH_TRY(osh_hub_open(cx, &hub, env));
     OSH_TRY(osh_hub_pull(cx, &dir, hub, &name));
     sink(user, dir, strlen(dir));

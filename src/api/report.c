@@ -1,4 +1,4 @@
-/* report.c - profiles that were written, as a page or as tables (`oneshot report`). */
+/* report.c - shows profile files as a page, as tables or as a drawing (`oneshot report`). */
 #include "api/api.h"
 
 #include <string.h>
@@ -13,15 +13,16 @@ static osh_status check_format(osh_ctx *cx, const osh_report_options *opt, int n
     if (!strcmp(opt->format, "svg") && n > 1)
         OSH_FAIL(cx, OSH_E_USAGE, "--format svg draws one profile, got %d", n);
     if (strcmp(opt->format, "html") && opt->output)
-        OSH_FAIL(cx, OSH_E_USAGE, "--output is for the page, not for --format %s, which goes to standard output",
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--output is for the page, not for --format %s, which goes to standard output",
                  opt->format);
     OSH_TRY(osh_paths_check(cx, osh_report_fields, opt));
 done:
     return rc;
 }
 
-osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n, const osh_report_options *opt,
-                               osh_sink sink, void *user)
+osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
+                               const osh_report_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_profiled *of = NULL;                 // own

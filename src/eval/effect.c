@@ -1,11 +1,13 @@
-/* effect.c - see effect.h.
+/* effect.c - measures how the rounding of each unit changes the predictions, in one pass through
+ * the model.
  *
  *   subgraph 0     clean ──┬─────────────► clean ──┬─────────► clean ──► scores
- *   its units              ├─ q k v rounded ──────────────────► ...  ──► KL with the clean ones
+ *   its units              ├─ q k v rounded ──────────────────► ...  ──► KL from the clean scores
  *                          └─ o rounded ──────────────────────► ...
  *   subgraph 1                                     └─ ...
  *
- * The weights of a subgraph are read once for the clean values and all copies, and once more for each of its units. */
+ * The weights of a subgraph are read once for the clean values and all copies, and once more for
+ * each of its units. */
 #include "eval/effect.h"
 
 #include <string.h>
@@ -15,7 +17,7 @@
 #include "quant/observer.h"
 
 typedef struct stream { // the values of one unit
-    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: its subgraph has not come
+    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: the subgraph of the unit has not run yet
 } stream;
 
 struct osh_effect {
@@ -26,10 +28,11 @@ struct osh_effect {
     osh_dataset d;      // own: the first tokens of the first samples
     stream clean;
     stream *of;         // own [units]
-    bool *run, *keep;   // own: of the subgraph
+    bool *run, *keep;   // own [nodes], [values]: of the current subgraph
 };
 
-osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of, int n_units)
+osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
+                           int n_units)
 {
     osh_status rc = OSH_OK;
     osh_effect *e = NULL; // own
@@ -50,7 +53,8 @@ done:
 
 static void stream_free(osh_ctx *cx, stream *s)
 {
-    for (int b = 0; b < OSH_EFFECT_SAMPLES; b++) osh_batch_free(cx, s->batch[b]), s->batch[b] = NULL;
+    for (int b = 0; b < OSH_EFFECT_SAMPLES; b++)
+        osh_batch_free(cx, s->batch[b]), s->batch[b] = NULL;
 }
 
 void osh_effect_close(osh_ctx *cx, osh_effect *e)
@@ -66,7 +70,8 @@ void osh_effect_close(osh_ctx *cx, osh_effect *e)
     osh_free(cx, e);
 }
 
-/* from NULL: empty, for the tokens to go in. */
+/* Makes the batches of a stream and copies the values of `from` into them. With from NULL they have
+ * only the tokens. */
 static osh_status stream_new(osh_ctx *cx, stream *s, const osh_effect *e, const stream *from)
 {
     osh_status rc = OSH_OK;
@@ -84,21 +89,24 @@ done:
     return rc;
 }
 
-static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s, int subgraph, const osh_weights *w)
+static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s, int subgraph,
+                             const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_subgraph *sub = &e->f->parts->parts[subgraph];
     for (int64_t b = 0; b < e->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){e->f->graph, sub->first, sub->n_nodes, e->run, e->keep}, w,
-                             s->batch[b], NULL, true));
+        OSH_TRY(osh_exec_run(
+            cx, &(osh_exec_span){e->f->graph, sub->first, sub->n_nodes, e->run, e->keep}, w,
+            s->batch[b], NULL, true));
     }
 done:
     return rc;
 }
 
-/* w becomes what the Linear's scheme makes of it with OSH_EFFECT_BITS bits. */
-static osh_status round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear *l, osh_tensor *w)
+/* Rounds w by the scheme of the Linear with OSH_EFFECT_BITS bits. */
+static osh_status effect_round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear *l,
+                                      osh_tensor *w)
 {
     osh_status rc = OSH_OK;
     osh_q_args a = l->scheme->weights;
@@ -107,7 +115,8 @@ static osh_status round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear 
     a.bits = OSH_EFFECT_BITS;
     osh_q_observer_plain(&a);
     OSH_TRY(osh_q_weight_params(cx, &params, w, &a, p->arithmetic, l->name));
-    if (!(codes = osh_alloc(cx, (size_t)osh_tensor_numel(w)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    if (!(codes = osh_alloc(cx, (size_t)osh_tensor_numel(w))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(osh_q_encode(cx, codes, w, &params, &a, p->arithmetic));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &a));
 done:
@@ -116,14 +125,15 @@ done:
     return rc;
 }
 
-static bool is_within(const osh_effect *e, const osh_linear *l, int subgraph)
+static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgraph)
 {
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
     return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
 }
 
-/* Those that are missing of the nodes that run. */
-static osh_status load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s, osh_weights *w)
+/* Loads the missing weights of the nodes that run. */
+static osh_status effect_load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s,
+                                      osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
@@ -133,40 +143,42 @@ done:
     return rc;
 }
 
-/* The unit's copy begins here: the clean values through its rounded weights. */
-static osh_status fork_unit(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
+/* Begins the stream of a unit: runs the clean values through the rounded weights of the unit. Then
+ * restores the weights. */
+static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
     OSH_TRY(stream_new(cx, &e->of[unit], e, &e->clean));
     for (int i = 0; i < p->n_linears; i++)
-        if (e->unit_of[i] == unit && is_within(e, &p->linears[i], subgraph) && w->w[p->linears[i].weight])
-            OSH_TRY(round_weight(cx, p, &p->linears[i], w->w[p->linears[i].weight]));
+        if (e->unit_of[i] == unit && linear_is_within(e, &p->linears[i], subgraph) &&
+            w->w[p->linears[i].weight])
+            OSH_TRY(effect_round_weight(cx, p, &p->linears[i], w->w[p->linears[i].weight]));
     OSH_TRY(stream_run(cx, e, &e->of[unit], subgraph, w));
     for (int i = 0; i < p->n_linears; i++) {
         osh_tensor **t = &w->w[p->linears[i].weight];
         if (e->unit_of[i] == unit) osh_tensor_free(cx, *t), *t = NULL;
     }
-    OSH_TRY(load_weights(cx, e, s, w));
+    OSH_TRY(effect_load_weights(cx, e, s, w));
 done:
     return rc;
 }
 
-static osh_status run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
+static osh_status effect_run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
     osh_weights *w = NULL; // own
     osh_forward_choose(e->f, subgraph, e->run, e->keep);
     OSH_TRY(osh_weights_new(cx, &w, e->f->graph));
-    OSH_TRY(load_weights(cx, e, s, w));
+    OSH_TRY(effect_load_weights(cx, e, s, w));
     for (int u = 0; u < e->n_units; u++)
         if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], subgraph, w));
     for (int i = 0; i < e->p->n_linears; i++) {
         int u = e->unit_of[i];
-        if (is_within(e, &e->p->linears[i], subgraph) && !e->of[u].batch[0])
-            OSH_TRY(fork_unit(cx, e, u, subgraph, w));
+        if (linear_is_within(e, &e->p->linears[i], subgraph) && !e->of[u].batch[0])
+            OSH_TRY(unit_fork(cx, e, u, subgraph, w));
     }
     OSH_TRY(stream_run(cx, e, &e->clean, subgraph, w));
 done:
@@ -174,8 +186,10 @@ done:
     return rc;
 }
 
-/* Sum over tokens of the KL divergence of x through the head w from the clean values through the model's own. */
-static osh_status score(osh_ctx *cx, double *sum, const osh_effect *e, const stream *s, const osh_tensor *head)
+/* *sum: the sum over tokens of the KL divergence of the predictions of `s` through `head` from
+ * those of the clean values through the model's head. */
+static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, const stream *s,
+                               const osh_tensor *head)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->f->graph;
@@ -183,16 +197,19 @@ static osh_status score(osh_ctx *cx, double *sum, const osh_effect *e, const str
     *sum = 0;
     for (int64_t b = 0; b < e->d.n; b++) {
         const osh_batch *x = s->batch[b];
-        osh_op_args a = {.in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
-                         .attr = &rules, .seqs = &x->seqs};
+        osh_op_args a = {
+            .in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
+            .attr = &rules,
+            .seqs = &x->seqs};
         OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens));
     }
 done:
     return rc;
 }
 
-/* The head runs behind all subgraphs: its unit, if it has one, reads the clean values through a rounded head. */
-static osh_status score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
+/* Scores the unit of the head, if it is that unit: the clean values through a rounded head. The
+ * head runs after all subgraphs, so this unit has no stream. */
+static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
@@ -202,8 +219,8 @@ static osh_status score_head(osh_ctx *cx, double *sum, const osh_effect *e, int 
         if (e->unit_of[i] != unit || p->linears[i].node != e->f->graph->head) continue;
         OSH_TRY(osh_tensor_new(cx, &w, e->f->head->dtype, 2, e->f->head->shape));
         OSH_TRY(osh_tensor_copy(cx, w, e->f->head));
-        OSH_TRY(round_weight(cx, p, &p->linears[i], w));
-        OSH_TRY(score(cx, sum, e, &e->clean, w));
+        OSH_TRY(effect_round_weight(cx, p, &p->linears[i], w));
+        OSH_TRY(effect_score(cx, sum, e, &e->clean, w));
     }
 done:
     osh_tensor_free(cx, w);
@@ -218,17 +235,19 @@ osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progre
     OSH_TRY(stream_new(cx, &e->clean, e, NULL));
     pr->n_steps = e->f->parts->n + 1, pr->phase = "effects", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < e->f->parts->n; i++) {
-        pr->step = i + 1, pr->name = e->f->parts->parts[i].name, pr->done = i, pr->total = e->f->parts->n;
-        OSH_TRY(run_subgraph(cx, e, i));
+        pr->step = i + 1, pr->name = e->f->parts->parts[i].name, pr->done = i,
+        pr->total = e->f->parts->n;
+        OSH_TRY(effect_run_subgraph(cx, e, i));
         pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
-    OSH_TRY(osh_checkpoint_load(cx, &e->f->head, osh_source_checkpoint(e->f->source), hw->name, hw->ndim, hw->shape));
+    OSH_TRY(osh_checkpoint_load(cx, &e->f->head, osh_source_checkpoint(e->f->source), hw->name,
+                                hw->ndim, hw->shape));
     for (int u = 0; u < e->n_units; u++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (e->of[u].batch[0]) OSH_TRY(score(cx, &effect[u], e, &e->of[u], e->f->head));
-        else OSH_TRY(score_head(cx, &effect[u], e, u));
+        if (e->of[u].batch[0]) OSH_TRY(effect_score(cx, &effect[u], e, &e->of[u], e->f->head));
+        else OSH_TRY(effect_score_head(cx, &effect[u], e, u));
         effect[u] /= (double)e->d.offsets[e->d.n];
     }
 done:
@@ -247,11 +266,11 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     for (int i = 0; i < e->p->n_linears; i++) {
         const osh_linear *l = &e->p->linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        n += 2 * l->O * l->I / 4; // scales, and ranges of groups of 8 and more
+        n += 2 * l->O * l->I / 4; // upper bound of scales and ranges: groups of 8 or more
         most = n > most ? n : most;
     }
-    int64_t scores = (int64_t)osh_mem_gross(osh_op_find("kl")->scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH,
-                                                                       osh_threads(cx)));
+    int64_t scores = (int64_t)osh_mem_gross(
+        osh_op_find("kl")->scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH, osh_threads(cx)));
     int64_t streams = (m.left - head) * (e->n_units + 1);
     *peak = streams + (m.peak > head + scores ? m.peak : head + scores) + most;
 done:

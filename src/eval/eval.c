@@ -1,6 +1,6 @@
-/* eval.c - perplexity, and KL divergence and top-1 agreement against a reference model. A token's
- * NLL is scored from the logits of the token before it, rounded to the compute dtype; the first
- * token of a sample is not scored. */
+/* eval.c - measures perplexity, and KL divergence and top-1 agreement against a reference model.
+ * The NLL of a token is scored from the logits of the token before it, rounded to the compute
+ * dtype. The first token of a sample is not scored. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,28 +18,22 @@
 
 typedef struct scores {
     double nll, kl;
-    double ref_nll; // of the reference
+    double ref_nll; // NLL of the reference
     int64_t n, agree;
-    float *per_token; // own: scored tokens in order
+    float *per_token; // own: NLL of the scored tokens, in order
 } scores;
 
-/* .npy version 1.0: magic, header padded to 64 bytes, f32 little endian. */
-static osh_status write_npy(osh_ctx *cx, const char *path, const float *v, int64_t n)
+/* Writes an .npy file, version 1.0: magic, header padded to 64 bytes, f32 little endian. */
+static osh_status npy_write(osh_ctx *cx, const char *path, const float *v, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     char head[128];
     osh_buf_init(&b, 0);
-    int len = snprintf(head, sizeof head, "{'descr': '<f4', 'fortran_order': False, 'shape': (%ld,), }", (long)n);
+    int len = snprintf(head, sizeof head,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%ld,), }", (long)n);
     int pad = 63 - (10 + len) % 64;
-    unsigned char magic[10] = {0x93,
-                               'N',
-                               'U',
-                               'M',
-                               'P',
-                               'Y',
-                               1,
-                               0,
+    unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0,
                                (unsigned char)((len + pad + 1) & 255),
                                (unsigned char)((len + pad + 1) >> 8)};
     OSH_TRY(osh_buf_append(cx, &b, magic, sizeof magic));
@@ -53,8 +47,8 @@ done:
     return rc;
 }
 
-static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref, int64_t at,
-                                osh_tensor *targets, osh_tensor *const out[4])
+static osh_status batch_score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref,
+                                      int64_t at, osh_tensor *targets, osh_tensor *const out[4])
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
@@ -85,15 +79,16 @@ done:
 static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t at)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *targets = NULL, *out[4] = {NULL}; // own: out: nll, kl, same, nll of the reference
+    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: nll, kl, same, nll of the reference
     int64_t first, n;
     if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
     OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
     const int64_t *shape = targets->shape;
-    for (int i = 0; i < (m->ref ? 4 : 1); i++) OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
+    for (int i = 0; i < (m->ref ? 4 : 1); i++)
+        OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
     if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, out));
-    else OSH_TRY(score_on_host(cx, m->f, m->ref, at, targets, out));
+    else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, at, targets, out));
     for (int64_t i = 0; i < shape[0]; i++) {
         if (((int32_t *)targets->data)[i] < 0) continue;
         float v = ((float *)out[0]->data)[i];
@@ -109,7 +104,8 @@ done:
     return rc;
 }
 
-static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options *o, const osh_forward *f)
+static osh_status eval_load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options *o,
+                                 const osh_forward *f)
 {
     osh_status rc = OSH_OK;
     osh_tokenizer *tok = NULL; // own
@@ -130,15 +126,15 @@ static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options 
                                .split = o->splits,
                                .max_seq_length = length,
                                .n_vocab = f->graph->n_vocab};
-    OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt,
-                                  &(osh_dataset_windows){o->first_window, o->max_windows, o->stride}));
+    OSH_TRY(osh_dataset_load_eval(
+        cx, d, tok, &opt, &(osh_dataset_windows){o->first_window, o->max_windows, o->stride}));
 done:
     osh_free(cx, path);
     osh_tokenizer_close(cx, tok);
     return rc;
 }
 
-static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
+static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
                         const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -151,16 +147,20 @@ static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
             "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
             (long)d->n, (long)sc->n, mean, osh_math_exp(mean)));
         if (o->reference)
-            OSH_TRY(osh_buf_printf(
-                cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f, \"reference_perplexity\": %.6f",
-                sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n, osh_math_exp(sc->ref_nll / (double)sc->n)));
-        OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
-    } else {
-        OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n, (long)sc->n, mean));
-        if (o->reference)
-            OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\nreference perplexity %.4f\n",
+            OSH_TRY(osh_buf_printf(cx, &b,
+                                   ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f, "
+                                   "\"reference_perplexity\": %.6f",
                                    sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n,
                                    osh_math_exp(sc->ref_nll / (double)sc->n)));
+        OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
+    } else {
+        OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n,
+                               (long)sc->n, mean));
+        if (o->reference)
+            OSH_TRY(osh_buf_printf(
+                cx, &b, "kl divergence %.6f  top-1 agreement %.4f\nreference perplexity %.4f\n",
+                sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n,
+                osh_math_exp(sc->ref_nll / (double)sc->n)));
         OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", osh_math_exp(mean)));
     }
     sink(user, b.data, b.len);
@@ -169,9 +169,9 @@ done:
     return rc;
 }
 
-/* load: the most that reading took. */
-static osh_status open_models(osh_ctx *cx, osh_eval_models *m, int64_t *load, const osh_eval_options *o,
-                              osh_progress *pr)
+/* Opens the models and the data. *load: the most host bytes that reading took. */
+static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
+                              const osh_eval_options *o, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     double work = 0;
@@ -179,9 +179,9 @@ static osh_status open_models(osh_ctx *cx, osh_eval_models *m, int64_t *load, co
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
     OSH_TRY(
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
-    OSH_TRY(osh_mem_refused(cx, load_data(cx, &m->d, o, m->f), o->host_memory));
+    OSH_TRY(osh_mem_refused(cx, eval_load_data(cx, &m->d, o, m->f), o->host_memory));
     *load = osh_mem_held(cx);
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // held again by what is predicted
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // osh_eval_memory sets it again
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
         OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
@@ -194,29 +194,34 @@ static osh_status open_models(osh_ctx *cx, osh_eval_models *m, int64_t *load, co
     }
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
     if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
-        osh_log(cx, OSH_LOG_WARN, "--use-gds true: nothing runs on a card, the host reads all files");
+        osh_log(cx, OSH_LOG_WARN,
+                "--use-gds true: nothing runs on a card, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // one step for the scores
 done:
     return rc;
 }
 
-static osh_status run_models(osh_ctx *cx, osh_eval_models *m, const osh_eval_options *o, osh_progress *pr)
+static osh_status models_run(osh_ctx *cx, osh_eval_models *m, const osh_eval_options *o,
+                             osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     if (m->card) return osh_eval_card_run(cx, m->card, pr);
-    if (m->ref) OSH_TRY(osh_forward_run(cx, m->ref, &m->d, o->batch_size, !o->no_activation_quantization, pr));
+    if (m->ref)
+        OSH_TRY(
+            osh_forward_run(cx, m->ref, &m->d, o->batch_size, !o->no_activation_quantization, pr));
     OSH_TRY(osh_forward_run(cx, m->f, &m->d, o->batch_size, !o->no_activation_quantization, pr));
 done:
     return rc;
 }
 
-static osh_status score(osh_ctx *cx, scores *sc, osh_eval_models *m, osh_progress *pr)
+static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     int64_t n = m->card ? osh_eval_card_batches(m->card) : m->f->n_batches;
-    double work = (osh_cost_of_head(m->f->graph, &m->d) + (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
+    double work = (osh_cost_of_head(m->f->graph, &m->d) +
+                   (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
                   (double)n;
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
     pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
@@ -238,17 +243,20 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     scores sc = {0};
     osh_progress pr = {.error = -1};
     int64_t load = 0;
-    if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
+    if (!o->model || !o->dataset)
+        OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
-    OSH_TRY(open_models(cx, &m, &load, o, &pr));
+    OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_memory(cx, o, &m, load));
-    OSH_TRY(run_models(cx, &m, o, &pr));
-    OSH_TRY(score(cx, &sc, &m, &pr));
-    if (!sc.n) OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token", o->dataset);
-    if (o->per_token) OSH_TRY(write_npy(cx, o->per_token, sc.per_token, sc.n));
-    OSH_TRY(print(cx, &sc, &m.d, o, sink, user));
+    OSH_TRY(models_run(cx, &m, o, &pr));
+    OSH_TRY(score_batches(cx, &sc, &m, &pr));
+    if (!sc.n)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
+                 o->dataset);
+    if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
+    OSH_TRY(scores_print(cx, &sc, &m.d, o, sink, user));
 done:
     osh_free(cx, sc.per_token);
     osh_eval_card_close(cx, m.card);
@@ -266,7 +274,7 @@ osh_status osh_eval_predict(osh_ctx *cx, int64_t *host, const osh_eval_options *
     int64_t load = 0;
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
-    OSH_TRY(open_models(cx, &m, &load, o, &pr));
+    OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_least(cx, host, o, &m, load));
 done:
     osh_eval_card_close(cx, m.card);

@@ -3,7 +3,9 @@
 #define OSH_EVAL_H
 #include "plan/options.h"
 
+/* Evaluates opt->model on opt->dataset, and against opt->reference if it is given. */
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
-/* The smallest --host-memory for the evaluation of a model that a run is going to make of opt->model, against that. */
+/* *host: the smallest --host-memory for the evaluation of a run's output before it is made.
+ * opt->model is the source of the run. */
 osh_status osh_eval_predict(osh_ctx *cx, int64_t *host, const osh_eval_options *opt);
 #endif

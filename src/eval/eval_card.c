@@ -1,5 +1,6 @@
-/* eval_card.c - see eval_card.h. A batch's rows rest in one block, on the card where all of them have room, else in
- * host memory: a batch is read from there whole before it is written back. */
+/* eval_card.c - runs the passes and the scores of an evaluation on a GPU. Between subgraphs the
+ * rows of a batch rest in one block: on the GPU if there is room for all batches, else in host
+ * memory. A batch is read whole before it is written back. */
 #include "eval/eval_card.h"
 
 #include <stdio.h>
@@ -14,11 +15,11 @@
 
 typedef struct side { // a model
     const osh_forward *f; // view
-    int64_t input;        // bytes of a batch's widest input of a Linear, where these are rounded
-    int64_t row;          // bytes that rest of a token, at most
+    int64_t input;        // arena bytes of a batch's widest input of a Linear; 0: none is rounded
+    int64_t row;          // most bytes of a token that rest between subgraphs
     char **rest;          // own [batches]: blocks of the arena or of host memory
-    bool *now;            // own [values]: what rests
-    bool rounds;          // inputs of Linears are
+    bool *now;            // own [values]: values that rest now
+    bool rounds;          // inputs of Linears are rounded
 } side;
 
 struct osh_eval_card {
@@ -29,61 +30,67 @@ struct osh_eval_card {
     osh_device *device;        // own
     int64_t *batch_at;         // own [n_batches + 1]
     int64_t n_batches, batch_tokens;
-    int64_t passing;           // bytes that a batch or its scores take of the arena
+    int64_t passing;           // most arena bytes of a batch or of its scores
     bool rest_on_card;
     osh_eval_weights *weights; // own
     bool ahead;                // the arena has room for the next step's weights
-    bool direct;               // and for files that the card reads
-    char *input;               // of the arena
-    osh_tensor *stage;         // own: an input on its way to be rounded
+    bool direct;               // the arena has room for the stage of cuFile
+    char *input;               // view: block of the arena for rounded inputs
+    osh_tensor *stage;         // own: host copy of an input that is rounded
 };
 
-static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
-static int64_t gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
+static double gpu_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+static int64_t arena_gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
 
-static int64_t tokens_of(const osh_eval_card *c, int64_t b)
+static int64_t batch_tokens_of(const osh_eval_card *c, int64_t b)
 {
     return c->d->offsets[c->batch_at[b + 1]] - c->d->offsets[c->batch_at[b]];
 }
 
-static int64_t value_bytes(const osh_graph *g, int v) { return (int64_t)osh_value_bytes(g, v); }
+static int64_t graph_value_bytes(const osh_graph *g, int v)
+{
+    return (int64_t)osh_value_bytes(g, v);
+}
 
-/* ---- what it takes ---- */
+/* ---- memory ---- */
 
-/* The widest input of a node that runs and has weights. */
-static void count_width(const side *s, const osh_subgraph *part, const bool *run, int64_t *width)
+/* Raises *width to the bytes of the widest input of a node that runs and has weights. */
+static void side_count_width(const side *s, const osh_subgraph *part, const bool *run,
+                             int64_t *width)
 {
     const osh_graph *g = s->f->graph;
     for (int i = 0; i < part->n_nodes; i++) {
         const osh_node *n = &g->nodes[part->first + i];
-        if (run[i] && n->op->n_weights && n->in[0] >= 0) max_into(width, value_bytes(g, n->in[0]));
+        if (run[i] && n->op->n_weights && n->in[0] >= 0)
+            max_into(width, graph_value_bytes(g, n->in[0]));
     }
 }
 
-static osh_exec_span span_of(const side *s, const osh_forward_part *p)
+static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 {
     const bool *routed = s->rounds ? NULL : p->routed; // inputs are rounded Linear by Linear
-    return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0}, routed};
+    return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run,
+                           p->keep,     {0, 0},      routed};
 }
 
-typedef struct counting { // of a side
+typedef struct counting { // the count of a side's memory
     osh_eval_card *c;
     side *s;
-    osh_device_peaks *peaks; // own: of its parts
-    int64_t width; // of the widest value that goes into a node with weights
+    osh_device_peaks *peaks; // own
+    int64_t width; // bytes of the widest input of a node with weights
 } counting;
 
-static osh_status count_batches(osh_ctx *cx, const counting *k, const osh_forward_part *part)
+static osh_status side_count_batches(osh_ctx *cx, const counting *k, const osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     int64_t last = -1;
     osh_eval_card *c = k->c;
-    osh_exec_span span = span_of(k->s, part);
+    osh_exec_span span = side_span(k->s, part);
     OSH_TRY(osh_device_peaks_walk(cx, k->peaks, &span, &(osh_exec_brought){.in = k->s->now}));
     for (int64_t b = 0; b < c->n_batches; b++) {
         size_t peak = 0, left = 0;
-        if (tokens_of(c, b) == last) continue;
-        last = tokens_of(c, b);
+        if (batch_tokens_of(c, b) == last) continue;
+        last = batch_tokens_of(c, b);
         OSH_TRY(osh_device_peaks_at(cx, &peak, &left, k->peaks, last));
         max_into(&c->passing, (int64_t)peak);
     }
@@ -91,24 +98,24 @@ done:
     return rc;
 }
 
-static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     counting *k = user;
     side *s = k->s;
     const osh_graph *g = s->f->graph;
     int64_t row = 0;
-    p->keep[g->input_ids] = false; // they are the data
-    count_width(s, p->s, p->run, &k->width);
-    OSH_TRY(count_batches(cx, k, p));
-    for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? value_bytes(g, v) : 0;
+    p->keep[g->input_ids] = false; // read from the data
+    side_count_width(s, p->s, p->run, &k->width);
+    OSH_TRY(side_count_batches(cx, k, p));
+    for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? graph_value_bytes(g, v) : 0;
     max_into(&s->row, row);
     memcpy(s->now, p->keep, (size_t)g->n_values * sizeof *p->keep);
 done:
     return rc;
 }
 
-static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
+static osh_status side_count(osh_ctx *cx, osh_eval_card *c, side *s)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
@@ -117,41 +124,44 @@ static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
     s->rounds = !c->o->no_activation_quantization && osh_forward_rounds_inputs(s->f);
-    OSH_TRY(osh_forward_walk(cx, s->f, count_part, &k));
+    OSH_TRY(osh_forward_walk(cx, s->f, side_count_part, &k));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
-    if (s->rounds) s->input = gross(c->batch_tokens * k.width);
+    if (s->rounds) s->input = arena_gross(c->batch_tokens * k.width);
 done:
     osh_device_peaks_free(cx, k.peaks);
     return rc;
 }
 
-static int64_t score_bytes(const osh_eval_card *c)
+static int64_t scores_arena_bytes(const osh_eval_card *c)
 {
-    int64_t t = c->batch_tokens, n = gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0, D[OSH_OP_MAX_IN] = {0};
+    int64_t t = c->batch_tokens, n = arena_gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0,
+            D[OSH_OP_MAX_IN] = {0};
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
         D[2 * k] = D[2 * k + 1] = g->values[g->hidden].width;
-        n += gross(t * value_bytes(g, g->hidden));
+        n += arena_gross(t * graph_value_bytes(g, g->hidden));
     }
     for (int k = 0; k < c->n_sides; k++) {
         const osh_op *op = osh_op_find(k ? "kl" : "nll");
-        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t, c->side[k].f->graph->dtype) : 0);
+        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t,
+                                                                        c->side[k].f->graph->dtype)
+                                            : 0);
     }
     return n + scratch;
 }
 
-static int64_t rest_bytes(const osh_eval_card *c, bool on_card)
+static int64_t rows_rest_bytes(const osh_eval_card *c, bool on_card)
 {
     int64_t sum = 0;
     for (int k = 0; k < c->n_sides; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
-            size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
+            size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
             sum += (int64_t)(on_card ? osh_arena_gross(n) : osh_mem_gross(n));
         }
     return sum;
 }
 
-static int64_t input_bytes(const osh_eval_card *c)
+static int64_t rounded_input_bytes(const osh_eval_card *c)
 {
     return c->side[0].input > c->side[1].input ? c->side[0].input : c->side[1].input;
 }
@@ -166,8 +176,11 @@ int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
                  g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    int64_t both = ahead ? read + rounded : read > rounded ? read : rounded; // at a time, or one behind the other
-    return OSH_CUDA_HOST_BYTES + lists + both + scores + (c->rest_on_card ? 0 : rest_bytes(c, false));
+    /* A weight that is read ahead and a rounded input exist at the same time, else one at a
+     * time. */
+    int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
+    return OSH_CUDA_HOST_BYTES + lists + both + scores +
+           (c->rest_on_card ? 0 : rows_rest_bytes(c, false));
 }
 
 bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
@@ -181,55 +194,63 @@ static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
     OSH_NEW(cx, c->batch_at, c->d->n + 1);
     for (int64_t first = 0; first < c->d->n; c->n_batches++) {
         first = c->batch_at[c->n_batches + 1] = osh_batch_end_on_device(c->d, first);
-        max_into(&c->batch_tokens, tokens_of(c, c->n_batches));
+        max_into(&c->batch_tokens, batch_tokens_of(c, c->n_batches));
     }
 done:
     return rc;
 }
 
-/* Bytes of the arena, and what it has beside the least. First rows that rest: they go there and back for each subgraph,
- * and the work waits for them. */
-static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
+/* *arena: bytes of the arena. Chooses what it holds beyond the least: first the resting rows, since
+ * each subgraph reads and writes them and the work waits for the copies; then the next step's
+ * weights; then the stage of cuFile. Fails (OSH_E_USAGE) if the least does not fit. */
+static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
-    int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) + gross(input_bytes(c)) + c->passing;
-    int64_t rest = rest_bytes(c, true), budget = c->o->device_memory;
-    int64_t next = osh_eval_weights_bytes(c->weights, true) - osh_eval_weights_bytes(c->weights, false);
+    int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) +
+                    arena_gross(rounded_input_bytes(c)) + c->passing;
+    int64_t rest = rows_rest_bytes(c, true), budget = c->o->device_memory;
+    int64_t next =
+        osh_eval_weights_bytes(c->weights, true) - osh_eval_weights_bytes(c->weights, false);
     size_t free_bytes = 0;
     if (!budget) {
         OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, ordinal));
         budget = (int64_t)free_bytes - OSH_CUDA_RESERVE;
     }
     if (least > budget && !c->o->device_memory)
-        OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB", mib(budget),
-                 mib(least));
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 gpu_mib(budget), gpu_mib(least));
     if (least > budget)
-        OSH_FAIL(cx, OSH_E_USAGE, "--device-memory %.0fMiB cannot be held: the smallest that would do is"
-                 " --device-memory %.0fMiB", mib(budget), mib(least));
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--device-memory %.0fMiB cannot be held: the smallest that would do is"
+                 " --device-memory %.0fMiB",
+                 gpu_mib(budget), gpu_mib(least));
     c->rest_on_card = least + rest <= budget;
     int64_t all = least + (c->rest_on_card ? rest : 0);
     c->ahead = all + next <= budget;
     all += c->ahead ? next : 0;
-    c->direct = osh_cuda_direct(cx, ordinal, c->o->use_gds, all + gross(OSH_CUDA_STAGE) <= budget);
-    *arena = c->o->device_memory ? budget : all + (c->direct ? gross(OSH_CUDA_STAGE) : 0);
+    c->direct =
+        osh_cuda_direct(cx, ordinal, c->o->use_gds, all + arena_gross(OSH_CUDA_STAGE) <= budget);
+    *arena = c->o->device_memory ? budget : all + (c->direct ? arena_gross(OSH_CUDA_STAGE) : 0);
 done:
     return rc;
 }
 
-static osh_status take_blocks(osh_ctx *cx, osh_eval_card *c)
+static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_card *c)
 {
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
     if (c->direct) OSH_TRY(osh_cuda_stage_open(cx, c->device, c->o->use_gds));
-    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // the arena's
-    c->input = osh_device_alloc(cx, c->device, (size_t)input_bytes(c), OSH_LIFE_LONG);
+    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // view of the arena
+    c->input = osh_device_alloc(cx, c->device, (size_t)rounded_input_bytes(c), OSH_LIFE_LONG);
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
     osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
     if (c->direct) osh_eval_weights_direct(c->weights);
     for (int k = 0; k < c->n_sides && c->rest_on_card; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
-            size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
-            if (!(c->side[k].rest[b] = osh_device_alloc(cx, c->device, n, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
+            size_t n = (size_t)(batch_tokens_of(c, b) * c->side[k].row);
+            if (!(c->side[k].rest[b] = osh_device_alloc(cx, c->device, n, OSH_LIFE_LONG)))
+                OSH_TRY(OSH_E_NOMEM);
         }
 done:
     return rc;
@@ -246,27 +267,31 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     *out = NULL;
     if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
     bool cached = f->cache || (ref && ref->cache);
-    bool outputs = osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));
+    bool outputs =
+        osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));
     int on_host = osh_graph_host_only(f->graph);
     if ((cached || outputs || on_host >= 0) && !strcmp(text, "auto")) goto done;
     if (on_host >= 0)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is not made on a card by this version: want --device cpu",
                  f->graph->nodes[on_host].op->name);
     if (cached)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "kv_cache_scheme is not made on a card by this version: want --device cpu");
     if (outputs)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "output_activations are not made on a card by this version: want --device cpu");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "output_activations are not made on a card by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // says what is missing
+    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // for its message
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
-    for (int k = 0; k < c->n_sides; k++) OSH_TRY(count_side(cx, c, &c->side[k]));
-    max_into(&c->passing, score_bytes(c));
-    OSH_TRY(fit(cx, c, ordinal, &arena));
+    for (int k = 0; k < c->n_sides; k++) OSH_TRY(side_count(cx, c, &c->side[k]));
+    max_into(&c->passing, scores_arena_bytes(c));
+    OSH_TRY(arena_fit(cx, c, ordinal, &arena));
     OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
-    OSH_TRY(take_blocks(cx, c));
+    OSH_TRY(arena_take_blocks(cx, c));
     *out = c, c = NULL; // give
 done:
     osh_eval_card_close(cx, c);
@@ -276,7 +301,7 @@ done:
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 {
     if (!c) return;
-    osh_eval_weights_free(cx, c->weights); // before the card that it copies to
+    osh_eval_weights_free(cx, c->weights); // before the device: its reader copies to it
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
             osh_free(cx, c->side[k].rest[b]);
@@ -284,7 +309,7 @@ void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
         osh_free(cx, c->side[k].now);
     }
     osh_tensor_free(cx, c->stage);
-    osh_device_close(cx, c->device); // with all of its blocks
+    osh_device_close(cx, c->device); // frees all blocks of the arena
     osh_free(cx, c->batch_at);
     osh_free(cx, c);
 }
@@ -297,8 +322,9 @@ typedef struct rounding {
     osh_tensor x; // view of c->input
 } rounding;
 
-/* By the host's code. */
-static osh_status round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+/* A hook: rounds the input of a Linear with the code of the host. *x becomes a view of c->input. */
+static osh_status side_round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x,
+                                   const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     rounding *r = user;
@@ -315,77 +341,86 @@ done:
     return rc;
 }
 
-/* A batch's rows of a value, to or from where they rest. */
-static osh_status move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest, bool out)
+/* Copies a batch's rows of a value to (out) or from the block where they rest. */
+static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest,
+                                  bool out)
 {
     if (!c->rest_on_card)
         return out ? osh_tensor_get(cx, rest, t, 0, osh_tensor_bytes(t))
                    : osh_tensor_put(cx, t, 0, rest, osh_tensor_bytes(t));
     const osh_device_type *type = c->device->type;
-    return type->copy(cx, c->device, out ? (void *)rest : t->data, out ? t->data : (void *)rest, osh_tensor_bytes(t));
+    return type->copy(cx, c->device, out ? (void *)rest : t->data, out ? t->data : (void *)rest,
+                      osh_tensor_bytes(t));
 }
 
-static osh_status bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b, osh_tensor **values)
+/* Copies the resting rows of batch b to new tensors on the GPU: values [values]; the caller owns
+ * them. */
+static osh_status batch_bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b,
+                              osh_tensor **values)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     size_t at = 0;
     for (int v = 0; v < g->n_values; v++) {
         if (!s->now[v]) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &values[v], (osh_where){c->device, OSH_LIFE_SHORT}, g->values[v].dtype, 2,
-                                  (int64_t[]){tokens_of(c, b), g->values[v].width}));
-        OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, false));
+        OSH_TRY(osh_tensor_new_on(cx, &values[v], (osh_where){c->device, OSH_LIFE_SHORT},
+                                  g->values[v].dtype, 2,
+                                  (int64_t[]){batch_tokens_of(c, b), g->values[v].width}));
+        OSH_TRY(batch_move_rows(cx, c, values[v], s->rest[b] + at, false));
         at += osh_tensor_bytes(values[v]);
     }
 done:
     return rc;
 }
 
-static osh_status leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b, osh_tensor **values, const bool *keep)
+/* Copies the kept values of batch b to the block where they rest. */
+static osh_status batch_leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b,
+                              osh_tensor **values, const bool *keep)
 {
     osh_status rc = OSH_OK;
-    size_t at = 0, n = (size_t)(tokens_of(c, b) * s->row);
+    size_t at = 0, n = (size_t)(batch_tokens_of(c, b) * s->row);
     if (!s->rest[b] && !(s->rest[b] = osh_alloc(cx, n ? n : 1))) OSH_TRY(OSH_E_NOMEM);
     for (int v = 0; v < s->f->graph->n_values; v++) {
         if (!keep[v]) continue;
-        OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, true));
+        OSH_TRY(batch_move_rows(cx, c, values[v], s->rest[b] + at, true));
         at += osh_tensor_bytes(values[v]);
     }
 done:
     return rc;
 }
 
-typedef struct visit { // of one subgraph of a side
+typedef struct visit { // the work on a side, subgraph by subgraph
     osh_eval_card *c;         // view
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
-    osh_weights *w;           // own; the data are the card's
+    osh_weights *w;           // own; the data are views of the arena
 } visit;
 
-static osh_status run_batch(osh_ctx *cx, const visit *v, int64_t b)
+static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
 {
     osh_status rc = OSH_OK;
     osh_eval_card *c = v->c;
     side *s = v->s;
     const osh_graph *g = s->f->graph;
-    osh_exec_span span = span_of(s, v->part);
+    osh_exec_span span = side_span(s, v->part);
     osh_batch *batch = NULL; // own
     rounding r = {.c = c, .s = s};
-    osh_exec_hooks hooks = {.linear_input = round_input, .user = &r};
+    osh_exec_hooks hooks = {.linear_input = side_round_input, .user = &r};
     int64_t first = c->batch_at[b];
-    OSH_TRY(osh_batch_new_on(cx, &batch, c->device, g,
-                             &(osh_batch_rows){c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first}));
+    OSH_TRY(osh_batch_new_on(
+        cx, &batch, c->device, g,
+        &(osh_batch_rows){c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first}));
     batch->first_sample = first;
-    OSH_TRY(bring(cx, c, s, b, batch->values));
+    OSH_TRY(batch_bring(cx, c, s, b, batch->values));
     OSH_TRY(osh_exec_run(cx, &span, v->w, batch, s->rounds ? &hooks : NULL, true));
-    OSH_TRY(leave(cx, c, s, b, batch->values, v->part->keep));
+    OSH_TRY(batch_leave(cx, c, s, b, batch->values, v->part->keep));
 done:
     osh_batch_free(cx, batch);
     return rc;
 }
 
-static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *part)
+static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     visit *v = user;
@@ -393,7 +428,7 @@ static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *part
     side *s = v->s;
     osh_progress *pr = v->pr;
     const osh_graph *g = s->f->graph;
-    osh_exec_span span = span_of(s, part);
+    osh_exec_span span = side_span(s, part);
     double work = osh_cost_of_nodes(&span, c->d), all = (double)c->d->offsets[c->d->n];
     double start = osh_now(), seen = 0;
     v->part = part, part->keep[g->input_ids] = false;
@@ -402,9 +437,9 @@ static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *part
     OSH_TRY(osh_eval_weights_next(cx, c->weights, v->w));
     pr->step++, pr->name = part->s->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
-        double n = (double)tokens_of(c, b);
+        double n = (double)batch_tokens_of(c, b);
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(run_batch(cx, v, b));
+        OSH_TRY(side_run_batch(cx, v, b));
         seen += n;
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
         pr->tokens_per_s = seen / (osh_now() - start + 1e-9);
@@ -421,14 +456,18 @@ osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     osh_cuda_counters counted;
-    osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s", c->rest_on_card ? "on the card" :
-            "in host memory", osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
+    osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
+            c->rest_on_card ? "on the card" : "in host memory",
+            osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--)
-        OSH_TRY(osh_forward_walk(cx, c->side[k].f, run_part, &(visit){.c = c, .s = &c->side[k], .pr = pr}));
+        OSH_TRY(osh_forward_walk(cx, c->side[k].f, side_run_part,
+                                 &(visit){.c = c, .s = &c->side[k], .pr = pr}));
     osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
     OSH_TRY(osh_cuda_count(cx, c->device, &counted));
-    if (c->direct) osh_log(cx, OSH_LOG_DEBUG, "cuFile read %lld bytes of weights", (long long)counted.file_bytes);
+    if (c->direct)
+        osh_log(cx, OSH_LOG_DEBUG, "cuFile read %lld bytes of weights",
+                (long long)counted.file_bytes);
 done:
     return rc;
 }
@@ -446,7 +485,8 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
                                osh_tensor *const out[4])
 {
     osh_status rc = OSH_OK;
-    osh_tensor **values[2] = {NULL, NULL}, *x[2] = {NULL, NULL}, *to[4] = {NULL, NULL, NULL, NULL}; // own
+    osh_tensor **values[2] = {NULL, NULL}, *x[2] = {NULL, NULL},
+               *to[4] = {NULL, NULL, NULL, NULL}; // own
     const int64_t *at = c->d->offsets + c->batch_at[b];
     osh_seqs seqs = {c->batch_at[b + 1] - c->batch_at[b], NULL};
     int64_t *offsets = NULL; // own
@@ -456,22 +496,24 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
         OSH_NEW(cx, values[k], g->n_values);
-        OSH_TRY(bring(cx, c, &c->side[k], b, values[k])); // the last subgraph has left but this one
+        OSH_TRY(batch_bring(cx, c, &c->side[k], b, values[k])); // only hidden rests at the end
         x[k] = values[k][g->hidden], values[k][g->hidden] = NULL;
     }
     for (int i = 0; i < 2 * c->n_sides; i++)
-        OSH_TRY(osh_tensor_new_on(cx, &to[i], (osh_where){c->device, OSH_LIFE_SHORT}, i ? OSH_F32 : OSH_I32, 1,
-                                  (int64_t[]){tokens_of(c, b)}));
+        OSH_TRY(osh_tensor_new_on(cx, &to[i], (osh_where){c->device, OSH_LIFE_SHORT},
+                                  i ? OSH_F32 : OSH_I32, 1, (int64_t[]){batch_tokens_of(c, b)}));
     OSH_TRY(osh_tensor_copy(cx, to[0], targets));
     const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};
     if (c->n_sides > 1) head[1] = osh_eval_weights_head(c->weights, true);
-    osh_vocab_attr rules = {{c->side[0].f->graph->logits, c->side[c->n_sides - 1].f->graph->logits}};
+    osh_vocab_attr rules = {
+        {c->side[0].f->graph->logits, c->side[c->n_sides - 1].f->graph->logits}};
     osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .attr = &rules, .seqs = &seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
-    osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
+    osh_op_args k = {
+        .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
-    if (c->n_sides > 1) { // the first nll is on the host: the other takes its place
+    if (c->n_sides > 1) { // out[0] is copied: to[1] can hold the nll of the reference
         osh_vocab_attr own = {{c->side[1].f->graph->logits, c->side[1].f->graph->logits}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
@@ -479,7 +521,8 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
     }
 done:
     for (int s = 0; s < 2; s++) {
-        for (int v = 0; values[s] && v < c->side[s].f->graph->n_values; v++) osh_tensor_free(cx, values[s][v]);
+        for (int v = 0; values[s] && v < c->side[s].f->graph->n_values; v++)
+            osh_tensor_free(cx, values[s][v]);
         osh_free(cx, values[s]);
         osh_tensor_free(cx, x[s]);
     }

@@ -1,32 +1,38 @@
-/* eval_memory.c - see eval_memory.h.
+/* eval_memory.c - predicts the host memory of an evaluation.
  *
- *   host = base + highest of: the reference's passes | what they leave + the model's passes | what both leave + scores
+ *   host = base + max(passes of the reference,
+ *                     left by the reference + passes of the model,
+ *                     left by both + scores)
  *
- * The values of all windows rest in memory, so it grows with their number; --max-windows lowers it. */
+ * The values of all windows rest in memory, so the peak grows with the number of windows;
+ * --max-windows lowers it. */
 #include "eval/eval_memory.h"
 
 #include <stdio.h>
 
 #include "math/isa.h"
 
-enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 }; // lists; of a thread that reads ahead its stack and heap
-/* For an output that is still to be made: what a run leaves in the process, and for each tensor of the source the lists
- * of the tensors that stand for it. */
+/* SMALL_BYTES: lists. READER_BYTES: stack and heap of the thread that reads ahead. */
+enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 };
+/* For an output that is not made yet. AFTER_BYTES: bytes that a run leaves in the process.
+ * TENSOR_BYTES: for each tensor of the source, lists of the tensors that replace it in the
+ * output. */
 enum { AFTER_BYTES = 1 << 20, TENSOR_BYTES = 1 << 10 };
 
-static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+static double memory_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
-static double named(int64_t peak) { return mib(peak + OSH_ISA_NOISE_BYTES); } // a budget that will do
+/* Returns the budget in MiB that is large enough for the peak. */
+static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_BYTES); }
 
 typedef struct job {
     const osh_eval_options *o;
     const osh_eval_models *m;
-    int64_t card;            // on a card: host bytes of passes and scores; else -1
-    int64_t load;            // the most that reading took
-    int64_t base, uncounted; // before the first pass; of it, what osh_mem_used does not see
+    int64_t card;            // host bytes of passes and scores on a GPU; -1: they run on the host
+    int64_t load;            // the most host bytes that reading took
+    int64_t base, uncounted; // host bytes before the first pass; those that osh_mem_used omits
 } job;
 
-static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
+static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_threads)
 {
     const osh_graph *g = j->m->f->graph;
     const osh_dataset *d = &j->m->d;
@@ -38,16 +44,18 @@ static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
     }
     int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
     const osh_op *op = osh_op_find(j->m->ref ? "kl" : "nll");
-    return each + 2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads)); // in pieces
+    /* The scratch is allocated in pieces: twice its size is enough. */
+    return each +
+           2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads));
 }
 
-static osh_status predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
+static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
 {
     osh_status rc = OSH_OK;
     bool here = j->card < 0;
     const osh_eval_models *m = j->m;
     osh_forward_memory ref = {0}, own = {.peak = here ? 0 : j->card};
-    int64_t scores = here ? score_bytes(j, n, size, osh_threads(cx)) : 0;
+    int64_t scores = here ? scores_host_bytes(j, n, size, osh_threads(cx)) : 0;
     if (here && m->ref) OSH_TRY(osh_forward_bytes(cx, &ref, m->ref, &m->d, n, size));
     if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
     *peak = ref.peak > ref.left + own.peak ? ref.peak : ref.left + own.peak;
@@ -58,14 +66,14 @@ done:
     return rc;
 }
 
-/* The most windows that fit; 0: none. */
-static osh_status most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
+/* *n: the most windows that fit; 0 if none fits. */
+static osh_status job_most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
 {
     osh_status rc = OSH_OK;
     int64_t low = 0, high = j->m->d.n;
     while (high - low > 1) {
         int64_t mid = low + (high - low) / 2, peak;
-        OSH_TRY(predict(cx, &peak, j, mid, size));
+        OSH_TRY(job_predict(cx, &peak, j, mid, size));
         if (peak + OSH_ISA_NOISE_BYTES <= j->o->host_memory) low = mid;
         else high = mid;
     }
@@ -74,40 +82,49 @@ done:
     return rc;
 }
 
-static osh_status refuse(osh_ctx *cx, const job *j, int64_t size, int64_t peak)
+static osh_status job_refuse(osh_ctx *cx, const job *j, int64_t size, int64_t peak)
 {
     osh_status rc = OSH_OK;
     char batch[80] = "", windows[96] = "";
     int64_t alone = peak, n = 0;
-    if (size > 1) OSH_TRY(predict(cx, &alone, j, j->m->d.n, 1));
-    if (mib(alone) < mib(peak))
-        snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1", named(alone));
-    OSH_TRY(most_windows(cx, &n, j, size));
+    if (size > 1) OSH_TRY(job_predict(cx, &alone, j, j->m->d.n, 1));
+    if (memory_mib(alone) < memory_mib(peak))
+        snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1",
+                 budget_mib(alone));
+    OSH_TRY(job_most_windows(cx, &n, j, size));
     if (n)
-        snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld", (long long)j->m->d.n,
-                 (long long)n, (long long)n);
-    OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do is --host-memory "
-             "%.0fMiB%s%s", mib(j->o->host_memory), named(peak), batch, windows);
+        snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld",
+                 (long long)j->m->d.n, (long long)n, (long long)n);
+    OSH_FAIL(cx, OSH_E_USAGE,
+             "--host-memory %.0fMiB cannot be held: the smallest that would do is "
+             "--host-memory %.0fMiB%s%s",
+             memory_mib(j->o->host_memory), budget_mib(peak), batch, windows);
 done:
     return rc;
 }
 
-static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
+static osh_status job_refuse_on_gpu(osh_ctx *cx, const job *j, int64_t peak)
 {
-    return osh_fail(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do with this card"
-                    " is --host-memory %.0fMiB", mib(j->o->host_memory), named(peak));
+    return osh_fail(cx, OSH_E_USAGE,
+                    "--host-memory %.0fMiB cannot be held: the smallest that would do with this "
+                    "card is --host-memory %.0fMiB",
+                    memory_mib(j->o->host_memory), budget_mib(peak));
 }
 
-static job job_of(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
+static job job_make(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
 {
-    job j = {.o = o, .m = m, .card = m->card ? osh_eval_card_host_bytes(m->card, false) : -1, .load = load};
+    job j = {.o = o,
+             .m = m,
+             .card = m->card ? osh_eval_card_host_bytes(m->card, false) : -1,
+             .load = load};
     j.uncounted = osh_isa_uncounted(cx);
     j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
     return j;
 }
 
-/* The output has codes in the place of some weights: a weight is decoded as F32 beside its codes, and inputs of Linears
- * are rounded in a copy. */
+/* Returns the host bytes that the output needs beyond the source. The output has codes instead of
+ * some weights: the F32 of a weight is decoded next to its codes, and inputs of Linears are rounded
+ * in a copy. */
 static int64_t output_bytes(const osh_eval_models *m, int64_t size)
 {
     const osh_graph *g = m->f->graph;
@@ -116,39 +133,45 @@ static int64_t output_bytes(const osh_eval_models *m, int64_t size)
         const osh_node *n = &g->nodes[i];
         if (!osh_node_is(n, "linear")) continue;
         const osh_weight *w = &g->weights[n->w[0]];
-        int64_t now = w->shape[0] * w->shape[1] * (int64_t)sizeof(float), in = (int64_t)osh_value_bytes(g, n->in[0]);
+        int64_t now = w->shape[0] * w->shape[1] * (int64_t)sizeof(float),
+                in = (int64_t)osh_value_bytes(g, n->in[0]);
         if (now > weight) weight = now;
         if (in > row) row = in;
     }
     for (int64_t first = 0; first < m->d.n; first += size) {
-        int64_t end = first + size < m->d.n ? first + size : m->d.n, t = m->d.offsets[end] - m->d.offsets[first];
+        int64_t end = first + size < m->d.n ? first + size : m->d.n,
+                t = m->d.offsets[end] - m->d.offsets[first];
         if (t > most) most = t;
     }
-    int64_t lists = AFTER_BYTES + osh_source_checkpoint(m->f->source)->n_tensors * (int64_t)TENSOR_BYTES;
-    return lists + (int64_t)osh_mem_gross((size_t)weight) + (int64_t)osh_mem_gross((size_t)(row * most));
+    int64_t lists =
+        AFTER_BYTES + osh_source_checkpoint(m->f->source)->n_tensors * (int64_t)TENSOR_BYTES;
+    return lists + (int64_t)osh_mem_gross((size_t)weight) +
+           (int64_t)osh_mem_gross((size_t)(row * most));
 }
 
-osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o, const osh_eval_models *m,
-                          int64_t load)
+osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
+                          const osh_eval_models *m, int64_t load)
 {
     osh_status rc = OSH_OK;
-    job j = job_of(cx, o, m, load);
+    job j = job_make(cx, o, m, load);
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
-    OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
+    OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
     *host = peak + (m->card ? 0 : output_bytes(m, size)) + OSH_ISA_NOISE_BYTES;
 done:
     return rc;
 }
 
-osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
+osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
+                           int64_t load)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     osh_eval_card *card = m->card;
     if (o->host_memory <= 0) goto done;
-    job j = job_of(cx, o, m, load);
-    OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
-    if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
+    job j = job_make(cx, o, m, load);
+    OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
+    if (peak > o->host_memory)
+        OSH_TRY(card ? job_refuse_on_gpu(cx, &j, peak) : job_refuse(cx, &j, size, peak));
     if (card && osh_eval_card_ahead(card)) {
         int64_t more = osh_eval_card_host_bytes(card, true) - j.card + READER_BYTES;
         if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);

@@ -1,5 +1,6 @@
-/* eval_weights.c - see eval_weights.h. One thread reads a step at a time: it is started when the step before begins,
- * so that all work on the step whose room it takes has been asked for, and its copies stay behind that. */
+/* eval_weights.c - brings the weights of an evaluation to the GPU, step by step. A thread reads one
+ * step ahead. It is started when the step before begins: by then all work on the step whose room it
+ * takes has been enqueued, and its copies run after that work. */
 #include "eval/eval_weights.h"
 
 #include <stdatomic.h>
@@ -10,15 +11,15 @@
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 
-typedef struct placed {
+typedef struct placed { // a weight with an address in the block
     const osh_forward *f; // view
     int weight;
-    osh_tensor t;         // view: of the block
-    bool by_card;         // came past the host's memory, and nobody has looked at it
+    osh_tensor t;         // view of the block
+    bool by_card;         // read by cuFile, and not yet checked for values that are not finite
 } placed;
 
 typedef struct step {
-    int first, n; // of placed
+    int first, n; // weights placed[first, first + n)
     int64_t bytes;
 } step;
 
@@ -26,46 +27,49 @@ struct osh_eval_weights {
     placed *placed; // own
     step *steps;    // own
     int n_placed, n_steps, at; // at: the next step
-    int64_t largest, pair;     // bytes: of a step, of two neighbours
+    int64_t largest, pair;     // most bytes of a step, of two successive steps
     osh_device *device; // view
     char *block;        // view
-    bool ahead, direct; // direct: files are read to the card
-    const osh_st *shard; // view: that file is; NULL: none is open
+    bool ahead, direct; // direct: cuFile reads files to the GPU
+    const osh_st *shard; // view: the shard of `file`; NULL: no file is open
     osh_file *file;      // own
-    osh_cuda_file *card_file; // own: of file
-    osh_ctx *cx;        // own: of the thread
+    osh_cuda_file *card_file; // own: reads `file`
+    osh_ctx *cx;        // own: context of the thread
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    osh_status rc;      // of the thread
+    osh_status rc;      // result of the thread
 };
 
-static const osh_st_entry *entry_of(const placed *p)
+static const osh_st_entry *placed_entry(const placed *p)
 {
     return osh_weight_entry(p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
 }
 
-static int64_t stored_bytes(const placed *p)
+static int64_t placed_stored_bytes(const placed *p)
 {
-    const osh_st_entry *e = entry_of(p);
+    const osh_st_entry *e = placed_entry(p);
     return e->end - e->begin;
 }
 
-static int64_t gross_bytes(const placed *p) { return (int64_t)osh_arena_gross((size_t)stored_bytes(p)); }
+static int64_t placed_gross_bytes(const placed *p)
+{
+    return (int64_t)osh_arena_gross((size_t)placed_stored_bytes(p));
+}
 
 /* ---- steps ---- */
 
-static void add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
+static void step_add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
 {
     step *s = &e->steps[e->n_steps];
     for (int i = s->first; i < s->first + s->n; i++)
         if (e->placed[i].f == f && e->placed[i].weight == weight) return;
     placed *p = &e->placed[e->n_placed++];
     *p = (placed){.f = f, .weight = weight};
-    s->n++, s->bytes += gross_bytes(p);
+    s->n++, s->bytes += placed_gross_bytes(p);
 }
 
-static void end_step(osh_eval_weights *e)
+static void step_end(osh_eval_weights *e)
 {
     const step *s = &e->steps[e->n_steps];
     int64_t pair = s->bytes + (e->n_steps ? s[-1].bytes : 0);
@@ -74,12 +78,12 @@ static void end_step(osh_eval_weights *e)
     e->steps[++e->n_steps].first = e->n_placed;
 }
 
-typedef struct model { // whose weights are added
+typedef struct model { // a model whose weights are added
     osh_eval_weights *e;
     const osh_forward *f;
 } model;
 
-static osh_status add_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status step_add_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     const model *m = user;
     const osh_graph *g = m->f->graph;
@@ -87,55 +91,61 @@ static osh_status add_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     for (int k = 0; k < p->s->n_nodes; k++) {
         const osh_node *n = &g->nodes[p->s->first + k];
         for (int j = 0; p->run[k] && j < n->op->n_weights; j++)
-            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) add_weight(m->e, m->f, n->w[j]);
+            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) step_add_weight(m->e, m->f, n->w[j]);
     }
-    end_step(m->e);
+    step_end(m->e);
     return OSH_OK;
 }
 
-static osh_status add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward *f)
+static osh_status steps_add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward *f)
 {
-    return osh_forward_walk(cx, f, add_part, &(model){e, f});
+    return osh_forward_walk(cx, f, step_add_part, &(model){e, f});
 }
 
-static int n_used(const osh_forward *f) // weights of all nodes, and the head's
+/* Returns an upper bound of the weights of a model: those of all nodes, and the head's. */
+static int forward_n_weights(const osh_forward *f)
 {
     int n = 1;
     for (int i = 0; i < f->graph->n_nodes; i++) n += f->graph->nodes[i].op->n_weights;
     return n;
 }
 
-static void add_head(osh_eval_weights *e, const osh_forward *f)
+static void step_add_head(osh_eval_weights *e, const osh_forward *f)
 {
-    add_weight(e, f, f->graph->nodes[f->graph->head].w[0]);
+    step_add_weight(e, f, f->graph->nodes[f->graph->head].w[0]);
 }
 
-osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f, const osh_forward *ref)
+osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
+                                const osh_forward *ref)
 {
     osh_status rc = OSH_OK;
     osh_eval_weights *e = NULL; // own
     OSH_NEW(cx, e, 1);
-    OSH_NEW(cx, e->placed, n_used(f) + (ref ? n_used(ref) : 0));
+    OSH_NEW(cx, e->placed, forward_n_weights(f) + (ref ? forward_n_weights(ref) : 0));
     OSH_NEW(cx, e->steps, f->parts->n + (ref ? ref->parts->n : 0) + 2);
-    if (ref) OSH_TRY(add_model(cx, e, ref));
-    OSH_TRY(add_model(cx, e, f));
-    add_head(e, f);
-    if (ref) add_head(e, ref);
-    end_step(e);
+    if (ref) OSH_TRY(steps_add_model(cx, e, ref));
+    OSH_TRY(steps_add_model(cx, e, f));
+    step_add_head(e, f);
+    if (ref) step_add_head(e, ref);
+    step_end(e);
     *out = e, e = NULL; // give
 done:
     osh_eval_weights_free(cx, e);
     return rc;
 }
 
-int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead) { return ahead ? e->pair : e->largest; }
+int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead)
+{
+    return ahead ? e->pair : e->largest;
+}
 
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e)
 {
     int64_t most = 0;
     for (int i = 0; i < e->n_placed; i++) {
         const placed *p = &e->placed[i];
-        int64_t n = (int64_t)(osh_mem_gross((size_t)stored_bytes(p)) + osh_source_scratch(p->f->source));
+        int64_t n = (int64_t)(osh_mem_gross((size_t)placed_stored_bytes(p)) +
+                              osh_source_scratch(p->f->source));
         most = n > most ? n : most;
     }
     return most;
@@ -148,10 +158,10 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
         int64_t at = ahead && s % 2 ? e->pair - e->steps[s].bytes : 0;
         for (int i = e->steps[s].first; i < e->steps[s].first + e->steps[s].n; i++) {
             placed *p = &e->placed[i];
-            const osh_st_entry *from = entry_of(p);
+            const osh_st_entry *from = placed_entry(p);
             p->t = osh_tensor_view(from->dtype, from->ndim, from->shape, block + at);
             p->t.device = d;
-            at += gross_bytes(p);
+            at += placed_gross_bytes(p);
         }
     }
 }
@@ -162,51 +172,57 @@ bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
 /* ---- reading ---- */
 
-static void close_file(osh_ctx *cx, osh_eval_weights *e)
+static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_cuda_file_close(cx, e->card_file), e->card_file = NULL;
     osh_file_close(cx, e->file), e->file = NULL;
     e->shard = NULL;
 }
 
-/* Weights that follow each other lie in one file, nearly all of them: one is open. */
-static osh_status open_file(osh_ctx *cx, osh_eval_weights *e, const osh_st *shard)
+/* Opens the file of a shard, if it is not open. One file is open at a time: nearly all successive
+ * weights are in the same file. */
+static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_st *shard)
 {
     osh_status rc = OSH_OK;
     if (e->shard == shard) goto done;
-    close_file(cx, e);
+    shard_close(cx, e);
     OSH_TRY(osh_st_reopen(cx, &e->file, shard));
     osh_file_use_direct(e->file);
     OSH_TRY(osh_cuda_file_open(cx, &e->card_file, e->device, e->file));
     e->shard = shard;
 done:
-    if (rc) close_file(cx, e);
+    if (rc) shard_close(cx, e);
     return rc;
 }
 
-static osh_status read_weight(osh_ctx *cx, osh_eval_weights *e, placed *p, bool ahead)
+static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool ahead)
 {
     osh_status rc = OSH_OK;
     osh_tensor *h = NULL; // own
     const osh_device_type *type = e->device->type;
     const osh_st_entry *from = NULL;
-    const osh_st *shard = !e->direct ? NULL :
-                          osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
+    const osh_st *shard =
+        !e->direct
+            ? NULL
+            : osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
     if (shard) {
-        OSH_TRY(open_file(cx, e, shard));
-        OSH_TRY(osh_cuda_file_read(cx, e->card_file, p->t.data, osh_tensor_bytes(&p->t), from->begin, ahead));
+        OSH_TRY(shard_open(cx, e, shard));
+        OSH_TRY(osh_cuda_file_read(cx, e->card_file, p->t.data, osh_tensor_bytes(&p->t),
+                                   from->begin, ahead));
         p->by_card = true;
         goto done;
     }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
-    OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data, osh_tensor_bytes(h)));
+    OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data,
+                                                  osh_tensor_bytes(h)));
 done:
     osh_tensor_free(cx, h);
     return rc;
 }
 
-/* What came past the host is finite, or the host says where it is not. */
-static osh_status look_at_step(osh_ctx *cx, osh_eval_weights *e)
+/* Checks that all weights of the step that cuFile has read are finite. If not, the host loads the
+ * first bad weight: that fails with the position of the value. */
+static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
     const step *s = &e->steps[e->at];
@@ -218,13 +234,16 @@ static osh_status look_at_step(osh_ctx *cx, osh_eval_weights *e)
     OSH_NEW(cx, t, s->n);
     OSH_NEW(cx, of, s->n);
     for (int i = s->first; i < s->first + s->n; i++)
-        if (e->placed[i].by_card) of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_card = false;
+        if (e->placed[i].by_card)
+            of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_card = false;
     OSH_TRY(osh_cuda_all_finite(cx, &bad, e->device, t, n));
     if (bad == n) goto done;
     const osh_forward *f = of[bad]->f;
     OSH_TRY(osh_weight_load(cx, &h, f->graph, osh_source_checkpoint(f->source), of[bad]->weight));
-    OSH_FAIL(cx, OSH_E_IO, "tensor %s is finite in its file, and was not as the card read it: with --use-gds false"
-             " the host reads it", f->graph->weights[of[bad]->weight].name);
+    OSH_FAIL(cx, OSH_E_IO,
+             "tensor %s is finite in its file, and was not as the card read it: with --use-gds "
+             "false the host reads it",
+             f->graph->weights[of[bad]->weight].name);
 done:
     osh_tensor_free(cx, h);
     osh_free(cx, of);
@@ -232,48 +251,50 @@ done:
     return rc;
 }
 
-static osh_status read_step(osh_ctx *cx, osh_eval_weights *e, bool ahead)
+static osh_status step_read(osh_ctx *cx, osh_eval_weights *e, bool ahead)
 {
     osh_status rc = OSH_OK;
     const step *s = &e->steps[e->at];
     for (int i = s->first; i < s->first + s->n; i++) {
-        if (osh_interrupted(cx) || atomic_load(&e->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(read_weight(cx, e, &e->placed[i], ahead));
+        if (osh_interrupted(cx) || atomic_load(&e->stop))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(placed_read(cx, e, &e->placed[i], ahead));
     }
 done:
     return rc;
 }
 
-static void *reader(void *user)
+static void *reader_main(void *user)
 {
     osh_eval_weights *e = user;
     osh_scope scope = osh_profile_begin(e->cx, "read ahead", NULL);
-    e->rc = read_step(e->cx, e, true);
+    e->rc = step_read(e->cx, e, true);
     osh_profile_end(e->cx, scope);
     return NULL;
 }
 
-static void join(osh_eval_weights *e)
+static void reader_join(osh_eval_weights *e)
 {
     if (e->running) pthread_join(e->thread, NULL);
     e->running = false;
 }
 
-static osh_status start(osh_ctx *cx, osh_eval_weights *e)
+static osh_status reader_start(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
     if (!e->cx) OSH_TRY(osh_ctx_fork(&e->cx, cx));
-    e->running = osh_thread_start(&e->thread, reader, e);
+    e->running = osh_thread_start(&e->thread, reader_main, e);
     if (!e->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
 done:
     return rc;
 }
 
-static osh_status arrive(osh_ctx *cx, osh_eval_weights *e)
+/* Waits for the weights of the current step, or reads them if they are not read ahead. */
+static osh_status step_arrive(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
-    if (!e->running) return read_step(cx, e, false);
-    join(e);
+    if (!e->running) return step_read(cx, e, false);
+    reader_join(e);
     if (e->rc) OSH_FAIL(cx, e->rc, "%s", osh_error_text(e->cx));
     OSH_TRY(e->device->type->fence(cx, e->device));
 done:
@@ -284,15 +305,15 @@ osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *
 {
     osh_status rc = OSH_OK;
     const step *s = &e->steps[e->at];
-    OSH_TRY(arrive(cx, e));
-    OSH_TRY(look_at_step(cx, e));
+    OSH_TRY(step_arrive(cx, e));
+    OSH_TRY(step_check(cx, e));
     for (int i = s->first; w && i < s->first + s->n; i++) {
         osh_tensor **to = &w->w[e->placed[i].weight];
         OSH_NEW(cx, *to, 1);
         **to = e->placed[i].t;
     }
     e->at++;
-    if (e->ahead && e->at < e->n_steps) OSH_TRY(start(cx, e));
+    if (e->ahead && e->at < e->n_steps) OSH_TRY(reader_start(cx, e));
 done:
     return rc;
 }
@@ -306,8 +327,8 @@ void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)
 {
     if (!e) return;
     atomic_store(&e->stop, true);
-    join(e);
-    close_file(cx, e);
+    reader_join(e);
+    shard_close(cx, e);
     if (e->cx) osh_ctx_free(e->cx);
     osh_free(cx, e->placed);
     osh_free(cx, e->steps);

@@ -1,5 +1,6 @@
-/* experts.c - see experts.h. A subgraph with experts runs twice for each sample: as it is, to be measured, then with
- * logits of minus infinity for the experts that go, which is what the router makes that has not got them. */
+/* experts.c - measures the experts of each layer and chooses those to keep. A subgraph with experts
+ * runs twice for each sample: first unchanged, to be measured, then with router logits of minus
+ * infinity for the dropped experts, which equals a router without them. */
 #include "eval/experts.h"
 
 #include <math.h>
@@ -11,12 +12,12 @@
 struct osh_reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    int *layer_of;  // own [values]: whose expert makes it, or whose router its logits; -1: none
-    int *expert_of; // own [values]: the expert; -1: none
-    double *sum, *count; // own [layers, experts]: of g |f(x)|, of tokens
-    bool *gone;     // own [layers, experts]
+    int *layer_of;  // own [values]: layer of an expert's output or of a router's logits; -1: none
+    int *expert_of; // own [values]: expert that makes the value; -1: none
+    double *sum, *count; // own [layers, experts]: sum of g |f(x)|, number of tokens
+    bool *gone;     // own [layers, experts]: the expert is dropped
     bool *run, *keep, *stay; // own: [nodes], [values], [values]
-    float *row;     // own: [widest] of one token
+    float *row;     // own [hidden]: output of an expert for one token
     bool measuring;
 };
 
@@ -70,56 +71,64 @@ void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
     osh_free(cx, r);
 }
 
-/* y: what an expert made of all tokens. */
-static void add_tokens(osh_reaping *r, int value, const osh_tensor *y, const osh_tensor *route)
+/* Adds the tokens that are routed to an expert to its sum and count. y [T, D]: the output of the
+ * expert for all tokens. route [T, E]: the weights of the router; 0: not routed to the expert. */
+static void reaping_add_tokens(osh_reaping *r, int value, const osh_tensor *y,
+                               const osh_tensor *route)
 {
     int64_t D = y->shape[1], E = route->shape[1], e = r->expert_of[value];
     int64_t at = r->layer_of[value] * E + e;
     for (int64_t t = 0; t < y->shape[0]; t++) {
         double squares = 0;
         float g;
-        osh_to_f32(&g, (const char *)route->data + (size_t)(t * E + e) * osh_dtype_bytes(route->dtype), route->dtype,
-                   1);
+        osh_to_f32(&g,
+                   (const char *)route->data + (size_t)(t * E + e) * osh_dtype_bytes(route->dtype),
+                   route->dtype, 1);
         if (g == 0) continue;
-        osh_to_f32(r->row, (const char *)y->data + (size_t)(t * D) * osh_dtype_bytes(y->dtype), y->dtype, D);
+        osh_to_f32(r->row, (const char *)y->data + (size_t)(t * D) * osh_dtype_bytes(y->dtype),
+                   y->dtype, D);
         for (int64_t i = 0; i < D; i++) squares += (double)r->row[i] * r->row[i];
         r->sum[at] += (double)g * sqrt(squares);
         r->count[at] += 1;
     }
 }
 
-static void mask_logits(const osh_reaping *r, int layer, osh_tensor *logits)
+static void reaping_mask_logits(const osh_reaping *r, int layer, osh_tensor *logits)
 {
     const float never = -INFINITY;
     int64_t E = logits->shape[1];
     for (int64_t t = 0; t < logits->shape[0]; t++)
         for (int64_t e = 0; e < E; e++)
             if (r->gone[layer * E + e])
-                osh_from_f32((char *)logits->data + (size_t)(t * E + e) * osh_dtype_bytes(logits->dtype), logits->dtype,
-                             &never, 1);
+                osh_from_f32((char *)logits->data +
+                                 (size_t)(t * E + e) * osh_dtype_bytes(logits->dtype),
+                             logits->dtype, &never, 1);
 }
 
-static osh_status see(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                                const osh_batch *b)
 {
     osh_reaping *r = user;
     int l = r->layer_of[value];
     (void)cx;
     if (l < 0) return OSH_OK;
-    if (r->expert_of[value] < 0 && !r->measuring) mask_logits(r, l, b->values[value]);
-    if (r->expert_of[value] >= 0 && r->measuring) add_tokens(r, value, x, b->values[r->p->experts->layers[l].route]);
+    if (r->expert_of[value] < 0 && !r->measuring) reaping_mask_logits(r, l, b->values[value]);
+    if (r->expert_of[value] >= 0 && r->measuring)
+        reaping_add_tokens(r, value, x, b->values[r->p->experts->layers[l].route]);
     return OSH_OK;
 }
 
-/* The experts of the least means go; of equal ones the first. */
-static void choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
+/* Drops the experts with the smallest means; of equal means the expert with the lowest number. */
+static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
     osh_experts *x = r->p->experts;
     int *kept = x->layers[layer].kept;
-    const double *sum = r->sum + (int64_t)layer * x->n_all, *count = r->count + (int64_t)layer * x->n_all;
+    const double *sum = r->sum + (int64_t)layer * x->n_all,
+                 *count = r->count + (int64_t)layer * x->n_all;
     bool *gone = r->gone + (int64_t)layer * x->n_all;
     for (int e = 0; e < x->n_all; e++)
-        osh_log(cx, OSH_LOG_DEBUG, "%s: expert %d: %.0f tokens, %.5g", x->layers[layer].name, e, count[e],
-                sum[e] / (count[e] > 1 ? count[e] : 1));
+        osh_log(cx, OSH_LOG_DEBUG, "%s: expert %d: %.0f tokens, %.5g", x->layers[layer].name, e,
+                count[e], sum[e] / (count[e] > 1 ? count[e] : 1));
     for (int k = x->n_kept; k < x->n_all; k++) {
         int least = -1;
         double mean = INFINITY;
@@ -133,20 +142,21 @@ static void choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
-static osh_status pass(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s, const osh_weights *w, const bool *keep)
+static osh_status reaping_pass(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s,
+                               const osh_weights *w, const bool *keep)
 {
     osh_status rc = OSH_OK;
-    osh_exec_hooks hooks = {.value = see, .user = r};
+    osh_exec_hooks hooks = {.value = reaping_value, .user = r};
     for (int64_t b = 0; b < r->f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep}, w,
-                             r->f->batches[b], &hooks, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
+                             w, r->f->batches[b], &hooks, true));
     }
 done:
     return rc;
 }
 
-static osh_status visit(osh_ctx *cx, osh_reaping *r, int subgraph)
+static osh_status reaping_visit(osh_ctx *cx, osh_reaping *r, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = r->f->graph;
@@ -156,17 +166,19 @@ static osh_status visit(osh_ctx *cx, osh_reaping *r, int subgraph)
     osh_forward_choose(r->f, subgraph, r->run, r->keep);
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
-        if (r->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(r->f->source), s->first + i, 1));
+        if (r->run[i])
+            OSH_TRY(
+                osh_weights_load(cx, w, g, osh_source_checkpoint(r->f->source), s->first + i, 1));
     for (int v = 0; v < g->n_values; v++) r->stay[v] = r->f->batches[0]->values[v] != NULL;
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
         if (node < s->first || node >= s->first + s->n_nodes) continue;
         r->measuring = true;
-        OSH_TRY(pass(cx, r, s, w, r->stay));
-        choose_kept(cx, r, l);
+        OSH_TRY(reaping_pass(cx, r, s, w, r->stay));
+        reaping_choose_kept(cx, r, l);
     }
     r->measuring = false;
-    if (subgraph + 1 < r->f->parts->n) OSH_TRY(pass(cx, r, s, w, r->keep));
+    if (subgraph + 1 < r->f->parts->n) OSH_TRY(reaping_pass(cx, r, s, w, r->keep));
 done:
     osh_weights_free(cx, w);
     return rc;
@@ -179,13 +191,15 @@ osh_status osh_reaping_run(osh_ctx *cx, osh_reaping *r, osh_progress *pr)
     osh_forward *f = r->f;
     OSH_NEW(cx, f->batches, d->n);
     for (; f->n_batches < d->n; f->n_batches++) {
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + f->n_batches, 1));
+        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids,
+                              d->offsets + f->n_batches, 1));
         f->batches[f->n_batches]->first_sample = f->n_batches;
     }
     pr->n_steps = f->parts->n, pr->phase = "experts", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < f->parts->n; i++) {
-        OSH_TRY(visit(cx, r, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1, pr->total = f->parts->n;
+        OSH_TRY(reaping_visit(cx, r, i));
+        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
+        pr->total = f->parts->n;
         pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;

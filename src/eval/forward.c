@@ -1,5 +1,5 @@
-/* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input, and to
- * what it makes. */
+/* forward.c - runs a whole model over a dataset, subgraph by subgraph. The input and the output of
+ * each quantized Linear are rounded as its scheme says. */
 #include "eval/forward.h"
 #include "graph/routed.h"
 
@@ -12,12 +12,12 @@
 
 typedef struct act_quant {
     const osh_forward *f;
-    osh_tensor *copy; // own: the last quantized input, until the next
-    int first;        // node of the subgraph that runs: values that come from before are rounded
+    osh_tensor *copy; // own: the last rounded input
+    int first;        // first node of the subgraph that runs; earlier outputs are already rounded
 } act_quant;
 
-osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
-                                   const osh_tensor *x)
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
+                                   const osh_forward *f, int node, const osh_tensor *x)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *scale, *zero;
@@ -41,13 +41,15 @@ bool osh_forward_rounds_inputs(const osh_forward *f)
     for (int i = 0; i < f->graph->n_nodes && !any; i++) {
         const osh_node *n = &f->graph->nodes[i];
         if (!osh_node_is(n, "linear")) continue;
-        const osh_q_scheme *s = osh_source_scheme(f->source, f->graph->modules[n->module].name, &scale, &zero);
+        const osh_q_scheme *s =
+            osh_source_scheme(f->source, f->graph->modules[n->module].name, &scale, &zero);
         any = s && s->inputs.present;
     }
     return any;
 }
 
-static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+static osh_status linear_round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x,
+                                     const osh_batch *b)
 {
     act_quant *a = user;
     bool rounded = false;
@@ -57,9 +59,10 @@ static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_te
     return rc;
 }
 
-/* The module around the Linear that reads what an attention makes, as it is or rotated: the length of its name; 0: none
- * does. */
-static size_t module_around(const osh_graph *g, int attention, const char **name)
+/* Finds the Linear that reads the output of an attention, unchanged or rotated. *name: the name of
+ * that Linear (view). Returns the length of the name of the module around it; 0 if no Linear reads
+ * the output. */
+static size_t attention_module(const osh_graph *g, int attention, const char **name)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
@@ -70,8 +73,9 @@ static size_t module_around(const osh_graph *g, int attention, const char **name
     return 0;
 }
 
-/* k_scale, v_scale, and where it has one q_scale of each attention, by the values that it reads. */
-static osh_status load_cache(osh_ctx *cx, osh_forward *f)
+/* Loads k_scale, v_scale and, if the model has it, q_scale of each attention, and the zero points.
+ * They are stored at the values that the attention reads. */
+static osh_status cache_load(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = osh_source_cache(f->source);
@@ -82,7 +86,7 @@ static osh_status load_cache(osh_ctx *cx, osh_forward *f)
         const osh_node *n = &f->graph->nodes[i];
         const char *name = "";
         if (!n->op->attends) continue;
-        size_t len = module_around(f->graph, i, &name);
+        size_t len = attention_module(f->graph, i, &name);
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
         for (int k = 0; k < 3 * (2 - a->symmetric); k++) {
@@ -90,10 +94,13 @@ static osh_status load_cache(osh_ctx *cx, osh_forward *f)
             osh_tensor **to = (k < 3 ? f->cache : f->cache_zero) + n->in[from];
             if ((!from && !osh_source_queries(f->source)) || *to) continue;
             osh_free(cx, leaf);
-            if (!(leaf = osh_sprintf(cx, "%.*s.%c_%s", (int)len, name, "qkv"[from], k < 3 ? "scale" : "zero_point")))
+            if (!(leaf = osh_sprintf(cx, "%.*s.%c_%s", (int)len, name, "qkv"[from],
+                                     k < 3 ? "scale" : "zero_point")))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
             OSH_TRY(osh_checkpoint_load(cx, to, osh_source_checkpoint(f->source), leaf, ndim,
-                                        (int64_t[]){ndim == 1 ? 1 : from ? at->n_kv_heads : at->n_heads, 1, 1}));
+                                        (int64_t[]){
+                                            ndim == 1 ? 1 : from ? at->n_kv_heads : at->n_heads,
+                                            1, 1}));
         }
     }
 done:
@@ -101,52 +108,56 @@ done:
     return rc;
 }
 
-static osh_status round_output(osh_ctx *cx, const act_quant *a, int value, osh_tensor *x)
+static osh_status linear_round_output(osh_ctx *cx, const act_quant *a, int value, osh_tensor *x)
 {
     const osh_graph *g = a->f->graph;
     const osh_tensor *scale, *zero;
     int node = g->values[value].producer;
     if (node < a->first || strcmp(g->nodes[node].op->name, "linear")) return OSH_OK;
-    const osh_q_args *args = osh_source_outputs(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
+    const osh_q_args *args =
+        osh_source_outputs(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
     return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
 }
 
-/* Outputs of Linears are rounded; keys and values become what a cache of 8 bits has of them, queries what attention
- * has. */
-static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+/* A hook: rounds the outputs of Linears. It also rounds keys and values as an 8-bit cache does, and
+ * queries as a quantized attention does. */
+static osh_status value_round(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                              const osh_batch *b)
 {
     const act_quant *a = user;
-    osh_status rc = round_output(cx, a, value, b->values[value]);
+    osh_status rc = linear_round_output(cx, a, value, b->values[value]);
     (void)x;
     if (rc || !a->f->cache || !a->f->cache[value]) return rc;
-    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source), a->f->cache[value],
-                                a->f->cache_zero[value]);
+    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source),
+                                a->f->cache[value], a->f->cache_zero[value]);
 }
 
-static osh_status rotate_online(osh_ctx *cx, osh_forward *f)
+static osh_status forward_insert_rotations(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
     const osh_checkpoint *ck = osh_source_checkpoint(f->source);
     OSH_TRY(osh_online_find(cx, &f->online, f->graph, ck, osh_source_transforms(f->source), NULL));
     for (int i = 0; i < f->online.n_turns; i++)
         if (f->online.turns[i].node == f->graph->head)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config rotates the output head, which is not run so here",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: transform_config rotates the output head, which is not run so here",
                      ck->config->path);
     OSH_TRY(osh_online_insert(cx, &f->online, f->graph, ck));
 done:
     return rc;
 }
 
-osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
+osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
+                            const char *models_dir)
 {
     osh_status rc = OSH_OK;
     osh_forward *f = NULL; // own
     OSH_NEW(cx, f, 1);
     OSH_TRY(osh_source_open(cx, &f->source, model));
     OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
-    if (osh_source_transforms(f->source)) OSH_TRY(rotate_online(cx, f));
+    if (osh_source_transforms(f->source)) OSH_TRY(forward_insert_rotations(cx, f));
     OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
-    if (osh_source_cache(f->source)) OSH_TRY(load_cache(cx, f));
+    if (osh_source_cache(f->source)) OSH_TRY(cache_load(cx, f));
     *out = f, f = NULL;
 done:
     osh_forward_close(cx, f);
@@ -164,8 +175,11 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
     osh_exec_needed(run, g, s->first, s->n_nodes, keep);
 }
 
-/* None where values stay that all tokens are wanted of, or what a Linear of theirs puts out is rounded for all. */
-static void choose_routed(const osh_forward *f, const osh_subgraph *s, const bool *run, bool *routed)
+/* routed [n_nodes]: nodes of experts that run on the rows of their tokens alone. No node is chosen
+ * if values stay in the batches, since they need all tokens, or if the output of a routed Linear is
+ * rounded, since that takes all tokens. */
+static void forward_choose_routed(const osh_forward *f, const osh_subgraph *s, const bool *run,
+                                  bool *routed)
 {
     const osh_graph *g = f->graph;
     bool all = f->stay != NULL;
@@ -181,14 +195,14 @@ static void choose_routed(const osh_forward *f, const osh_subgraph *s, const boo
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_forward_part p = {0}; // its lists are own
+    osh_forward_part p = {0}; // own: its lists
     OSH_NEW(cx, p.run, f->graph->n_nodes);
     OSH_NEW(cx, p.keep, f->graph->n_values);
     OSH_NEW(cx, p.routed, f->graph->n_nodes);
     for (; p.index < f->parts->n; p.index++) {
         p.s = &f->parts->parts[p.index];
         osh_forward_choose(f, p.index, p.run, p.keep);
-        choose_routed(f, p.s, p.run, p.routed);
+        forward_choose_routed(f, p.s, p.run, p.routed);
         OSH_TRY(visit(cx, user, &p));
     }
 done:
@@ -198,35 +212,37 @@ done:
     return rc;
 }
 
-static osh_exec_span span_of(const osh_forward *f, const osh_forward_part *p)
+static osh_exec_span part_span(const osh_forward *f, const osh_forward_part *p)
 {
-    return (osh_exec_span){f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0}, p->routed};
+    return (osh_exec_span){f->graph, p->s->first, p->s->n_nodes, p->run,
+                           p->keep,  {0, 0},      p->routed};
 }
 
-typedef struct priced { // a forward
+typedef struct priced { // the work of a pass
     const osh_forward *f;
     const osh_dataset *d;
     double sum;
 } priced;
 
-static osh_status count_work(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status forward_count_work(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     priced *w = user;
     (void)cx;
-    osh_exec_span span = span_of(w->f, p);
+    osh_exec_span span = part_span(w->f, p);
     w->sum += osh_cost_of_nodes(&span, w->d);
     return OSH_OK;
 }
 
-osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, const osh_dataset *d, bool with_head)
+osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, const osh_dataset *d,
+                            bool with_head)
 {
     priced w = {f, d, with_head ? osh_cost_of_head(f->graph, d) : 0};
-    osh_status rc = osh_forward_walk(cx, f, count_work, &w);
+    osh_status rc = osh_forward_walk(cx, f, forward_count_work, &w);
     *sum = w.sum;
     return rc;
 }
 
-typedef struct running { // a forward
+typedef struct running { // a pass that runs
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     act_quant aq;
@@ -234,7 +250,7 @@ typedef struct running { // a forward
     osh_progress *pr;            // view
 } running;
 
-static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     running *k = user;
@@ -243,13 +259,14 @@ static osh_status run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     const osh_subgraph *s = p->s;
     osh_progress *pr = k->pr;
     osh_weights *w = NULL; // own
-    osh_exec_span span = span_of(f, p);
+    osh_exec_span span = part_span(f, p);
     double work = osh_cost_of_nodes(&span, k->d);
     double tokens = (double)k->d->offsets[k->d->n];
     k->aq.first = s->first;
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
-        if (p->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+        if (p->run[i])
+            OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
@@ -274,7 +291,8 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
     running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
-    osh_exec_hooks hooks = {.linear_input = quantize_input, .value = round_cached, .user = &k.aq};
+    osh_exec_hooks hooks = {
+        .linear_input = linear_round_input, .value = value_round, .user = &k.aq};
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
@@ -283,20 +301,24 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->batches[b]->first_sample = first;
         f->n_batches = b + 1;
     }
-    if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache)) k.hooks = &hooks;
-    OSH_TRY(osh_forward_walk(cx, f, run_part, &k));
+    if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache))
+        k.hooks = &hooks;
+    OSH_TRY(osh_forward_walk(cx, f, forward_run_part, &k));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_graph_need_head(cx, g, osh_source_checkpoint(f->source), "predictions"));
-    OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
+    OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim,
+                                hw->shape));
 done:
     osh_tensor_free(cx, k.aq.copy);
     return rc;
 }
 
-osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n)
+osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
+                           int64_t n)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
+    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1,
+                           (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
     int32_t *t = (*out)->data;
     for (int64_t s = first; s < first + n; s++)
         for (int64_t i = d->offsets[s]; i < d->offsets[s + 1]; i++)
@@ -305,13 +327,14 @@ done:
     return rc;
 }
 
-/* Bytes that value v takes in all batches; v -1: what a batch is besides. *most: tokens of the largest. */
-int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,
-                                 int64_t *most)
+int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size,
+                                 int v, int64_t *most)
 {
-    int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
+    int64_t sum = 0,
+            each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
     for (int64_t first = 0; first < n; first += size) {
-        int64_t end = first + size < n ? first + size : n, tokens = d->offsets[end] - d->offsets[first];
+        int64_t end = first + size < n ? first + size : n,
+                tokens = d->offsets[end] - d->offsets[first];
         size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
         sum += (int64_t)osh_tensor_gross((size_t)tokens * row) + (v < 0 ? each : 0);
         if (tokens > *most) *most = tokens;
@@ -319,8 +342,8 @@ int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64
     return sum;
 }
 
-/* Weights of the nodes that run; *width: of the widest value that goes into one of these. */
-int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width)
+int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,
+                                 int64_t *width)
 {
     const osh_graph *g = f->graph;
     int64_t sum = 0;
@@ -335,17 +358,18 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
     return sum;
 }
 
-typedef struct counting { // what run_part takes, part by part
+typedef struct counting { // the memory of forward_run_part, counted part by part
     const osh_forward *f;
-    const osh_dataset *d; // of which n samples run
-    int64_t n, size;      // of a batch
-    int64_t most, width;  // so far: tokens of a batch, of a value
-    int64_t base, reading, before; // of batches; of the source; of the values that come into the part
-    bool *in;             // own [values]: these
+    const osh_dataset *d;
+    int64_t n, size;      // samples of d that run, samples of a batch
+    int64_t most, width;  // so far: most tokens of a batch, widest input of a node with weights
+    /* Bytes: of the batches without values; to read a weight; of the values that enter the part. */
+    int64_t base, reading, before;
+    bool *in;             // own [values]: values that enter the part
     osh_forward_memory *m;
 } counting;
 
-static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     counting *c = user;
@@ -361,7 +385,7 @@ static osh_status count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
     int64_t now = c->before > after ? c->before : after;
     osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
     size_t passing = 0;
-    osh_exec_span span = span_of(c->f, p);
+    osh_exec_span span = part_span(c->f, p);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
     now += (int64_t)passing;
     if (osh_source_n_quantized(c->f->source)) // inputs are rounded in a copy
@@ -373,8 +397,8 @@ done:
     return rc;
 }
 
-osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f, const osh_dataset *d, int64_t n,
-                             int64_t batch_size)
+osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
+                             const osh_dataset *d, int64_t n, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
@@ -384,9 +408,10 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
     c.base += (int64_t)osh_mem_gross((size_t)((n + c.size - 1) / c.size) * sizeof(void *));
     m->peak = 0;
     OSH_NEW(cx, c.in, g->n_values);
-    OSH_TRY(osh_forward_walk(cx, f, count_part, &c));
-    m->left = c.base + c.before +
-              (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), g->nodes[g->head].w[0]);
+    OSH_TRY(osh_forward_walk(cx, f, forward_count_part, &c));
+    m->left =
+        c.base + c.before +
+        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), g->nodes[g->head].w[0]);
     if (m->left + c.reading > m->peak) m->peak = m->left + c.reading;
 done:
     osh_free(cx, c.in);
@@ -401,7 +426,8 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_tensor_free(cx, f->head);
     osh_free(cx, f->stay);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
-    for (int v = 0; f->cache_zero && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache_zero[v]);
+    for (int v = 0; f->cache_zero && v < f->graph->n_values; v++)
+        osh_tensor_free(cx, f->cache_zero[v]);
     osh_free(cx, f->cache);
     osh_free(cx, f->cache_zero);
     osh_partition_free(cx, f->parts);

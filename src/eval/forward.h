@@ -1,5 +1,5 @@
-/* forward.h - a whole model over a dataset by the sequential engine: one subgraph's weights at a
- * time. Ends with the values that the head reads. */
+/* forward.h - runs a whole model over a dataset, with the weights of one subgraph in memory at a
+ * time. The pass ends with the values that the head reads. */
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
 #include "graph/exec.h"
@@ -15,45 +15,57 @@ typedef struct osh_forward {
     osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
     int64_t n_batches;
     osh_tensor *head;    // own: weight of lm_head
-    bool *stay;          // own [values]: that stay in the batches whoever reads them; NULL: none
-    osh_tensor **cache;  // own [values]: scales of keys and values that a kv_cache_scheme rounds; NULL: it has none
+    bool *stay;          // own [values]: kept in the batches after the last reader; NULL: none
+    /* own [values]: scales of queries, keys and values that a kv_cache_scheme rounds; NULL: none */
+    osh_tensor **cache;
     osh_tensor **cache_zero; // own [values]: their zero points; NULL: none
 } osh_forward;
 
-osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);
-/* Where the scheme of a Linear's node rounds its input: *rounded, and *copy, in host memory, is x (on a device, or not)
- * rounded; what *copy was before is freed. */
-osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
-                                   const osh_tensor *x);
-bool osh_forward_rounds_inputs(const osh_forward *f); // of any Linear
-/* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
+osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
+                            const char *models_dir);
+/* Rounds the input x of a Linear's node as its scheme says. x may be on a device. *rounded is false
+ * if the scheme does not round inputs; else *copy (own, host memory) is the rounded x, and the old
+ * *copy is freed. */
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
+                                   const osh_forward *f, int node, const osh_tensor *x);
+bool osh_forward_rounds_inputs(const osh_forward *f); // true if the input of any Linear is rounded
+/* Runs the model over all samples of d and loads the head. pr->work_done grows by the work that
+ * osh_forward_work returns. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
-/* For each token of samples [first, first + n) of d the one behind it, I32 [tokens]; -1: the last of its sample. own */
-osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n);
-/* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
+/* *out (own), I32 [tokens]: for each token of samples [first, first + n) of d the next token; -1
+ * for the last token of a sample. */
+osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
+                           int64_t n);
+/* run [n_nodes of the subgraph]: nodes of subgraph `index` that run. keep [values]: values that
+ * live after it. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-typedef struct osh_forward_part { // of the way through the model, as osh_forward_choose says
+typedef struct osh_forward_part { // a subgraph of the pass, as osh_forward_choose fills it
     int index;
     const osh_subgraph *s;
     bool *run, *keep; // views
-    bool *routed;     // view [s->n_nodes]: nodes that run on the rows alone that go to their expert (graph/routed.h)
+    bool *routed; // view [s->n_nodes]: nodes that run on their expert's rows alone (graph/routed.h)
 } osh_forward_part;
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
-/* All subgraphs in their order: they are run so, and what that takes is counted so. */
-osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user);
-/* Of osh_forward_run and, with_head, of the scores behind it. */
-osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
+/* Calls `visit` for all subgraphs in order: to run them, or to count their memory or work. */
+osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,
+                            void *user);
+/* *work: the work of osh_forward_run (units: plan/cost.h); with_head adds that of the scores. */
+osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
+                            bool with_head);
 typedef struct osh_forward_memory {
-    int64_t peak, left; // bytes, gross, an upper bound: while it runs; that stay until osh_forward_close
+    int64_t peak, left; // gross bytes, upper bounds: during the run; held until osh_forward_close
 } osh_forward_memory;
-/* Of osh_forward_run over the first n samples of d. */
-osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f, const osh_dataset *d, int64_t n,
-                             int64_t batch_size);
-/* Parts of that: values v of all batches (v -1: what a batch is besides), *most becomes at least the tokens of the
- * largest; weights of the nodes that run, *width at least that of the widest value that goes into one of these. */
-int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,
-                                 int64_t *most);
-int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width);
+/* Predicts the host memory of osh_forward_run over the first n samples of d. */
+osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
+                             const osh_dataset *d, int64_t n, int64_t batch_size);
+/* Returns the bytes of value v in all batches of `size` samples; v -1: the bytes of the batches
+ * without values. *most is raised to the tokens of the largest batch. */
+int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size,
+                                 int v, int64_t *most);
+/* Returns the bytes of the weights of the nodes that run. *width is raised to the width of the
+ * widest input of a node with weights. */
+int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,
+                                 int64_t *width);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

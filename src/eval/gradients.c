@@ -1,10 +1,11 @@
-/* gradients.c - see gradients.h.
+/* gradients.c - measures the gradients of the loss at the outputs of all Linears.
  *
- *   forward     subgraph 0 ──h0──► 1 ──h1──► 2 ──h2──► head ──► loss        h0, h1, h2 stay
- *   backward               ◄─dh0── 1 ◄─dh1── 2 ◄─dh2── head                 values between them are made again
+ *   forward     subgraph 0 ──h0──► 1 ──h1──► 2 ──h2──► head ──► loss    h0, h1, h2 stay
+ *   backward               ◄─dh0── 1 ◄─dh1── 2 ◄─dh2── head             others are recomputed
  *
- * One subgraph's weights at a time, one sample at a time within it: a model's weights are read twice, and what is held
- * is the values between subgraphs. Samples are added in their order, so that threads do not show. */
+ * The weights of one subgraph are in memory at a time, and its samples run one by one. The weights
+ * of the model are read twice; only the values between subgraphs stay in memory. Samples are added
+ * in order, so the result does not depend on threads. */
 #include "eval/gradients.h"
 
 #include <string.h>
@@ -20,10 +21,10 @@ struct osh_gradients {
     bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values]
     int *linear_of;   // own [values]: the Linear that makes it; -1: none
     int *reader_of;   // own [values]: the Linear with care_in that reads it; -1: none
-    int stop;         // the subgraph with the first Linear: none behind it has to be gone back through
+    int stop; // subgraph with the first Linear: the backward pass ends with it
 };
 
-static osh_status find_linears(osh_ctx *cx, osh_gradients *s)
+static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
@@ -36,10 +37,12 @@ static osh_status find_linears(osh_ctx *cx, osh_gradients *s)
     for (int i = 0; i < s->p->n_linears; i++) {
         int node = s->p->linears[i].node, v = g->nodes[node].out[0];
         s->seen[v] = true, s->linear_of[v] = i;
-        if (s->p->linears[i].care_in) s->seen[s->p->linears[i].input] = true, s->reader_of[s->p->linears[i].input] = i;
+        if (s->p->linears[i].care_in)
+            s->seen[s->p->linears[i].input] = true, s->reader_of[s->p->linears[i].input] = i;
         if (node < first) first = node;
     }
-    while (s->stop + 1 < s->f->parts->n && s->f->parts->parts[s->stop + 1].first <= first) s->stop++;
+    while (s->stop + 1 < s->f->parts->n && s->f->parts->parts[s->stop + 1].first <= first)
+        s->stop++;
 done:
     return rc;
 }
@@ -60,9 +63,10 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
     OSH_NEW(cx, s->in, g->n_values);
     OSH_NEW(cx, s->none, g->n_weights);
     OSH_NEW(cx, s->f->stay, g->n_values);
-    OSH_TRY(find_linears(cx, s));
+    OSH_TRY(gradients_find_linears(cx, s));
     for (int i = 0; i < s->f->parts->n; i++)
-        for (int k = 0; k < s->f->parts->parts[i].n_live_in; k++) s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
+        for (int k = 0; k < s->f->parts->parts[i].n_live_in; k++)
+            s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
     OSH_NEW(cx, s->dv, OSH_GRADIENTS_SAMPLES);
     for (int64_t b = 0; b < s->d.n; b++) OSH_NEW(cx, s->dv[b], g->n_values);
     *out = s, s = NULL; // give
@@ -75,7 +79,8 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
 {
     if (!s) return;
     for (int b = 0; s->dv && b < OSH_GRADIENTS_SAMPLES; b++) {
-        for (int v = 0; s->dv[b] && v < s->f->graph->n_values; v++) osh_tensor_free(cx, s->dv[b][v]);
+        for (int v = 0; s->dv[b] && v < s->f->graph->n_values; v++)
+            osh_tensor_free(cx, s->dv[b][v]);
         osh_free(cx, s->dv[b]);
     }
     osh_free(cx, s->dv);
@@ -91,7 +96,7 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
     osh_free(cx, s);
 }
 
-/* dL/dh of one sample, h what the head reads. */
+/* Computes dL/dh of one sample; h is the input of the head. */
 static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
 {
     osh_status rc = OSH_OK;
@@ -104,7 +109,10 @@ static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
     for (int64_t i = 0; i < b->n_tokens; i++) ((float *)ones->data)[i] = 1;
     OSH_TRY(osh_tensor_new(cx, dh, OSH_F32, 2, b->values[g->hidden]->shape));
     OSH_TRY(osh_tensor_zero(cx, *dh));
-    osh_grad_args a = {.in = {b->values[g->hidden], s->f->head, targets}, .dout = {ones}, .din = {*dh}, .attr = &rules,
+    osh_grad_args a = {.in = {b->values[g->hidden], s->f->head, targets},
+                       .dout = {ones},
+                       .din = {*dh},
+                       .attr = &rules,
                        .seqs = &b->seqs};
     OSH_TRY(osh_op_grad(cx, osh_op_find("nll"), &a));
 done:
@@ -113,12 +121,15 @@ done:
     return rc;
 }
 
+/* A hook: adds the squares of dv to the care of the Linear that makes the value and to the care_in
+ * of the Linear that reads it. */
 static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
     const osh_gradients *s = user;
     int made = s->linear_of[value], read = s->reader_of[value];
-    osh_tensor *to[] = {made < 0 ? NULL : s->p->linears[made].care, read < 0 ? NULL : s->p->linears[read].care_in};
+    osh_tensor *to[] = {made < 0 ? NULL : s->p->linears[made].care,
+                        read < 0 ? NULL : s->p->linears[read].care_in};
     for (int k = 0; k < 2; k++) {
         osh_op_args a = {.in = {dv}, .out = {to[k]}};
         if (to[k]) OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
@@ -127,30 +138,41 @@ done:
     return rc;
 }
 
-/* What the way back through a subgraph is. Gradients of what it reads are wanted where a Linear lies before it. */
-static osh_back way_back(const osh_gradients *s, int subgraph)
+/* Returns the arguments of the backward pass through a subgraph. The gradients of its inputs are
+ * wanted if there is a Linear before the subgraph. */
+static osh_back subgraph_back(const osh_gradients *s, int subgraph)
 {
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
     memset(s->in, 0, (size_t)s->f->graph->n_values * sizeof *s->in);
     for (int k = 0; subgraph > s->stop && k < sub->n_live_in; k++)
         s->in[sub->live_in[k]] = sub->live_in[k] != s->f->graph->input_ids;
     osh_forward_choose(s->f, subgraph, s->run, s->keep);
-    return (osh_back){.g = s->f->graph, .first = sub->first, .n = sub->n_nodes, .run = s->run, .weights = s->none,
-                      .in = s->in, .seen = s->seen, .value = add_squares, .user = (void *)s};
+    return (osh_back){.g = s->f->graph,
+                      .first = sub->first,
+                      .n = sub->n_nodes,
+                      .run = s->run,
+                      .weights = s->none,
+                      .in = s->in,
+                      .seen = s->seen,
+                      .value = add_squares,
+                      .user = (void *)s};
 }
 
-static osh_status back_subgraph(osh_ctx *cx, osh_gradients *s, int subgraph)
+static osh_status subgraph_back_run(osh_ctx *cx, osh_gradients *s, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
-    osh_back k = way_back(s, subgraph);
+    osh_back k = subgraph_back(s, subgraph);
     osh_weights *w = NULL; // own
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < k.n; i++)
-        if (s->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
+        if (s->run[i])
+            OSH_TRY(
+                osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
     for (int64_t b = 0; b < s->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, k.first, k.n, s->run, NULL}, w, s->f->batches[b], NULL, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, k.first, k.n, s->run, NULL}, w,
+                             s->f->batches[b], NULL, true));
         OSH_TRY(osh_back_run(cx, &k, w, s->f->batches[b], s->dv[b]));
     }
 done:
@@ -172,7 +194,7 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
     osh_tensor_free(cx, s->f->head), s->f->head = NULL;
     pr->phase = "gradients", pr->done = 0, pr->total = parts->n - s->stop;
     for (int i = parts->n - 1; i >= s->stop; i--) {
-        OSH_TRY(back_subgraph(cx, s, i));
+        OSH_TRY(subgraph_back_run(cx, s, i));
         pr->step++, pr->name = parts->parts[i].name, pr->done++, pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;
@@ -187,11 +209,11 @@ done:
     return rc;
 }
 
-/* ---- what that needs ---- */
+/* ---- memory ---- */
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t bytes_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Gradients of the value, of all samples. */
+/* Returns the bytes of the gradients of a value for all samples. */
 static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
     int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
@@ -200,42 +222,46 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
     return sum;
 }
 
-/* Of one sample: logits and their gradient, tile by tile. */
+/* Returns the bytes that the head needs for one sample: logits and their gradient, tile by tile. */
 static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
     const osh_graph *g = s->f->graph;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t lists = 2 * osh_tensor_gross((size_t)n_tokens * sizeof(float));
     return (int64_t)(lists + 8 * osh_mem_gross(0) +
-                     osh_op_grad_scratch(osh_op_find("nll"), NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
+                     osh_op_grad_scratch(osh_op_find("nll"), NULL, width, g->n_vocab, n_tokens,
+                                         osh_threads(cx)));
 }
 
 typedef struct masks { // own
     bool *in, *leaves, *all; // [values]
 } masks;
 
-/* Weights of the subgraph, one sample's way forth and back, and the gradients that wait between subgraphs. */
-static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph, const masks *m,
-                                 int64_t n_tokens)
+/* *sum: bytes of the weights of a subgraph, of one sample's forward and backward pass, and of the
+ * gradients that wait between subgraphs. */
+static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
+                                 const masks *m, int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
-    osh_back k = way_back(s, subgraph);
+    osh_back k = subgraph_back(s, subgraph);
     int64_t width = 0, waiting = 0, reading = (int64_t)osh_source_scratch(s->f->source);
     size_t back = 0, forth = 0;
     for (int v = 0; v < g->n_values; v++) {
         m->in[v] = m->leaves[v] = false;
         for (int i = 0; i < sub->n_live_in; i++) m->in[v] |= sub->live_in[i] == v;
-        for (int i = 0; i < sub->n_live_out; i++) m->leaves[v] |= sub->live_out[i] == v && v != g->input_ids;
+        for (int i = 0; i < sub->n_live_out; i++)
+            m->leaves[v] |= sub->live_out[i] == v && v != g->input_ids;
         m->leaves[v] |= subgraph == s->f->parts->n - 1 && v == g->hidden;
         if (m->leaves[v]) waiting += gradient_bytes(s, v);
     }
     OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
+    OSH_TRY(osh_exec_peak(cx, &forth, NULL,
+                          &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
                           &(osh_exec_brought){.in = m->in}, &whole));
-    int64_t work = larger((int64_t)(back > forth ? back : forth), reading);
+    int64_t work = bytes_larger((int64_t)(back > forth ? back : forth), reading);
     *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
 done:
     return rc;
@@ -252,16 +278,19 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
     OSH_NEW(cx, m.leaves, g->n_values);
     OSH_NEW(cx, m.all, g->n_values);
     memset(m.all, true, (size_t)g->n_values);
-    for (int64_t b = 0; b < s->d.n; b++) most = larger(most, s->d.offsets[b + 1] - s->d.offsets[b]);
+    for (int64_t b = 0; b < s->d.n; b++)
+        most = bytes_larger(most, s->d.offsets[b + 1] - s->d.offsets[b]);
     OSH_TRY(osh_forward_bytes(cx, &forward, s->f, &s->d, s->d.n, 1));
     int64_t left = forward.left;
-    *peak = larger(forward.peak, left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
-    left -= (int64_t)osh_weight_bytes(g, osh_source_checkpoint(s->f->source), g->nodes[g->head].w[0]);
+    *peak = bytes_larger(forward.peak,
+                         left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
+    left -=
+        (int64_t)osh_weight_bytes(g, osh_source_checkpoint(s->f->source), g->nodes[g->head].w[0]);
     for (int i = s->f->parts->n - 1; i >= s->stop; i--) {
         const osh_subgraph *sub = &s->f->parts->parts[i];
         OSH_TRY(subgraph_bytes(cx, &sum, s, i, &m, most));
-        *peak = larger(*peak, left + sum);
-        for (int v = 0; v < g->n_values; v++) // what it makes is gone
+        *peak = bytes_larger(*peak, left + sum);
+        for (int v = 0; v < g->n_values; v++) // values that the subgraph makes are freed
             if (m.leaves[v] && g->values[v].producer >= sub->first)
                 left -= osh_forward_values_bytes(g, &s->d, s->d.n, 1, v, &most);
     }

@@ -1,5 +1,6 @@
-/* owl.c - see owl.h. One pass over the samples, subgraph by subgraph; where it leaves one, its layers' scores are
- * counted, twice: for their mean, and for those above it. */
+/* owl.c - measures the outliers of each decoder layer and shares the sparsity among the layers. One
+ * pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of its layers
+ * are read twice: for their mean, and to count the outliers. */
 #include "eval/owl.h"
 
 #include <math.h>
@@ -7,25 +8,25 @@
 
 #include "eval/forward.h"
 
-typedef struct norms { // of a value that Linears of a layer read
-    double *sum, *now; // own [width]: a; the squares of the sample at hand
+typedef struct norms { // norms of a value that Linears of a layer read
+    double *sum, *now; // own [width]: a; sums of squares of the current sample
 } norms;
 
 struct osh_owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of;          // own [nodes]: of a Linear its decoder layer; -1: it is none, or outside of all
-    osh_layer_share *layers; // own [n]; layer: view of the graph
+    int *layer_of; // own [nodes]: decoder layer of a Linear; -1: no Linear, or in no layer
+    osh_layer_share *layers; // own [n]; the names are views of the graph
     double *outliers;       // own [n]: D
     int n;
     norms *of;              // own [values]
-    bool *run, *keep;       // own: [nodes], [values]
-    float *row;             // own: [widest]
+    bool *run, *keep;       // own [nodes], [values]
+    float *row;             // own [width of the widest value]
 };
 
-/* The decoder layers, and which of them each Linear is in. */
-static osh_status find_layers(osh_ctx *cx, osh_owl_measure *m)
+/* Finds the decoder layers and the layer of each Linear. */
+static osh_status owl_find_layers(osh_ctx *cx, osh_owl_measure *m)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
@@ -39,7 +40,8 @@ static osh_status find_layers(osh_ctx *cx, osh_owl_measure *m)
         number[i] = m->n, m->layers[m->n++].layer = g->modules[i].name;
     }
     if (!m->n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "sparsity_profile owl: %s has no decoder layers to share a sparsity among",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "sparsity_profile owl: %s has no decoder layers to share a sparsity among",
                  m->p->ck->dir);
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
@@ -67,14 +69,14 @@ osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, c
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
-    OSH_TRY(find_layers(cx, m));
+    OSH_TRY(owl_find_layers(cx, m));
     *out = m, m = NULL; // give
 done:
     osh_owl_close(cx, m);
     return rc;
 }
 
-static void drop_norms(osh_ctx *cx, osh_owl_measure *m)
+static void norms_drop(osh_ctx *cx, osh_owl_measure *m)
 {
     for (int v = 0; m->of && v < m->f->graph->n_values; v++) {
         osh_free(cx, m->of[v].sum);
@@ -86,7 +88,7 @@ static void drop_norms(osh_ctx *cx, osh_owl_measure *m)
 void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
 {
     if (!m) return;
-    drop_norms(cx, m);
+    norms_drop(cx, m);
     osh_forward_close(cx, m->f);
     osh_free(cx, m->layer_of);
     osh_free(cx, m->layers);
@@ -100,7 +102,7 @@ void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
 
 /* ---- a subgraph ---- */
 
-static void add_sample(osh_owl_measure *m, int value, const osh_tensor *x)
+static void norms_add_sample(osh_owl_measure *m, int value, const osh_tensor *x)
 {
     norms *a = &m->of[value];
     int64_t I = x->shape[1];
@@ -113,22 +115,26 @@ static void add_sample(osh_owl_measure *m, int value, const osh_tensor *x)
     for (int64_t i = 0; i < I; i++) a->sum[i] += sqrt(a->now[i]);
 }
 
-static osh_status see(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                            const osh_batch *b)
 {
     osh_owl_measure *m = user;
     (void)cx, (void)b;
-    if (m->of[value].sum) add_sample(m, value, x);
+    if (m->of[value].sum) norms_add_sample(m, value, x);
     return OSH_OK;
 }
 
-/* The sum of a Linear's scores, or how many are above `limit`. */
-static double count_scores(osh_owl_measure *m, const osh_node *n, const osh_tensor *w, double limit)
+/* Returns the number of a Linear's scores above `limit`; with a negative limit, the sum of its
+ * scores. */
+static double linear_count_scores(osh_owl_measure *m, const osh_node *n, const osh_tensor *w,
+                                  double limit)
 {
     const double *a = m->of[n->in[0]].sum;
     int64_t O = w->shape[0], I = w->shape[1];
     double sum = 0;
     for (int64_t o = 0; o < O; o++) {
-        osh_to_f32(m->row, (const char *)w->data + (size_t)(o * I) * osh_dtype_bytes(w->dtype), w->dtype, I);
+        osh_to_f32(m->row, (const char *)w->data + (size_t)(o * I) * osh_dtype_bytes(w->dtype),
+                   w->dtype, I);
         for (int64_t i = 0; i < I; i++) {
             double s = fabs((double)m->row[i]) * a[i];
             sum += limit < 0 ? s : s > limit;
@@ -137,7 +143,8 @@ static double count_scores(osh_owl_measure *m, const osh_node *n, const osh_tens
     return sum;
 }
 
-static void count_outliers(osh_owl_measure *m, const osh_subgraph *s, const osh_weights *w, int layer)
+static void layer_count_outliers(osh_owl_measure *m, const osh_subgraph *s, const osh_weights *w,
+                                 int layer)
 {
     const osh_graph *g = m->f->graph;
     double sum = 0, above = 0, n = 0;
@@ -146,18 +153,20 @@ static void count_outliers(osh_owl_measure *m, const osh_subgraph *s, const osh_
             const osh_node *node = &g->nodes[i];
             const osh_tensor *x = node->w[0] >= 0 ? w->w[node->w[0]] : NULL;
             if (!m->run[i - s->first] || m->layer_of[i] != layer || !x) continue;
-            if (way) above += count_scores(m, node, x, m->owl->m * sum / n);
-            else sum += count_scores(m, node, x, -1), n += (double)(x->shape[0] * x->shape[1]);
+            if (way) above += linear_count_scores(m, node, x, m->owl->m * sum / n);
+            else
+                sum += linear_count_scores(m, node, x, -1),
+                    n += (double)(x->shape[0] * x->shape[1]);
         }
     m->outliers[layer] = n > 0 ? above / n : 0;
 }
 
-static osh_status visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
+static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
     const osh_subgraph *s = &m->f->parts->parts[subgraph];
-    osh_exec_hooks hooks = {.value = see, .user = m};
+    osh_exec_hooks hooks = {.value = owl_value, .user = m};
     osh_weights *w = NULL; // own
     osh_forward_choose(m->f, subgraph, m->run, m->keep);
     OSH_TRY(osh_weights_new(cx, &w, g));
@@ -172,65 +181,73 @@ static osh_status visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         OSH_TRY(osh_check_interrupt(cx));
-        for (int v = 0; v < g->n_values; v++) // that come from the subgraph before
-            if (m->of[v].sum && at->values[v]) add_sample(m, v, at->values[v]);
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at, &hooks, true));
+        for (int v = 0; v < g->n_values; v++) // values of earlier subgraphs: no hook sees them
+            if (m->of[v].sum && at->values[v]) norms_add_sample(m, v, at->values[v]);
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
+                             &hooks, true));
     }
     for (int l = 0; l < m->n; l++)
         for (int i = 0; i < s->n_nodes; i++)
             if (m->run[i] && m->layer_of[s->first + i] == l) {
-                count_outliers(m, s, w, l);
+                layer_count_outliers(m, s, w, l);
                 break;
             }
 done:
-    drop_norms(cx, m);
+    norms_drop(cx, m);
     osh_weights_free(cx, w);
     return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- all subgraphs ---- */
 
-static osh_status share_out(osh_ctx *cx, osh_owl_measure *m)
+static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
 {
     double least = INFINITY, most = 0, mean = 0;
     for (int l = 0; l < m->n; l++) {
         if (m->outliers[l] < least) least = m->outliers[l];
         if (m->outliers[l] > most) most = m->outliers[l];
     }
-    for (int l = 0; l < m->n; l++) { // alike where all have as many
-        m->layers[l].sparsity = most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
+    for (int l = 0; l < m->n; l++) { // equal shares if all layers have equally many outliers
+        m->layers[l].sparsity =
+            most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
         mean += m->layers[l].sparsity / m->n;
     }
     for (int l = 0; l < m->n; l++) {
         double s = m->layers[l].sparsity = m->owl->sparsity + mean - m->layers[l].sparsity;
-        osh_log(cx, OSH_LOG_INFO, "%s: %.4f %% of the scores are outliers, sparsity %.4f", m->layers[l].layer,
-                100 * m->outliers[l], s);
+        osh_log(cx, OSH_LOG_INFO, "%s: %.4f %% of the scores are outliers, sparsity %.4f",
+                m->layers[l].layer, 100 * m->outliers[l], s);
         if (!(s >= 0 && s < 1))
-            return osh_fail(cx, OSH_E_USAGE, "sparsity_profile owl: sparsity %g and owl_lmbda %g make %g of %s: want a "
-                            "smaller owl_lmbda", m->owl->sparsity, m->owl->lmbda, s, m->layers[l].layer);
+            return osh_fail(
+                cx, OSH_E_USAGE,
+                "sparsity_profile owl: sparsity %g and owl_lmbda %g make %g of %s: want a smaller "
+                "owl_lmbda",
+                m->owl->sparsity, m->owl->lmbda, s, m->layers[l].layer);
     }
     return OSH_OK;
 }
 
-osh_status osh_owl_run(osh_ctx *cx, const osh_layer_share **shares, int *n, osh_owl_measure *m, osh_progress *pr)
+osh_status osh_owl_run(osh_ctx *cx, const osh_layer_share **shares, int *n, osh_owl_measure *m,
+                       osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &m->p->data;
     osh_forward *f = m->f;
     OSH_NEW(cx, f->batches, d->n);
     for (; f->n_batches < d->n; f->n_batches++) {
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + f->n_batches, 1));
+        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids,
+                              d->offsets + f->n_batches, 1));
         f->batches[f->n_batches]->first_sample = f->n_batches;
     }
     pr->n_steps = f->parts->n, pr->phase = "outliers", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < f->parts->n; i++) {
-        OSH_TRY(visit(cx, m, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1, pr->total = f->parts->n;
+        OSH_TRY(owl_visit(cx, m, i));
+        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
+        pr->total = f->parts->n;
         pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
-    OSH_TRY(share_out(cx, m));
+    OSH_TRY(owl_share_out(cx, m));
     *shares = m->layers, *n = m->n;
 done:
     return rc;
@@ -247,7 +264,8 @@ osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m)
         const osh_subgraph *part = &m->f->parts->parts[s];
         for (int i = part->first; i < part->first + part->n_nodes; i++)
             if (m->layer_of[i] >= 0)
-                now += 2 * (int64_t)osh_mem_gross((size_t)g->values[g->nodes[i].in[0]].width * sizeof(double));
+                now += 2 * (int64_t)osh_mem_gross((size_t)g->values[g->nodes[i].in[0]].width *
+                                                  sizeof(double));
         if (now > most) most = now;
     }
     *peak = bytes.peak + most;

@@ -1,5 +1,6 @@
-/* test_gradients.c - the squares of gradients at what Linears make: against differences of the model's loss when one
- * element there is moved; the same for any threads; the memory that was said is kept; and what has none is told. */
+/* test_gradients.c - tests the squares of gradients at the inputs and outputs of Linears
+ * (eval/gradients.h). They agree with differences of the loss when one element is moved; they do not
+ * depend on threads; the run keeps to the predicted memory; a model without gradients is reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"
@@ -10,7 +11,7 @@
 enum { LENGTHS = 2 };
 static const int lengths[LENGTHS] = {3, 4};
 
-typedef struct job { // a survey's plan, as far as this looks at it
+typedef struct job { // the parts of a survey's plan that the gradients need
     tiny_model at;
     osh_options opt;
     osh_plan p;
@@ -35,7 +36,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
-    for (int i = 0; j->p.gradients && i < j->p.n_linears; i++) { // as where candidates round inputs
+    /* The first Linear that reads a value has care_in, as if candidates rounded inputs. */
+    for (int i = 0; j->p.gradients && i < j->p.n_linears; i++) {
         osh_linear *l = &j->p.linears[i];
         int first = 0;
         while (j->p.linears[first].input != l->input) first++;
@@ -54,7 +56,7 @@ static void job_close(job *j)
     tiny_model_close(&j->at);
 }
 
-/* Of the run; took: its peak. */
+/* Measures the gradients. Returns the predicted bytes; *took is the measured peak. */
 static int64_t measure(job *j, int64_t *took)
 {
     osh_ctx *cx = j->at.cx;
@@ -72,7 +74,7 @@ static int64_t measure(job *j, int64_t *took)
     return said;
 }
 
-typedef struct nudge { // of element (token, at) of a value
+typedef struct nudge { // moves element (token, at) of a value
     int value;
     int64_t token, at;
     float by;
@@ -86,7 +88,7 @@ static osh_status move(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return OSH_OK;
 }
 
-/* Sum of -log p of the next tokens of a sample. */
+/* Returns the sum of -log p of the next tokens of a sample, with one element moved. */
 static double loss(job *j, int sample, nudge *n)
 {
     osh_ctx *cx = j->at.cx;
@@ -175,7 +177,7 @@ static void the_peak_is_kept(void **state)
         job j;
         int64_t took = 0;
         job_open(&j, names[k], OSH_BF16, 2);
-        int64_t said = measure(&j, &took); // fails where it takes more
+        int64_t said = measure(&j, &took); // fails if the run allocates more
         assert_true(took <= said);
         job_close(&j);
     }
