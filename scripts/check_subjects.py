@@ -19,7 +19,7 @@ VERBS = set("""accept account add adjust admit adopt align allow answer append a
     bound break bring build bump cache call cap carry catch change charge check choose claim clamp clean clear close collect
     combine compare compile complete compress compute connect convert copy correct count cover create cut decide declare
     decode default define delete depend derive describe detect divide do document double download draw drop embed emit enable
-    encode end escape estimate exclude execute exit expand explain export extend extract factor fail feed fetch fill filter
+    encode end escape estimate exclude execute exit expand expect explain export extend extract factor fail feed fetch fill filter
     find fit fix flush fold follow format free fuse gather generate give grow guard halve hand handle hide hold ignore
     implement import include increase index infer inherit initialize inline insert install introduce join judge keep know label
     lay leave let lift limit link list load lock log look lower make map mark match measure mend merge mention migrate mirror
@@ -27,9 +27,9 @@ VERBS = set("""accept account add adjust admit adopt align allow answer append a
     place plan plant point predict prefer prefix prepare print probe prove prune pull push put quantize query quote raise
     read rebuild recognize record reduce refer refresh refuse regenerate register reject release reload remove rename reorder
     repair repeat replace report request require rerun reserve reset resolve restore restrict resume retire retry return
-    reuse reveal revert rewrite rotate round route run sample save say scale scan schedule seal search select send separate serve
+    reuse reveal revert reword rewrite rotate round route run sample save say scale scan schedule seal search select send separate serve
     set shorten show shrink shut sign simplify simulate size skip solve sort speed split stage start state stop store stream
-    strip subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace track translate
+    strike strip subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace track translate
     treat trim truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary verify wait walk warn
     widen wire work wrap write yield zero""".split())
 
