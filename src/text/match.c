@@ -5,6 +5,7 @@
  * compressed_tensors/utils/match.py, whose order is sorted(targets, key=lambda x: ("re:" in x, x)):
  * note "in", not "startswith". */
 #include "text/match.h"
+#include "text/python_regex.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *ta
         m->where[t->index] = i;
         if (strncmp(t->text, "re:", 3)) continue;
         OSH_TRY(osh_regex_new(cx, &t->regex, t->text + 3, strlen(t->text + 3)));
+        OSH_TRY(osh_python_regex_check(cx, t->text + 3));
     }
     *out = m, m = NULL; // give
 done:

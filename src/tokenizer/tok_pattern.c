@@ -9,9 +9,13 @@
  *   \p{L} \d ...   the characters of Unicode 15 to 16 are added
  *   \w \b          Oniguruma's word characters: marks, but not every number
  *   ^ $            match at every line
- *   {n,m}+         a repeated repeat, not a possessive one
- *   \h             a hexadecimal digit
+ *   {n,m}+ {n}?    a repeat of the repeat: neither possessive nor lazy
+ *   {,m}           {0,m}
+ *   \h \v          a hexadecimal digit, a vertical tab
+ *   (?m)           the dot matches ends of lines
  *   \C             refused: \C-x is a control character, which PCRE2 does not know
+ *   \Q \xE9 (?U) a(?i)b (?i)ss and their like
+ *                  refused: Oniguruma does not know them, or reads them in another way
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  */
 #include "base/buf.h"
@@ -27,11 +31,12 @@ typedef struct rewriter {
     size_t atom;            // start of the last atom in out
     size_t groups[64];      // starts of the open groups
     int n_groups;
-    bool lines;             // ^ or $ was read
-    bool looks;             // \A, \G, \K or the like was read: may look at text before a match
+    bool lines;             // saw ^ or $
+    bool caseless;          // saw the option i
+    bool looks;             // saw \A, \G, \K or the like: may look at text before a match
 } rewriter;
 
-static osh_status rewriter_refuse(rewriter *r, const char *why)
+static osh_status rewriter_refuse(const rewriter *r, const char *why)
 {
     return osh_fail(r->cx, OSH_E_UNSUPPORTED, "%s: regular expression '%.200s': %s", r->what, r->s,
                     why);
@@ -143,6 +148,23 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
     return OSH_OK;
 }
 
+/* Fails on an escape that PCRE2 knows and Oniguruma does not, or reads differently: a quote, a
+ * name, a reference, a byte of a character. */
+static osh_status rewriter_check_escape(const rewriter *r)
+{
+    static const char octal[] = "01234567", hexit[] = "0123456789abcdefABCDEF";
+    const char *c = r->s + r->at + 1;
+    bool bytes = *c == 'x' && c[1] && strchr("89abcdefABCDEF", c[1]) && c[2] &&
+                 strchr(hexit, c[2]);
+    bool named = (*c == 'g' || *c == 'k') && c[1] != '<' && c[1] != '\'';
+
+    bytes |= (*c == '2' || *c == '3') && c[1] && strchr(octal, c[1]) && c[2] && strchr(octal, c[2]);
+    if (bytes) return rewriter_refuse(r, "a byte that is no character by itself");
+    if (named || (*c == 'N' && c[1] == '{') || (*c && strchr("QEV", *c)))
+        return rewriter_refuse(r, "an escape that Oniguruma does not know");
+    return OSH_OK;
+}
+
 /* Rewrites an escape. in_class: it is inside brackets. */
 static osh_status rewrite_escape(rewriter *r, bool in_class)
 {
@@ -156,6 +178,11 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
         return put_boundary(r, c == 'B');
     }
     if (c == 'C') return rewriter_refuse(r, "\\C is not supported");
+    OSH_TRY(rewriter_check_escape(r));
+    if (c == 'v') { // to PCRE2 every vertical space
+        r->at += 2;
+        return rewriter_put(r, "\\x0B", 4);
+    }
     r->looks |= c && strchr("AzZGKbByYX", c);
     if (!strchr("sSdDwWhHpPu", c)) {
         OSH_TRY(rewriter_put(r, r->s + r->at, 2));
@@ -220,24 +247,75 @@ done:
     return rc;
 }
 
-/* Rewrites X{n,m}+ to (?:X{n,m})+, its meaning in Ruby's syntax. `at` is on the brace. */
+/* Rewrites counts that Ruby's syntax reads differently: X{n,m}+ is (?:X{n,m})+, X{n}? is (?:X{n})?
+ * and X{,m} is X{0,m}. `at` is on the brace. */
 static osh_status rewrite_braces(rewriter *r)
 {
     osh_status rc = OSH_OK;
-    const char *end = memchr(r->s + r->at, '}', r->n - r->at);
+    const char *s = r->s + r->at, *end = memchr(s, '}', r->n - r->at);
+    size_t n_low = strspn(s + 1, "0123456789");
+    bool exact = n_low && s[1 + n_low] == '}';
     osh_buf tail;
 
     osh_buf_init(&tail, 0);
-    size_t len = end ? (size_t)(end - (r->s + r->at)) + 1 : 1;
-    OSH_TRY(rewriter_put(r, r->s + r->at, len));
+    size_t len = end ? (size_t)(end - s) + 1 : 1;
+    if (s[1] == ',' && len > 3 && strspn(s + 2, "0123456789") == len - 3)
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "{0%.*s", (int)len - 1, s + 1));
+    else
+        OSH_TRY(rewriter_put(r, s, len));
     r->at += len;
-    if (!end || r->at >= r->n || r->s[r->at] != '+') goto done;
+    if (!end || r->at >= r->n) goto done;
+    if (r->s[r->at] != '+' && !(exact && r->s[r->at] == '?')) goto done;
     OSH_TRY(osh_buf_append(r->cx, &tail, r->out->data + r->atom, r->out->len - r->atom));
     r->out->len = r->atom;
     OSH_TRY(osh_buf_printf(r->cx, r->out, "(?:%s)", tail.data));
 done:
     osh_buf_deinit(r->cx, &tail);
     return rc;
+}
+
+/* Rewrites the options of "(?im-x:" or "(?i)". `at` is after the question mark. In Oniguruma
+ * options without a colon hold to the end of the group, across its later alternatives. PCRE2 agrees
+ * if the options are the first of their alternative. */
+static osh_status rewrite_options(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    const char *s = r->s + r->at;
+    size_t n = strspn(s, "imx-"), open = r->at - 2;
+    bool off = false;
+
+    if (!n || (s[n] != ':' && s[n] != ')'))
+        OSH_TRY(rewriter_refuse(r, "a group or an option that Oniguruma does not know"));
+    if (s[n] == ')' && open > 0 &&
+        ((r->s[open - 1] != '(' && r->s[open - 1] != '|') || (open > 1 && r->s[open - 2] == '\\')))
+        OSH_TRY(rewriter_refuse(r, "options in the middle of an alternative"));
+    for (size_t i = 0; i < n; i++) {
+        off |= s[i] == '-';
+        r->caseless |= s[i] == 'i' && !off;
+        OSH_TRY(rewriter_put(r, s[i] == 'm' ? "s" : s + i, 1));
+    }
+    r->at += n;
+done:
+    return rc;
+}
+
+/* Fails if the pattern ignores case and has characters that Oniguruma then reads as two or three
+ * others: ss is U+00DF. */
+static osh_status rewriter_check_folds(const rewriter *r)
+{
+    static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
+    uint32_t cp = 0;
+    bool folds = false;
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        folds |= strcasestr(r->s, pairs[i]) != NULL;
+    for (size_t i = 0; i < r->n; i += osh_utf8_next(r->s + i, r->n - i, &cp),
+                folds |= cp == 0xDF || cp == 0x130 || cp == 0x149 || cp == 0x1F0 || cp == 0x390 ||
+                                 cp == 0x3B0 || cp == 0x587 || (cp >= 0x1E96 && cp <= 0x1FFC) ||
+                                 (cp >= 0xFB00 && cp <= 0xFB17))
+        continue;
+    if (!r->caseless || !folds) return OSH_OK;
+    return rewriter_refuse(r, "without case, characters that are two or three others");
 }
 
 static osh_status rewrite_group_open(rewriter *r)
@@ -252,6 +330,7 @@ static osh_status rewrite_group_open(rewriter *r)
     if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or the kind of the group
         OSH_TRY(rewriter_put(r, "?", 1));
         r->at++;
+        if (r->at >= r->n || !strchr(":=!>#<'(&", r->s[r->at])) OSH_TRY(rewrite_options(r));
     }
 done:
     return rc;
@@ -326,6 +405,7 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
     osh_buf_init(&out, (size_t)1 << 20);
     osh_buf_init(&whole, 0);
     while (r.at < r.n) OSH_TRY(rewrite_next(&r));
+    OSH_TRY(rewriter_check_folds(&r));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
     p->one_atom = is_one_atom(onig);

@@ -92,6 +92,30 @@ static void test_bad_regex(void **state)
     assert_null(m);
 }
 
+/* Patterns that PCRE2 compiles, and that Python's re refuses or reads in another way. */
+static void test_not_python(void **state)
+{
+    static const char *const no[] = {
+        "re:lm_head\\z",      "re:\\p{L}+",      "re:\\Qlm_head\\E", "re:lm_hea\\Kd",
+        "re:a\\h",            "re:\\x{6c}m",     "re:\\x6",          "re:\\v",
+        "re:a\\N",            "re:[a\\h]",       "re:[[:alpha:]]+",   "re:(?<n>lm_head)",
+        "re:(?|a)",            "re:a(*ACCEPT)",    "re:b(?i)a",         "re:(?i)(?:b)(?s)",
+        "re:(?-i)a",           "re:(?i-i:a)",      "re:a{,2}",          "re:(a)(?R)?",
+        "re:(?P<n>a)(?P>n)",   "re:(?(?=a)a|b)",   "re:(?<=a|bc)d",     "re:(?<=a|\\d\\d)d",
+        "re:(?U)a"};
+    static const char *const yes[] = {
+        "re:(?i)LM_HEAD",      "re:(?#c)(?i)LM_",  "re:lm_head\\Z",    "re:(?i:LM)_head",
+        "re:(?s-i:l.)_head",   "re:[]l]m_",        "re:[^]\\d]m_",      "re:(?!lm_head$a).*",
+        "re:.*(?<!ab|.c|\\.d)$", "re:\\x6cm_head", "re:(?P<n>l)m(?P=n)?", "re:l{1,}m{1}_",
+        "re:(x)?(?(1)a|lm)",   "re:[a-z\\-_\\w.]+$", "re:l(?>m)_",     "re:\\b.*\\Bd"};
+    osh_ctx *cx = *state;
+    osh_matcher *m = NULL;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_fails(cx, OSH_E_FORMAT, "Python's re", osh_matcher_new(cx, &m, &no[i], 1));
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        assert_int_equal(find(cx, LIST(yes[i]), "lm_head", "Linear"), 0);
+}
+
 static osh_status use(osh_ctx *cx, void *user)
 {
     osh_matcher *m = NULL;
@@ -108,7 +132,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_kinds), T(test_precedence), T(test_linear_base), T(test_hits), T(test_bad_regex), T(test_torture),
+        T(test_kinds), T(test_precedence), T(test_linear_base), T(test_hits), T(test_bad_regex),
+        T(test_not_python), T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,6 +433,26 @@ static void what_cuts_characters_is_refused(void **state)
     osh_tokenizer_close(cx, t);
 }
 
+/* PCRE2 compiles these patterns; Oniguruma refuses them or reads them differently. */
+static void patterns_of_pcre2_are_refused(void **state)
+{
+    static const char *const patterns[] = {
+        "\\\\Qa.b\\\\E", "[\\\\Q.]",       "\\\\V",       "\\\\N{U+61}", "(a)\\\\g{1}", "(a)\\\\g1",
+        "\\\\xE4\\\\xB8\\\\xAD", "[\\\\xe9]",   "\\\\303\\\\251", "(?s).",      "(?U)a+",      "(?^i)a",
+        "(?|(a)|(b))",   "(?1)(a)",      "(?P<n>a)",   "a(?i)b|c",   "\\\\|(?i)a|b", "(?i)ss",
+        "(?i:First)",    "(?i)stra\u00dfe", "(?i)[\ufb01]"};
+    osh_ctx *cx = *state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        char text[400];
+        const bad_file row = {text, "regular expression '", OSH_E_UNSUPPORTED};
+        snprintf(text, sizeof text,
+                 "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                 "\"behavior\":\"Isolated\"}," BPE "}",
+                 patterns[i]);
+        refused(cx, &row, 1);
+    }
+}
+
 /* The longest prefix and suffix surround one character of four bytes. */
 static void affixes_of_100_bytes_have_room(void **state)
 {
@@ -573,6 +593,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_words_are_not_quadratic, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_models_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(patterns_of_pcre2_are_refused, make_context, drop_context),
         cmocka_unit_test_setup_teardown(what_cuts_characters_is_refused, make_context,
                                         drop_context),
         cmocka_unit_test_setup_teardown(affixes_of_100_bytes_have_room, make_context, drop_context),

@@ -244,6 +244,9 @@ def cases():
     case("Split llama3", pre_tokenizer=split({"Regex": LLAMA3}, "Isolated"))
     case("Split a repeated interval", pre_tokenizer=split({"Regex": "\\p{N}{1,2}+x|[ab]{2}+|(?:ca){1,2}+t"}, "Isolated"),
          texts=[8, 20, "123x 1234x a123", "ababaaab", "cacacatcat"])
+    case("Split an interval that is optional", pre_tokenizer=split({"Regex": "a{2}?b|c{,2}d|[ef]{2}??g|x{,1}+y"}, "Removed"), texts=["baabab", "dcdccdcccd", "gefgefefg", "xxyy"])
+    case("Split vertical tabs", pre_tokenizer=split({"Regex": "\\v|[\\v!]x"}, "Removed"), texts=["a\vb\fc\u2028d", "\vx\nx!x"])
+    case("Split options", pre_tokenizer=split({"Regex": "(?mi:A.)|(?m-i:b.)|b.|C|(c|(?i)D|E)"}, "Removed"), texts=["a\nA\nb\nB\nc", "bxCcDdEe"])
     case("Split empty matches with next", pre_tokenizer=split({"Regex": "x*"}, "MergedWithNext"), texts=[3, "axb", "xxaxxb", "axx"])
     case("Metaspace first behind a cut", pre_tokenizer=sequence("pretokenizers", split({"Regex": "[,!]"}, "Isolated"), metaspace("first", True)),
          texts=[4, 5, 17])

@@ -1,0 +1,146 @@
+/* python_regex.c - see python_regex.h. What osh_regex_new refuses is not looked for here. */
+#include "text/python_regex.h"
+#include <string.h>
+
+static const char digits[] = "0123456789", hexits[] = "0123456789abcdefABCDEF";
+
+typedef struct reader {
+    osh_ctx *cx;
+    const char *s; // view: the pattern
+    size_t at;
+    bool body; // something other than options and comments stands before `at`
+} reader;
+
+static osh_status python_refuse(const reader *r, const char *why)
+{
+    return osh_fail(r->cx, OSH_E_FORMAT,
+                    "regular expression '%.200s', byte %zu: %s; Python's re, with which "
+                    "transformers and vLLM read it, refuses that or reads it in another way",
+                    r->s, r->at, why);
+}
+
+static bool is_one_of(const char *set, char c) { return c && strchr(set, c); }
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/* An escape that both read alike: a letter of `known`, two hexadecimal digits after x, or no
+ * letter. */
+static osh_status read_escape(reader *r, const char *known)
+{
+    const char *c = r->s + r->at + 1;
+    if (*c == 'x' && (!is_one_of(hexits, c[1]) || !is_one_of(hexits, c[2])))
+        return python_refuse(r, "want two hexadecimal digits after \\x");
+    if (*c != 'x' && is_letter(*c) && !is_one_of(known, *c))
+        return python_refuse(r, "an escape that is not one of both");
+    if (is_one_of("123456789", *c) && is_one_of(digits, c[1]))
+        return python_refuse(r, "a number of two digits after a backslash");
+    r->at += *c ? 2 : 1;
+    return OSH_OK;
+}
+
+static osh_status read_brackets(reader *r)
+{
+    osh_status rc = OSH_OK;
+    r->at++;
+    if (r->s[r->at] == '^') r->at++;
+    for (bool first = true; r->s[r->at] && (first || r->s[r->at] != ']'); first = false) {
+        if (r->s[r->at] == '[' && r->s[r->at + 1] == ':')
+            OSH_TRY(python_refuse(r, "a class of POSIX"));
+        if (r->s[r->at] == '\\' && is_one_of("89", r->s[r->at + 1]))
+            OSH_TRY(python_refuse(r, "a digit that is not octal"));
+        if (r->s[r->at] == '\\') OSH_TRY(read_escape(r, "abdDfnrsStwW"));
+        else r->at++;
+    }
+    if (r->s[r->at]) r->at++;
+done:
+    return rc;
+}
+
+/* Python wants all alternatives of a lookbehind in one length. Its text begins at `s`. Alternatives
+ * of plain characters are counted, others refused. */
+static osh_status check_lookbehind(const reader *r, const char *s)
+{
+    size_t n = 0, want = 0;
+    bool several = false, plain = true, even = true;
+    for (int depth = 0; *s && !(depth == 0 && *s == ')'); s++) {
+        depth += (*s == '(') - (*s == ')');
+        plain &= !is_one_of("()[]{}?*+^$", *s) &&
+                 !(*s == '\\' && (is_letter(s[1]) || is_one_of(digits, s[1])));
+        if (*s == '|') {
+            even &= !several || n == want;
+            want = n, n = 0, several = true;
+            continue;
+        }
+        if (*s == '\\' && s[1]) s++;
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    }
+    if (!several || (plain && even && n == want)) return OSH_OK;
+    return python_refuse(
+        r, "a lookbehind with alternatives of other than plain characters in one length");
+}
+
+/* "(?i)" or "(?i:"; `at` is on its parenthesis. */
+static osh_status read_options(reader *r)
+{
+    const char *s = r->s + r->at + 2;
+    size_t n = strspn(s, "imsx"), off = s[n] == '-' ? 1 + strspn(s + n + 1, "imsx") : 0;
+    if (n + off == 0 || off == 1 || (s[n + off] != ':' && s[n + off] != ')'))
+        return python_refuse(r, "a group that is not one of both");
+    for (size_t i = 0; i < n + off; i++)
+        if (memchr(s, s[i], i)) return python_refuse(r, "an option that is named twice");
+    if (s[n + off] == ')' && (r->body || off))
+        return python_refuse(r, "options of the whole pattern that are not its beginning");
+    r->body |= s[n + off] == ':';
+    r->at += 2 + n + off + 1;
+    return OSH_OK;
+}
+
+static osh_status python_read_group(reader *r)
+{
+    const char *s = r->s + r->at;
+    if (s[1] == '*') return python_refuse(r, "a verb");
+    if (s[1] != '?') {
+        r->body = true, r->at++;
+        return OSH_OK;
+    }
+    if (s[2] == '#') { // a comment
+        const char *end = strchr(s, ')');
+        r->at += end ? (size_t)(end + 1 - s) : strlen(s);
+        return OSH_OK;
+    }
+    if (!is_one_of(":=!><P(", s[2])) return read_options(r);
+    r->body = true;
+    if (s[2] == '<' && s[3] != '=' && s[3] != '!')
+        return python_refuse(r, "a name that is not written (?P<name>...)");
+    if (s[2] == 'P' && s[3] != '<' && s[3] != '=') return python_refuse(r, "a call of a group");
+    if (s[2] == '(' && (!strspn(s + 3, digits) || s[3 + strspn(s + 3, digits)] != ')'))
+        return python_refuse(r, "a condition that is not the number of a group");
+    if (s[2] == '<') {
+        osh_status rc = check_lookbehind(r, s + 4);
+        if (rc) return rc;
+    }
+    r->at += s[2] == '(' || s[2] == 'P' ? 2 + strcspn(s + 2, ")>") : 3;
+    return OSH_OK;
+}
+
+osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
+{
+    osh_status rc = OSH_OK;
+    reader r = {.cx = cx, .s = pattern};
+    while (pattern[r.at]) {
+        char c = pattern[r.at];
+        if (c == '(') {
+            OSH_TRY(python_read_group(&r));
+            continue;
+        }
+        r.body = true;
+        if (c == '\\') OSH_TRY(read_escape(&r, "aAbBdDfnrsStwWZ"));
+        else if (c == '[') OSH_TRY(read_brackets(&r));
+        else if (c == '{' && pattern[r.at + 1] == ',' &&
+                 pattern[r.at + 2 + strspn(pattern + r.at + 2, digits)] == '}')
+            OSH_TRY(python_refuse(&r, "a repeat without its least number"));
+        else r.at++;
+    }
+done:
+    return rc;
+}
