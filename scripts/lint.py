@@ -28,7 +28,7 @@ CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|put
 
 # Folders of src/ that follow the language rule of CONTRIBUTING.md. The others join when they are rewritten.
 PLAIN = set('''base text tensor tokenizer io gpu chat data solver graph quant
-    hub store modifiers learn plan output run verify report lib cli'''.split())
+    hub store modifiers learn plan output run verify report lib cli math'''.split())
 MAX_PLAIN_LINE = 100
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
 RETIRED = re.compile(r"\b(cards?(?!\.[ch])|played|affair|behind|ahead of|so many|way through)\b", re.I)
