@@ -1,9 +1,10 @@
-/* delta_rule_grad.c - gradients of gated DeltaNet (ops/delta_rule.c). Each key head of a sample is a
- * chunk, which takes its value heads one after the other.
+/* delta_rule_grad.c - gradients of gated DeltaNet (ops/delta_rule.c). Each key head of a sample is
+ * a chunk, which takes its value heads one after the other.
  *
- * The gradient of a token needs the matrix before the token and the matrix after it. The forward pass
- * keeps the matrices before every C-th token; then the matrices of C tokens at a time are computed
- * again, the last C tokens first. C is the smallest number with C * C >= tokens of the longest sample.
+ * The gradient of a token needs the matrix before the token and the one after it. The forward pass
+ * keeps the matrices before every C-th token. Then the matrices of C tokens at a time are computed
+ * again, the last C tokens first. C is the smallest number with C * C >= the tokens of the longest
+ * sample.
  *
  *   kept before token   0     C    2C    3C    4C
  *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on

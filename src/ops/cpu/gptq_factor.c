@@ -3,10 +3,10 @@
  * the number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
- *   | L       |   D -= C C^T          | X       |   B := A X      by blocks of columns and slabs of
- *   | C D     |   D = L L^T           | A L     |                 rows, from a copy of A; on one thread
- *   | A B     |   B -= A C^T                                      in place, columns from the left
- *                 B := B L^-T                       B := -L^-1 B  by slabs of columns
+ *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
+ *   | C D     |   D = L L^T           | A L     |                 from a copy of A, or on one
+ *   | A B     |   B -= A C^T                                      thread in place, from the left
+ *                 B := B L^-T                       B := -L^-1 B  slabs of columns
  *                                                   L := L^-1
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile the other

@@ -18,7 +18,7 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // pads a last block: e^FAR is 0, and so is FAR * 0
+#define FAR (-1e30f) // pads a last block: e^FAR is 0, and 0 * FAR is not NaN
 
 typedef struct part { // sums of one row in one block
     float max[2], sum[2], diff;
