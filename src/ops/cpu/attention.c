@@ -334,8 +334,7 @@ typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
 {
     int64_t Dh = at->head_dim, keys = osh_pairs_pad(longest);
-    pairs_words w = {.s = BAND * keys,
-                     .k = keys / OSH_PAIRS_SIDE * osh_pairs_panel(Dh),
+    pairs_words w = {.s = BAND * keys, .k = keys / OSH_PAIRS_SIDE * osh_pairs_panel(Dh),
                      .v = pad_cols(Dh) / OSH_PAIRS_SIDE * osh_pairs_panel(longest),
                      .q = 2 * osh_pairs_panel(Dh)};
     w.all = w.s + w.k + w.v + w.q + BAND * pad_cols(Dh);

@@ -153,8 +153,7 @@ osh_status osh_act_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const char *act = ((const osh_act_attr *)a->attr)->act;
     bool relu = !strncmp(act, "relu", strlen("relu"));
-    elementwise_job j = {.piece = relu ? relu_piece : act_piece,
-                         .act = act_kind(act),
+    elementwise_job j = {.piece = relu ? relu_piece : act_piece, .act = act_kind(act),
                          .square = !strcmp(act, "relu2")};
     return elementwise_run(cx, &j, a);
 }

@@ -186,9 +186,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_rms_norm_attr *at = a->attr;
     int64_t width = osh_width(a->in[0]);
-    grad_job j = {.a = a,
-                  .n = osh_tensor_numel(a->in[0]),
-                  .D = at->head_dim ? at->head_dim : width,
+    grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
     float *f = NULL; // own
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);

@@ -98,17 +98,9 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
-        linear_job j = {.w = w,
-                        .y = y,
-                        .tiles = tiles + first,
-                        .n_tiles = end - first,
-                        .I = I,
-                        .O = O,
-                        .bias = b,
-                        .first_row = row,
-                        .dtype = x->dtype,
-                        .x = xf ? xf : (float *)x->data + row * I,
-                        .workers = workers};
+        linear_job j = {.w = w, .y = y, .tiles = tiles + first, .n_tiles = end - first, .I = I,
+                        .O = O, .bias = b, .first_row = row, .dtype = x->dtype,
+                        .x = xf ? xf : (float *)x->data + row * I, .workers = workers};
         OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
     }
 done:

@@ -73,21 +73,15 @@ done:
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t I = a->out[0]->shape[0];
-    target_job j = {.out = a->out[0]->data,
-                    .factor = a->in[0]->data,
-                    .perm = a->in[1]->data,
-                    .n_rows = I,
-                    .I = I};
+    target_job j = {.out = a->out[0]->data, .factor = a->in[0]->data, .perm = a->in[1]->data,
+                    .n_rows = I, .I = I};
     return target_run(cx, &j, shift_chunk);
 }
 
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_tensor *w = a->in[0];
-    target_job j = {.out = a->out[0]->data,
-                    .w = w,
-                    .factor = a->in[1]->data,
-                    .n_rows = osh_rows(w),
+    target_job j = {.out = a->out[0]->data, .w = w, .factor = a->in[1]->data, .n_rows = osh_rows(w),
                     .I = osh_width(w)};
     return target_run(cx, &j, target_chunk);
 }

@@ -146,16 +146,10 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
         int64_t row = tiles[first].row;
-        packed_job j = {.h = a->out[0]->data,
-                        .x = x,
-                        .tiles = tiles + first,
-                        .n_tiles = end - first,
-                        .first_row = row,
-                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row,
-                        .n_cols = n,
-                        .wide = COLS,
-                        .panels = packed,
-                        .strips = packed + room};
+        packed_job j = {.h = a->out[0]->data, .x = x, .tiles = tiles + first,
+                        .n_tiles = end - first, .first_row = row,
+                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n,
+                        .wide = COLS, .panels = packed, .strips = packed + room};
         while (j.wide > BOTH && hessian_blocks(&j) < (int64_t)OSH_BLOCKS_EACH * osh_threads(cx))
             j.wide /= 2;
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, BOTH), hessian_pack_chunk, &j));
@@ -189,11 +183,8 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
-        hessian_job j = {.h = a->out[0]->data,
-                         .x = xf ? xf : (float *)x->data + row * n,
-                         .tiles = tiles + first,
-                         .n_tiles = end - first,
-                         .first_row = row,
+        hessian_job j = {.h = a->out[0]->data, .x = xf ? xf : (float *)x->data + row * n,
+                         .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
                          .n_cols = n};
         OSH_TRY(osh_parallel_for(cx, side * (side + 1) / 2, hessian_chunk, &j));
     }
@@ -254,20 +245,11 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
-        difference_job d = {.x = wide,
-                            .left = wide + room,
-                            .from = x,
-                            .original = x0,
-                            .first = row,
-                            .n_rows = n_rows,
-                            .I = n};
+        difference_job d = {.x = wide, .left = wide + room, .from = x, .original = x0, .first = row,
+                            .n_rows = n_rows, .I = n};
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n_rows, WIDEN), difference_chunk, &d));
-        hessian_job j = {.h = a->out[0]->data,
-                         .x = wide,
-                         .left = wide + room,
-                         .tiles = tiles + first,
-                         .n_tiles = end - first,
-                         .first_row = row,
+        hessian_job j = {.h = a->out[0]->data, .x = wide, .left = wide + room,
+                         .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
                          .n_cols = n};
         OSH_TRY(osh_parallel_for(cx, side * side, hessian_chunk, &j));
     }

@@ -120,18 +120,9 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     for (int64_t row = 0, rows; row < N; row += rows) {
         rows = osh_min64(OSH_GEMM_PANEL, N - row);
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, rows));
-        job j = {.w = w,
-                 .y = a->out[0],
-                 .x = xf ? xf : (float *)x->data + row * I,
-                 .bias = bias,
-                 .first_row = row,
-                 .n_rows = rows,
-                 .n_parts = osh_div_up(rows, most),
-                 .I = I,
-                 .O = O,
-                 .depth = linear_depth(I),
-                 .dtype = x->dtype,
-                 .workers = workers};
+        job j = {.w = w, .y = a->out[0], .x = xf ? xf : (float *)x->data + row * I, .bias = bias,
+                 .first_row = row, .n_rows = rows, .n_parts = osh_div_up(rows, most), .I = I,
+                 .O = O, .depth = linear_depth(I), .dtype = x->dtype, .workers = workers};
         j.rows = osh_div_up(osh_div_up(rows, j.n_parts), OSH_TILE_ROWS) * OSH_TILE_ROWS;
         OSH_TRY(osh_parallel_for(cx, blocks * j.n_parts, linear_tile_chunk, &j));
     }

@@ -106,12 +106,8 @@ static osh_status logits_grad(osh_ctx *cx, const osh_grad_args *a, bool kl)
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, V = a->in[1]->shape[0];
     osh_tile *tiles = NULL; // own
-    logits_grad_job j = {.a = a,
-                         .kl = kl,
-                         .V = V,
-                         .D = osh_width(a->in[0]),
-                         .D2 = kl ? osh_width(a->in[2]) : 0,
-                         .ld = osh_pad8(V)};
+    logits_grad_job j = {.a = a, .kl = kl, .V = V, .D = osh_width(a->in[0]),
+                         .D2 = kl ? osh_width(a->in[2]) : 0, .ld = osh_pad8(V)};
 
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), TOKENS));

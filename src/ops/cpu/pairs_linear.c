@@ -196,12 +196,8 @@ static int64_t token_words(int64_t N, int64_t I) { return linear_panels(N) * osh
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    job j = {.w = a->in[1],
-             .x = a->in[0],
-             .y = a->out[0],
-             .N = osh_rows(a->in[0]),
-             .I = osh_width(a->in[0]),
-             .O = a->in[1]->shape[0]};
+    job j = {.w = a->in[1], .x = a->in[0], .y = a->out[0], .N = osh_rows(a->in[0]),
+             .I = osh_width(a->in[0]), .O = a->in[1]->shape[0]};
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);

@@ -120,16 +120,9 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     OSH_NEW(cx, table, rope_table_floats(at, longest));
     OSH_NEW(cx, rows, rope_rows_floats(width, osh_threads(cx)));
     for (int64_t first = 0; first < n_tiles; first = end) {
-        rope_job j = {.at = at,
-                      .x = a->in[0],
-                      .y = a->out[0],
-                      .tiles = tiles + first,
-                      .inv_freq = inv_freq,
-                      .cos = table,
-                      .sin = table + longest * half,
-                      .half = half,
-                      .rows = rows,
-                      .way = way};
+        rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first,
+                      .inv_freq = inv_freq, .cos = table, .sin = table + longest * half,
+                      .half = half, .rows = rows, .way = way};
         end = rope_same_freqs(at, tiles, n_tiles, first, &j.n_pos);
         osh_rope_freqs(inv_freq, at, tiles[first].len);
         OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), rope_table_chunk, &j));
