@@ -6,7 +6,7 @@
  *   relu2   max(x, 0)^2
  *   others  as in glu.c
  *
- * Computed in f32, rounded once. */
+ * The result is computed in f32 and rounded once. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -33,21 +33,22 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     float *x = NULL; // own: [N, F]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    for (int64_t i = 0; i < n; i++) x[i] = (float)act_or_relu(((const osh_act_attr *)a->attr)->act, x[i]);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)act_or_relu(((const osh_act_attr *)a->attr)->act, x[i]);
     osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, n);
 done:
     osh_free(cx, x);
     return rc;
 }
 
-static double slope(const char *act, double x)
+static double act_slope_ref(const char *act, double x)
 {
     if (!strcmp(act, "relu")) return x > 0;
     if (!strcmp(act, "relu2")) return x > 0 ? 2 * x : 0;
     return osh_act_slope(act, x);
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status act_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const char *act = ((const osh_act_attr *)a->attr)->act;
@@ -55,7 +56,8 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     float *x = NULL; // own: [N, F]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) osh_grad_add(a->din[0], i, dy[i] * slope(act, x[i]));
+    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++)
+        osh_grad_add(a->din[0], i, dy[i] * act_slope_ref(act, x[i]));
 done:
     osh_free(cx, x);
     return rc;
@@ -66,5 +68,5 @@ const osh_op osh_op_act = {
     .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .by_rows = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_act_grad_cuda)},
+    .grad = {[OSH_REF] = act_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_act_grad_cuda)},
 };

@@ -1,17 +1,17 @@
-/* add.c - y = a + b, the residual; rounded to the dtype of a.
+/* add.c - y = a + b, a residual connection. The sum is rounded to the dtype of a.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
     if (in_width[0] != in_width[1])
-        return osh_fail(cx, OSH_E_FORMAT, "add: widths %lld and %lld, want the same", (long long)in_width[0],
-                        (long long)in_width[1]);
+        return osh_fail(cx, OSH_E_FORMAT, "add: widths %lld and %lld, want the same",
+                        (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
@@ -32,12 +32,13 @@ done:
     return rc;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status add_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     const float *dy = a->dout[0]->data;
     (void)cx;
     for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++) osh_grad_add(a->din[k], i, dy[i]);
+        for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++)
+            osh_grad_add(a->din[k], i, dy[i]);
     return OSH_OK;
 }
 
@@ -47,5 +48,6 @@ const osh_op osh_op_add = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
     .writes = true, .in_place_grad = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_add_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_grad_cuda)},
+    .grad = {[OSH_REF] = add_grad_ref, [OSH_CPU] = osh_add_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_add_grad_cuda)},
 };

@@ -1,19 +1,21 @@
-/* add_f32.c - y = a + b, a residual that stays F32 in a model of 16 bits (Mamba 2's residual_in_fp32).
+/* add_f32.c - y = a + b, a residual that stays F32 in a model of 16 bits (Mamba 2's
+ * residual_in_fp32).
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D] F32
  *
- * a is F32 but for the first: what the embedding gives. In an F32 model it is `add`. */
+ * The a of the first layer is the output of the embedding and has the compute dtype; every other a
+ * is F32. In an F32 model the op is `add`. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
     if (in_width[0] != in_width[1])
-        return osh_fail(cx, OSH_E_FORMAT, "add_f32: widths %lld and %lld, want the same", (long long)in_width[0],
-                        (long long)in_width[1]);
+        return osh_fail(cx, OSH_E_FORMAT, "add_f32: widths %lld and %lld, want the same",
+                        (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
@@ -31,12 +33,13 @@ done:
     return rc;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status add_f32_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     const float *dy = a->dout[0]->data;
     (void)cx;
     for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++) osh_grad_add(a->din[k], i, dy[i]);
+        for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++)
+            osh_grad_add(a->din[k], i, dy[i]);
     return OSH_OK;
 }
 
@@ -44,5 +47,6 @@ const osh_op osh_op_add_f32 = {
     .name = "add_f32", .n_in = 2, .n_weights = 0, .n_out = 1, .f32_out = true, .f32_in = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_f32_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_add_grad_cpu},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad = {[OSH_REF] = add_f32_grad_ref, [OSH_CPU] = osh_add_grad_cpu},
 };

@@ -1,16 +1,17 @@
-/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding window.
+/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding
+ * window.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)
  *
- * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window; with chunks,
- * j / chunk = i / chunk.
- * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of
- * q for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
- * becomes c tanh(s / c), in f32.
+ * Query i sees key j of its own sample if j <= i. With a window, also i - j < sliding_window; with
+ * chunks, also j / chunk = i / chunk. Rounding follows FlashAttention, which transformers' sdpa
+ * uses: scores, mask and softmax are f32, the probabilities are rounded to the dtype of q for the
+ * sum over v, and that sum is rounded. softcap c (Gemma2's eager_attention_forward): a scaled score
+ * s becomes c tanh(s / c), in f32.
  *
- * attention_sinks has in[3] sinks [H] too: the softmax of head h has sinks[h] as one more score, behind scale and cap,
- * whose probability is dropped. transformers' GptOssAttention. */
+ * attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]: the softmax of head h
+ * has sinks[h] as one more score, which is not scaled or capped. Its probability is dropped. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -34,8 +35,8 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_attention_attr *at = attr;
     int64_t q = at->n_heads * at->head_dim, kv = at->n_kv_heads * at->head_dim;
@@ -45,22 +46,23 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
         return osh_fail(cx, OSH_E_FORMAT, "attention: %lld heads, want a multiple of %lld kv heads",
                         (long long)at->n_heads, (long long)at->n_kv_heads);
     if (in_width[0] != q || in_width[1] != kv || in_width[2] != kv)
-        return osh_fail(cx, OSH_E_FORMAT, "attention: q, k, v have widths %lld, %lld, %lld, want %lld, %lld, %lld",
-                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2], (long long)q,
-                        (long long)kv, (long long)kv);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "attention: q, k, v have widths %lld, %lld, %lld, want %lld, %lld, %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2],
+                        (long long)q, (long long)kv, (long long)kv);
     out_width[0] = q;
     return OSH_OK;
 }
 
-typedef struct query { // one row of one head: in and out
-    const float *q, *k, *v, *dy; // [Dh]; k, v at the sample's first token
-    float *dq, *dk, *dv;         // the same of gradients, [Dh]; NULL: not wanted
+typedef struct query { // one row of one head
+    const float *q, *k, *v, *dy; // [Dh]; k, v: first token of the sample
+    float *dq, *dk, *dv;         // gradients of q, k, v [Dh]; NULL: not wanted
     int64_t i, kv;               // position; stride of k and v
     double *p, *dp;              // [len] scratch
-    double sink;                 // of the head; -INFINITY: there is none
+    double sink;                 // sink of the head; -INFINITY: none
 } query;
 
-/* y [Dh] */
+/* Computes y [Dh], the output of one query. */
 static void attend_ref(const query *r, float *y, const osh_attention_attr *at, osh_dtype dt)
 {
     const float *q = r->q, *k = r->k, *v = r->v;
@@ -93,7 +95,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
-    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
+    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
+            n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: [N, H*Dh], [N, K*Dh] x 2, [N, H*Dh]
     float *sinks = NULL;                              // own: [H]; NULL: there are none
     double *p = NULL;                                 // own: [N]
@@ -127,8 +130,12 @@ done:
     return rc;
 }
 
-/* With s the capped score, p = softmax(s): dv_j = p_j dy, dp_j = dy v_j, ds_j = p_j (dp_j - sum p dp), and a score's
- * derivative is scale, times 1 - tanh^2 where it is capped. A sink has no value: its dp is 0. Returns its ds. */
+/* Adds the gradients of one query. With s the capped score and p = softmax(s):
+ *
+ *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
+ *
+ * The derivative of s is scale, times 1 - tanh^2 if s is capped. A sink has no value: its dp is 0.
+ * Returns ds of the sink. */
 static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
@@ -159,11 +166,12 @@ static double attend_back_ref(const query *r, const osh_attention_attr *at)
     return -exp(r->sink - max) / sum * mean;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
-    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
+    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
+            n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL; // own: [N, H*Dh], [N, K*Dh] x 2
     float *sinks = NULL;                   // own: [H]; NULL: there are none
     double *p = NULL;                      // own: [2, N]
@@ -183,8 +191,9 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
             for (int64_t i = 0; i < seq[s].n; i++) {
                 int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
                 int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
-                query r = {q + at_q, k + at_kv, v + at_kv, (float *)a->dout[0]->data + at_q, d[0] ? d[0] + at_q : NULL,
-                           d[1] ? d[1] + at_kv : NULL, d[2] ? d[2] + at_kv : NULL, i, kv, p, p + N,
+                query r = {q + at_q, k + at_kv, v + at_kv, (float *)a->dout[0]->data + at_q,
+                           d[0] ? d[0] + at_q : NULL, d[1] ? d[1] + at_kv : NULL,
+                           d[2] ? d[2] + at_kv : NULL, i, kv, p, p + N,
                            sinks ? sinks[h] : -INFINITY};
                 to_sink += attend_back_ref(&r, at);
             }
@@ -203,17 +212,19 @@ done:
 const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1, .spreads = 5,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_cuda_scratch,
     .writes = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+    .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
-    .grad_scratch = osh_attention_grad_scratch, .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
+    .grad_scratch = osh_attention_grad_scratch,
+    .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
 };
 
-static osh_status infer_sinks(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
-                              const int64_t *in_width, const void *attr)
+static osh_status attention_sinks_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
+                                        int *w_ndim, const int64_t *in_width, const void *attr)
 {
     w_ndim[0] = 1, w_shape[0][0] = ((const osh_attention_attr *)attr)->n_heads;
     return infer(cx, out_width, w_shape, w_ndim, in_width, attr);
@@ -221,12 +232,14 @@ static osh_status infer_sinks(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape
 
 const osh_op osh_op_attention_sinks = {
     .name = "attention_sinks", .n_in = 3, .n_weights = 1, .n_out = 1,
-    .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer_sinks,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
+    .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = attention_sinks_infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_sinks_cuda_scratch,
     .writes = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+    .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
-    .grad_scratch = osh_attention_grad_scratch, .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
+    .grad_scratch = osh_attention_grad_scratch,
+    .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
 };

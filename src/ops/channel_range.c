@@ -2,8 +2,8 @@
  *
  *   in[0] x [N, D]     out r F32 [2, D], in place: r[0] = min(r[0], x), r[1] = max(r[1], x)
  *
- * The statistic of SmoothQuant (llmcompressor smoothquant/base.py hook_fn). Nothing is rounded, so neither the order of
- * tokens nor that of batches shows. What is not a number is passed over. */
+ * This is the statistic of SmoothQuant (llmcompressor smoothquant/base.py hook_fn). Nothing is
+ * rounded: the result does not depend on the order of tokens or batches. NaNs are ignored. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ done:
     return rc;
 }
 
-static void widen(const osh_tensor *out, const float *x, int64_t c, int64_t n)
+static void channel_range_widen(const osh_tensor *out, const float *x, int64_t c, int64_t n)
 {
     float *lo = (float *)out->data + c, *hi = lo + out->shape[1];
     for (int64_t i = 0; i < n; i++) {
@@ -33,13 +33,14 @@ static void widen(const osh_tensor *out, const float *x, int64_t c, int64_t n)
     }
 }
 
-static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+static osh_status channel_range_fast(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t D = osh_width(a->in[0]);
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
-    return osh_by_channel(cx, a, widen);
+    return osh_by_channel(cx, a, channel_range_widen);
 }
 
 const osh_op osh_op_channel_range = {
-    .name = "channel_range", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+    .name = "channel_range", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_range_fast},
 };

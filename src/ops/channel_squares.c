@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, D]     out s F64 [D], in place: s += x^2
  *
- * What an input channel weighs in the observer imatrix_mse (llmcompressor observers/imatrix.py). A square is exact in
- * double; tokens are added one after the other, so that batches and threads do not show. */
+ * The observer imatrix_mse weights input channels with it (llmcompressor observers/imatrix.py). A
+ * square is exact in double. Tokens are added one after the other: the result does not depend on
+ * batches or threads. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -22,19 +23,20 @@ done:
     return rc;
 }
 
-static void add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
+static void channel_squares_add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
 {
     double *s = (double *)out->data + c;
     for (int64_t i = 0; i < n; i++) s[i] += (double)x[i] * x[i];
 }
 
-static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+static osh_status channel_squares_fast(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t D = osh_width(a->in[0]);
     assert(a->out[0]->dtype == OSH_F64 && a->out[0]->shape[0] == D);
-    return osh_by_channel(cx, a, add);
+    return osh_by_channel(cx, a, channel_squares_add);
 }
 
 const osh_op osh_op_channel_squares = {
-    .name = "channel_squares", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+    .name = "channel_squares", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_squares_fast},
 };

@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, D]     out s F32 [2, D], in place: the sum is s[0] - s[1]
  *
- * The statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). s[1] is what s[0] has too much by its
- * roundings (Kahan), so that a million tokens lose no digit; tokens are added one by one, so batches do not show. */
+ * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). s[1] is
+ * the excess of s[0] due to its roundings (Kahan summation), so that a million tokens lose no
+ * digit. Tokens are added one by one: the result does not depend on batches. */
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -27,7 +28,7 @@ done:
     return rc;
 }
 
-static void add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
+static void channel_sum_add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
 {
     float *sum = (float *)out->data + c, *much = sum + out->shape[1];
     for (int64_t i = 0; i < n; i++) {
@@ -37,13 +38,14 @@ static void add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
     }
 }
 
-static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+static osh_status channel_sum_fast(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t D = osh_width(a->in[0]);
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
-    return osh_by_channel(cx, a, add);
+    return osh_by_channel(cx, a, channel_sum_add);
 }
 
 const osh_op osh_op_channel_sum = {
-    .name = "channel_sum", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+    .name = "channel_sum", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_sum_fast},
 };

@@ -1,11 +1,11 @@
-/* conv1d.c - each channel's last tokens, weighted: a causal convolution by channel.
+/* conv1d.c - a causal convolution of each channel over its last K tokens.
  *
  *   in[0] x [N, C]     in[1] w [C, K]     in[2] bias [C] optional     out y [N, C]
  *
- *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     of its own sample; 0 before the first token
+ *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     x is 0 before the sample's first token
  *
- * K = 2, w = (10, 1), x = 1 2 3: y = 1 12 23. transformers' causal_conv1d_fn: the sum is rounded to the dtype, then
- * silu of it (`silu`). Sums are double here. */
+ * K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. transformers' causal_conv1d_fn: the sum is
+ * rounded to the dtype, then silu is applied to it (`silu`) and rounded. Sums are double here. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -15,17 +15,18 @@
 #include <string.h>
 
 enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels at a time; K
-enum { NEAR = 32 };                         // channels of a chunk on the way back
+enum { NEAR = 32 };                         // channels of a chunk of the backward pass
 
 static const osh_field attrs[] = {
     {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
-    {"silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0, "act is silu; else nothing", NULL, NULL},
+    {"silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0,
+     "act is silu; else the identity", NULL, NULL},
     {"bias", OSH_F_BOOL, offsetof(osh_conv1d_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_conv1d_attr *at = attr;
     (void)cx;
@@ -40,7 +41,7 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Channels [c, c + n) of a tile: a ring of K rows. */
+/* Computes channels [c, c + n) of a tile. The ring holds the last K rows. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
     const osh_conv1d_attr *at = j->a->attr;
@@ -56,7 +57,8 @@ static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t 
         osh_to_f32(ring[slot], osh_elem(x, row * C + c), x->dtype, n);
         for (int64_t i = 0; r >= 0 && i < n; i++) {
             double sum = bias[i];
-            for (int64_t k = 0; k < K; k++) sum += (double)w[i * K + k] * ring[(slot + 1 + k) % K][i];
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)w[i * K + k] * ring[(slot + 1 + k) % K][i];
             y[i] = osh_round_to((float)sum, x->dtype);
             if (at->silu) y[i] = (float)(y[i] / (1 + osh_math_exp(-(double)y[i])));
         }
@@ -69,7 +71,8 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const conv_job *j = user;
     int64_t C = osh_width(j->a->in[0]);
     (void)cx, (void)worker;
-    for (int64_t c = 0; c < C; c += PIECE) conv_piece(j, &j->tiles[chunk], c, osh_min64(PIECE, C - c));
+    for (int64_t c = 0; c < C; c += PIECE)
+        conv_piece(j, &j->tiles[chunk], c, osh_min64(PIECE, C - c));
     return OSH_OK;
 }
 
@@ -88,7 +91,8 @@ done:
     return rc;
 }
 
-/* Channel c of one sample: x, then what its sums get, in doubles, room [2, seq->n]. */
+/* Adds the gradients of channel c of one sample. room [2, seq->n] holds x and the gradients of the
+ * sums. */
 static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64_t c, double *room)
 {
     const osh_conv1d_attr *at = a->attr;
@@ -102,7 +106,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // of the K before the first token
+        int64_t none = osh_max64(0, K - 1 - t); // taps before the first token
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];
@@ -126,7 +130,8 @@ typedef struct conv_back_job {
     double *room;  // own: [threads, 2, longest]
 } conv_back_job;
 
-/* Some channels with all samples, so that what weights get is summed sample by sample. */
+/* Takes some channels of all samples, so that the gradients of weights are summed sample by
+ * sample. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const conv_back_job *j = user;
@@ -138,7 +143,7 @@ static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status conv1d_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]);
@@ -154,14 +159,16 @@ done:
     return rc;
 }
 
-static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads)
+static size_t conv1d_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width;
-    return (size_t)(n_threads * 2 * n_tokens) * sizeof(double) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+    return (size_t)(n_threads * 2 * n_tokens) * sizeof(double) +
+           (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }
 
-static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_threads;
     return (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -170,6 +177,7 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_conv1d = {
     .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12, .scratch = scratch,
-    .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12,
+    .scratch = scratch,
+    .grad = {[OSH_REF] = conv1d_grad_ref}, .grad_scratch = conv1d_grad_scratch,
 };

@@ -1,16 +1,20 @@
-/* delta_rule.c - gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"): a head keeps a matrix that says which value
- * a key has; a token lets it fade, corrects what its key says, and reads it with its query.
+/* delta_rule.c - gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). A head keeps a matrix
+ * that maps keys to values. A token scales it down, corrects the value of its key and reads the
+ * value of its query.
  *
- *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads, values of Nv     in[1] a [N, Nv]     in[2] b [N, Nv]
- *   in[3] A_log [Nv]     in[4] dt_bias [Nv]                                       out y [N, Nv Dv]
+ *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads, values of Nv heads
+ *   in[1] a [N, Nv]     in[2] b [N, Nv]     in[3] A_log [Nv]     in[4] dt_bias [Nv]
+ *   out y [N, Nv Dv]
  *
- *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)     head h reads key head h / (Nv / Nk)
- *   S = exp(-exp(A_log) softplus(a + dt_bias)) S        S [Dk, Dv], 0 before the sample's first token
+ *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)
+ *   head h has q, k of head h / (Nv / Nk)
+ *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [Dk, Dv], 0 before the sample's first token
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * transformers' torch_recurrent_gated_delta_rule (torch_chunk_gated_delta_rule makes the same sums in another order):
- * all in f32 but sigmoid(b), which is rounded to the dtype of x, as y is at the end. */
+ * transformers' torch_recurrent_gated_delta_rule: everything is f32 but sigmoid(b) and y, which are
+ * rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in another
+ * order. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -28,19 +32,21 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_delta_rule_attr *at = attr;
     int64_t want = 2 * at->k_heads * at->k_dim + at->v_heads * at->v_dim;
 
     if (at->v_heads % at->k_heads)
-        return osh_fail(cx, OSH_E_FORMAT, "delta_rule: %lld heads, want a multiple of %lld key heads",
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "delta_rule: %lld heads, want a multiple of %lld key heads",
                         (long long)at->v_heads, (long long)at->k_heads);
     if (in_width[0] != want || in_width[1] != at->v_heads || in_width[2] != at->v_heads)
-        return osh_fail(cx, OSH_E_FORMAT, "delta_rule: widths %lld, %lld, %lld, want %lld, %lld, %lld",
-                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2], (long long)want,
-                        (long long)at->v_heads, (long long)at->v_heads);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "delta_rule: widths %lld, %lld, %lld, want %lld, %lld, %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2],
+                        (long long)want, (long long)at->v_heads, (long long)at->v_heads);
     w_ndim[0] = w_ndim[1] = 1;
     w_shape[0][0] = w_shape[1][0] = at->v_heads;
     out_width[0] = at->v_heads * at->v_dim;
@@ -50,31 +56,31 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
 {
     double x = (double)a + weights[1];
-    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus as torch has it
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // torch's softplus
     gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
 }
 
-static void unit_ref(double *to, const float *x, int64_t n, double by)
+static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
     for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
 }
 
-typedef struct whole { // all in f32
+typedef struct whole { // all inputs, in f32
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
-    double *S, *q, *k;                      // own: of a head
+    double *S, *q, *k;                      // own: [Dk, Dv], [Dk], [Dk] of a head
 } whole;
 
-typedef struct token_ref { // of a head; views
+typedef struct token_ref { // one token of a head; views
     double *S;           // [Dk, Dv]
     const double *q, *k; // [Dk]
     const float *v, *gates; // [Dv], [2]
 } token_ref;
 
-/* y [Dv]. */
-static void step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at)
+/* Updates S with one token and reads y [Dv]. */
+static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at)
 {
     double *S = t->S;
     const double *q = t->q, *k = t->k;
@@ -91,24 +97,26 @@ static void step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at
     }
 }
 
-/* Head h of the sample at rows [row, row + n). */
-static void head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n, int64_t h, osh_dtype dt)
+/* Runs head h of the sample at rows [row, row + n). */
+static void delta_head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n,
+                           int64_t h, osh_dtype dt)
 {
-    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk, width = 2 * keys + at->v_heads * Dv;
+    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk,
+            width = 2 * keys + at->v_heads * Dv;
     memset(w->S, 0, (size_t)(Dk * Dv) * sizeof *w->S);
     for (int64_t t = row; t < row + n; t++) {
         const float *x = w->x + t * width, *q = x + h / (at->v_heads / at->k_heads) * Dk;
         float gates[2];
         osh_delta_gates(gates, w->a[t * at->v_heads + h], w->b[t * at->v_heads + h],
                         (float[2]){w->A_log[h], w->dt_bias[h]}, dt);
-        unit_ref(w->q, q, Dk, 1 / sqrt((double)Dk));
-        unit_ref(w->k, q + keys, Dk, 1);
+        delta_unit_ref(w->q, q, Dk, 1 / sqrt((double)Dk));
+        delta_unit_ref(w->k, q + keys, Dk, 1);
         token_ref token = {w->S, w->q, w->k, x + 2 * keys + h * Dv, gates};
-        step_ref(&token, w->y + (t * at->v_heads + h) * Dv, at);
+        delta_step_ref(&token, w->y + (t * at->v_heads + h) * Dv, at);
     }
 }
 
-static osh_status inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
+static osh_status delta_inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_f32_copy(cx, &w->x, in[0]));
@@ -120,7 +128,7 @@ done:
     return rc;
 }
 
-static void inputs_free(osh_ctx *cx, whole *w)
+static void delta_inputs_free(osh_ctx *cx, whole *w)
 {
     osh_free(cx, w->k);
     osh_free(cx, w->q);
@@ -142,32 +150,36 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_tile *seq = NULL; // own: one whole sample each
     whole w = {0};        // own
 
-    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_TRY(delta_inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, w.y, N * at->v_heads * at->v_dim);
     OSH_NEW(cx, w.S, at->k_dim * at->v_dim);
     OSH_NEW(cx, w.q, at->k_dim);
     OSH_NEW(cx, w.k, at->k_dim);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
-        for (int64_t h = 0; h < at->v_heads; h++) head_ref(&w, at, seq[s].row, seq[s].n, h, dt);
+        for (int64_t h = 0; h < at->v_heads; h++)
+            delta_head_ref(&w, at, seq[s].row, seq[s].n, h, dt);
     osh_from_f32(a->out[0]->data, dt, w.y, N * at->v_heads * at->v_dim);
 done:
     osh_free(cx, seq);
-    inputs_free(cx, &w);
+    delta_inputs_free(cx, &w);
     return rc;
 }
 
-/* ---- its gradient ----
+/* ---- gradient ----
  *
- * With f the decay, c = sigmoid(b), e = v - k f S, u = c e, and what comes behind a token giving dS:
+ * f is the decay, c = sigmoid(b), e = v - k f S, u = c e, and dS is the gradient from later tokens:
  *
  *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
- *   dS -= k e' behind it: f and the S before share it; f = exp(-exp(A_log) softplus(a + dt_bias)) */
+ *
+ * After dS -= k e', f and the S before the token share dS. f = exp(-exp(A_log) softplus(a +
+ * dt_bias)) */
 
-void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b, const float w[2])
+void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
+                          const float w[2])
 {
     double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // of softplus
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // gradient of softplus
     double half = 1 / (1 + osh_math_exp(-(double)b));
     to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];
@@ -181,17 +193,18 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
     for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)(dx[i] + r * (d[i] - x[i] * dot / sum));
 }
 
-typedef struct delta_back { // of a head
-    double *S, *dS;  // [tokens + 1, Dk, Dv], the first is 0; [Dk, Dv]
+typedef struct delta_back { // scratch of a head
+    double *S, *dS;  // [tokens + 1, Dk, Dv], S[0] is 0; [Dk, Dv]
     double *q, *k;   // [Dk]
     double *u, *du;  // [Dv]
     float *dq, *dk;  // [Dk]
-    float gates[2];  // of the token at work
-    double d[2];     // what these get
+    float gates[2];  // gates of the current token
+    double d[2];     // gradients of gates
 } delta_back;
 
-/* One token; S, that before it. */
-static void step_back_ref(delta_back *m, double *S, const float *dy, const float *v, const osh_delta_rule_attr *at)
+/* Goes back over one token. S: the matrix before the token; the one after it follows. */
+static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const float *v,
+                                const osh_delta_rule_attr *at)
 {
     const float *gates = m->gates;
     double *d = m->d;
@@ -218,14 +231,16 @@ static void step_back_ref(delta_back *m, double *S, const float *dy, const float
         }
         m->dq[i] = (float)dq, m->dk[i] = (float)dk;
     }
-    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // of v
+    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // gradient of v
 }
 
-/* Head h of a sample; w: its inputs in f32. */
-static void head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m, const osh_tile *seq, int64_t h)
+/* Adds the gradients of head h of a sample. w: the inputs in f32. */
+static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
+                                const osh_tile *seq, int64_t h)
 {
     const osh_delta_rule_attr *at = a->attr;
-    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk, width = 2 * keys + at->v_heads * Dv;
+    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk,
+            width = 2 * keys + at->v_heads * Dv;
     int64_t key = h / (at->v_heads / at->k_heads) * Dk, each = Dk * Dv;
     const float weights[2] = {w->A_log[h], w->dt_bias[h]};
     float *dx = a->din[0] ? a->din[0]->data : NULL, *gates = m->gates;
@@ -237,36 +252,39 @@ static void head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
             const float *x = w->x + row * width, *v = x + 2 * keys + h * Dv;
             const float *dy = (const float *)a->dout[0]->data + g * Dv;
             osh_delta_gates(gates, w->a[g], w->b[g], weights, OSH_F32);
-            unit_ref(m->q, x + key, Dk, 1 / sqrt((double)Dk));
-            unit_ref(m->k, x + keys + key, Dk, 1);
+            delta_unit_ref(m->q, x + key, Dk, 1 / sqrt((double)Dk));
+            delta_unit_ref(m->k, x + keys + key, Dk, 1);
             double *S = m->S + t * each;
             if (!back) {
                 memcpy(S + each, S, (size_t)each * sizeof *S);
-                step_ref(&(token_ref){S + each, m->q, m->k, v, gates}, w->y, at);
+                delta_step_ref(&(token_ref){S + each, m->q, m->k, v, gates}, w->y, at);
                 continue;
             }
-            step_back_ref(m, S, dy, v, at);
+            delta_step_back_ref(m, S, dy, v, at);
             osh_delta_gates_back(to, gates, m->d, w->a[g], w->b[g], weights);
             osh_grad_add(a->din[1], g, to[0]), osh_grad_add(a->din[2], g, to[1]);
             sums[0] += to[2], sums[1] += to[3];
-            osh_delta_unit_back(dx ? dx + row * width + key : NULL, x + key, m->dq, Dk, 1 / sqrt((double)Dk));
-            osh_delta_unit_back(dx ? dx + row * width + keys + key : NULL, x + keys + key, m->dk, Dk, 1);
-            for (int64_t c = 0; c < Dv; c++) osh_grad_add(a->din[0], row * width + 2 * keys + h * Dv + c, m->du[c]);
+            osh_delta_unit_back(dx ? dx + row * width + key : NULL, x + key, m->dq, Dk,
+                                1 / sqrt((double)Dk));
+            osh_delta_unit_back(dx ? dx + row * width + keys + key : NULL, x + keys + key, m->dk,
+                                Dk, 1);
+            for (int64_t c = 0; c < Dv; c++)
+                osh_grad_add(a->din[0], row * width + 2 * keys + h * Dv + c, m->du[c]);
         }
     osh_grad_add(a->din[3], h, sums[0]), osh_grad_add(a->din[4], h, sums[1]);
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
     osh_tile *seq = NULL; // own: one whole sample each
-    double *room = NULL;  // own: of m
-    float *keys = NULL;   // own: of m
+    double *room = NULL;  // own: scratch of m
+    float *keys = NULL;   // own: scratch of m
     whole w = {0};        // own
 
-    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_TRY(delta_inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, w.y, Dv);
     OSH_NEW(cx, room, (N + 2) * Dk * Dv + 2 * Dk + 2 * Dv);
     OSH_NEW(cx, keys, 2 * Dk);
@@ -277,21 +295,23 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
         for (int64_t h = 0; h < at->v_heads; h++) {
             memset(m.dS, 0, (size_t)(Dk * Dv) * sizeof *m.dS);
             memset(m.S, 0, (size_t)(Dk * Dv) * sizeof *m.S);
-            head_back_ref(a, &w, &m, &seq[s], h);
+            delta_head_back_ref(a, &w, &m, &seq[s], h);
         }
 done:
     osh_free(cx, seq);
     osh_free(cx, keys);
     osh_free(cx, room);
-    inputs_free(cx, &w);
+    delta_inputs_free(cx, &w);
     return rc;
 }
 
 const osh_op osh_op_delta_rule = {
     .name = "delta_rule", .n_in = 3, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_delta_rule_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_delta_rule_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_delta_rule_cuda)},
     .tol = 1e-11, .scratch = osh_delta_rule_scratch,
     .scratch_cuda = osh_delta_rule_cuda_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu}, .grad_scratch = osh_delta_rule_grad_scratch,
+    .grad = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu},
+    .grad_scratch = osh_delta_rule_grad_scratch,
 };

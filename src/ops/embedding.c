@@ -2,8 +2,8 @@
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * torch.nn.Embedding. A row is copied bit for bit where w has the dtype of y, else rounded to it.
- * An id outside [0, V) is an error: it comes from a tokenizer that does not belong to the model. */
+ * torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y, else rounded to it. An
+ * id outside [0, V) is an error: the tokenizer does not belong to the model. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
@@ -17,8 +17,8 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_embedding_attr *at = attr;
 
@@ -41,10 +41,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_NEW(cx, row, D);
     for (int64_t n = 0; n < N; n++) {
         if (ids[n] < 0 || ids[n] >= V)
-            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[n],
-                     (long long)n, (long long)V);
+            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)",
+                     (int)ids[n], (long long)n, (long long)V);
         if (w->dtype == y->dtype) {
-            memcpy(osh_elem(y, n * D), osh_elem(w, ids[n] * D), (size_t)D * osh_dtype_bytes(w->dtype));
+            memcpy(osh_elem(y, n * D), osh_elem(w, ids[n] * D),
+                   (size_t)D * osh_dtype_bytes(w->dtype));
         } else {
             osh_to_f32(row, osh_elem(w, ids[n] * D), w->dtype, D);
             osh_from_f32(osh_elem(y, n * D), y->dtype, row, D);
@@ -55,7 +56,8 @@ done:
     return rc;
 }
 
-static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)n_tokens, (void)n_threads;
     return (size_t)out_width * sizeof(float);
@@ -64,7 +66,7 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // on a CPU a copy: nothing to gain
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // on the host a copy
     .tol = 0, .scratch = scratch, .lookup = true,
     .scratch_cuda = osh_embedding_cuda_scratch,
 };

@@ -1,4 +1,5 @@
-/* finite.c - the search for NaN and Inf in a whole tensor, on all threads: every output of every op goes through it. */
+/* finite.c - finds the first NaN or infinity of a tensor, on all threads. Every output of every op
+ * is checked with it. */
 #include "ops/kernel.h"
 
 #include <stdatomic.h>
@@ -7,13 +8,14 @@ enum { PIECE = 1 << 16 }; // elements of one chunk
 
 typedef struct finite_job {
     const osh_tensor *x;
-    _Atomic int64_t first; // so far
+    _Atomic int64_t first; // lowest index found so far
 } finite_job;
 
-static osh_status finite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status nonfinite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     finite_job *j = user;
-    int64_t from = chunk * PIECE, n = osh_min64(PIECE, osh_tensor_numel(j->x) - from), old = atomic_load(&j->first);
+    int64_t from = chunk * PIECE, n = osh_min64(PIECE, osh_tensor_numel(j->x) - from),
+            old = atomic_load(&j->first);
 
     (void)cx, (void)worker;
     if (from > old) return OSH_OK;
@@ -26,7 +28,8 @@ static osh_status finite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x)
 {
     finite_job j = {.x = x, .first = INT64_MAX};
-    osh_status rc = osh_parallel_for(cx, osh_div_up(osh_tensor_numel(x), PIECE), finite_chunk, &j);
+    osh_status rc =
+        osh_parallel_for(cx, osh_div_up(osh_tensor_numel(x), PIECE), nonfinite_chunk, &j);
 
     *at = j.first == INT64_MAX ? -1 : j.first;
     return rc;

@@ -1,16 +1,16 @@
-/* gain.c - y = x w, with one number for all (Gemma 4's layer_scalar).
+/* gain.c - y = x w with one number w for all elements (Gemma 4's layer_scalar).
  *
  *   in[0] x [N, D]     in[1] w [1]     out y [N, D]     y may be x
  *
- * The product of two values of the dtype, rounded. */
+ * w is rounded to the dtype of x, and so is the product. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 enum { PIECE = 4096 }; // elements of one chunk
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)cx, (void)attr;
     w_ndim[0] = 1, w_shape[0][0] = 1;
@@ -34,11 +34,12 @@ static osh_status gain_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), gain_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), gain_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* dx = dy w     dw = sum of dy x */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy w     dw = sum of dy x, sample by sample */
+static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
@@ -66,5 +67,5 @@ done:
 const osh_op osh_op_gain = {
     .name = "gain", .n_in = 1, .n_weights = 1, .n_out = 1, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gain_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = gain_grad_ref},
 };

@@ -1,10 +1,11 @@
-/* gated_norm.c - RMSNorm of each head, then a gate: y = w x / sqrt(mean(x^2) + eps) silu(z).
+/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, then a gate.
  *
- *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim; x may be F32
+ *   in[0] x [N, H*D], may be F32     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]
+ *   D = head_dim
  *
- * transformers' Qwen3NextRMSNormGated: the normalized value is rounded to the dtype, its product with w, and what the
- * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here.
- * "The dtype" of the normalized value is that of x. */
+ * transformers' Qwen3NextRMSNormGated: the normalized value and its product with w are rounded to
+ * the dtype of x. The gate is f32, and y is rounded to its own dtype. before (transformers'
+ * MambaRMSNormGated): the norm of x silu(z), in f32, rounded once. Sums are double here. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -14,29 +15,32 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16, MOST = 16384 }; // rows of a chunk; D
+enum { ROWS = 16, MOST = 16384 }; // rows of a chunk; largest D
 
 static const osh_field attrs[] = {
-    {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1, "added to the mean of squares", NULL, NULL},
-    {"head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D", NULL, NULL},
-    {"before", OSH_F_BOOL, offsetof(osh_gated_norm_attr, before), "false", 0, 0, "the gate stands before it",
+    {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
+     "added to the mean of squares", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D",
      NULL, NULL},
+    {"before", OSH_F_BOOL, offsetof(osh_gated_norm_attr, before), "false", 0, 0,
+     "the gate comes before the norm", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     int64_t D = ((const osh_gated_norm_attr *)attr)->head_dim;
     if (in_width[0] % D || in_width[1] != in_width[0])
-        return osh_fail(cx, OSH_E_FORMAT, "gated_norm: widths %lld and %lld, want the same, a multiple of %lld",
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "gated_norm: widths %lld and %lld, want the same, a multiple of %lld",
                         (long long)in_width[0], (long long)in_width[1], (long long)D);
     w_ndim[0] = 1, w_shape[0][0] = D;
     out_width[0] = in_width[0];
     return OSH_OK;
 }
 
-static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64_t D)
+static void gated_norm_head(const osh_op_args *a, int64_t first, const float *w, int64_t D)
 {
     const osh_gated_norm_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
@@ -55,7 +59,7 @@ static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64
     osh_from_f32(osh_elem(a->out[0], first), a->out[0]->dtype, x, D);
 }
 
-static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status gated_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     int64_t width = osh_width(a->in[0]), D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
@@ -63,18 +67,23 @@ static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     float w[MOST];
     (void)cx, (void)worker;
     osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
-    for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head(a, at, w, D);
+    for (int64_t at = chunk * ROWS * width; at < end; at += D) gated_norm_head(a, at, w, D);
     return OSH_OK;
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), norm_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), gated_norm_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* With s = silu(z), n = x r the normalized value (before: u r, u = x s) and g = dy w s (dy w): what is normalized gets
- * (g - n mean(g n)) r, w gets dy n s (dy n). Of a head; dw [D] sums, NULL: not wanted. */
-static void norm_head_back(const osh_grad_args *a, int64_t first, const float *w, double *dw)
+/* Adds the gradients of one head. dw [D]: sums for w; NULL: not wanted. With s = silu(z) and
+ * r = 1 / sqrt(mean(u^2) + eps):
+ *
+ *             u      n      g         du                     dw
+ *   after     x      x r    dy w s    (g - n mean(g n)) r    dy n s
+ *   before    x s    u r    dy w      (g - n mean(g n)) r    dy n */
+static void gated_norm_head_back(const osh_grad_args *a, int64_t first, const float *w, double *dw)
 {
     const osh_gated_norm_attr *at = a->attr;
     const float *dy = (const float *)a->dout[0]->data + first;
@@ -89,19 +98,21 @@ static void norm_head_back(const osh_grad_args *a, int64_t first, const float *w
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u, either way
+        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u in both cases
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {
-        double n = x[i] * r * (at->before ? s[i] : 1), g = (double)dy[i] * w[i] * (at->before ? 1 : s[i]);
+        double n = x[i] * r * (at->before ? s[i] : 1),
+               g = (double)dy[i] * w[i] * (at->before ? 1 : s[i]);
         double du = (g - n * r * dot / (double)D) * r;
         osh_grad_add(a->din[0], first + i, at->before ? du * s[i] : du);
-        osh_grad_add(a->din[1], first + i, (at->before ? du * x[i] : (double)dy[i] * w[i] * n) * slope[i]);
+        osh_grad_add(a->din[1], first + i,
+                     (at->before ? du * x[i] : (double)dy[i] * w[i] * n) * slope[i]);
         if (dw) dw[i] += dy[i] * n * (at->before ? 1 : s[i]);
     }
 }
 
-static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
     int64_t width = osh_width(a->in[0]), D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
@@ -109,28 +120,30 @@ static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     float w[MOST];
     (void)cx, (void)worker;
     osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
-    for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head_back(a, at, w, NULL);
+    for (int64_t at = chunk * ROWS * width; at < end; at += D) gated_norm_head_back(a, at, w, NULL);
     return OSH_OK;
 }
 
-/* On all threads, but for the weight: its sums come row by row. */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* Runs on all threads; if w has a gradient, on one thread, which sums it row by row. */
+static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
-    double *dw = NULL;    // own: [D], of a sample
+    double *dw = NULL;    // own: [D], sums of a sample
     osh_tile *seq = NULL; // own: one whole sample each
     float w[MOST];
 
-    if (!a->din[2]) return osh_parallel_for(cx, osh_div_up(N, ROWS), back_chunk, (void *)(uintptr_t)a);
+    if (!a->din[2])
+        return osh_parallel_for(cx, osh_div_up(N, ROWS), gated_norm_back_chunk,
+                                (void *)(uintptr_t)a);
     osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
     OSH_NEW(cx, dw, D);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
         memset(dw, 0, (size_t)D * sizeof *dw);
         for (int64_t at = seq[s].row * width; at < (seq[s].row + seq[s].n) * width; at += D)
-            norm_head_back(a, at, w, dw);
+            gated_norm_head_back(a, at, w, dw);
         for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[2], i, dw[i]);
     }
 done:
@@ -139,8 +152,8 @@ done:
     return rc;
 }
 
-static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads)
+static size_t gated_norm_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width, (void)n_threads;
     return (size_t)((const osh_gated_norm_attr *)attr)->head_dim * sizeof(double) +
@@ -152,5 +165,5 @@ const osh_op osh_op_gated_norm = {
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
+    .grad = {[OSH_REF] = gated_norm_grad_ref}, .grad_scratch = gated_norm_grad_scratch,
 };

@@ -1,17 +1,18 @@
-/* glu.c - the gate of a gated MLP: y = act(gate) * up.
+/* glu.c - y = act(gate) * up, the gate of a gated MLP.
  *
  *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]
  *
  *   silu               x / (1 + exp(-x))
  *   gelu               x/2 (1 + erf(x / sqrt 2))
- *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of which gelu_new is another name here
+ *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *   gelu_new           another name of gelu_pytorch_tanh
  *
- * With a limit l and alpha a, transformers' GptOssExperts:
+ * With a limit l and alpha a (transformers' GptOssExperts):
  *
- *   y = (up + 1) gate sigmoid(a gate)     gate at most l, up within [-l, l]
+ *   y = (up + 1) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
  *
- * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of x, then the product is rounded. The
- * other is rounded once here. */
+ * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of gate, then the product
+ * is rounded. The clamped form is rounded once here. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -20,25 +21,28 @@
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
      "silu|gelu|gelu_pytorch_tanh|gelu_new"},
-    {"limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30, "of gate and up; 0: none", NULL, NULL},
-    {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6, "of the clamped gate's sigmoid", NULL, NULL},
+    {"limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30,
+     "limit of gate and up; 0: none", NULL, NULL},
+    {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6,
+     "factor in the sigmoid of the clamped gate", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
     if (in_width[0] != in_width[1])
-        return osh_fail(cx, OSH_E_FORMAT, "glu: gate has width %lld, up %lld, want the same", (long long)in_width[0],
-                        (long long)in_width[1]);
+        return osh_fail(cx, OSH_E_FORMAT, "glu: gate has width %lld, up %lld, want the same",
+                        (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
 
-static float clamped_ref(const osh_glu_attr *at, float gate, float up)
+static float glu_clamped_ref(const osh_glu_attr *at, float gate, float up)
 {
-    double g = gate > at->limit ? at->limit : gate, u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
+    double g = gate > at->limit ? at->limit : gate,
+           u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
     return (float)((u + 1) * g / (1 + osh_math_exp(-at->alpha * g)));
 }
 
@@ -53,7 +57,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
     for (int64_t i = 0; i < n; i++)
-        gate[i] = at->limit > 0 ? clamped_ref(at, gate[i], up[i])
+        gate[i] = at->limit > 0 ? glu_clamped_ref(at, gate[i], up[i])
                                 : osh_round_to((float)osh_act_ref(at->act, gate[i]), dt) * up[i];
     osh_from_f32(a->out[0]->data, dt, gate, n);
 done:
@@ -64,17 +68,18 @@ done:
 
 enum { PIECE = 1024 }; // elements of one chunk
 
-/* dy, [0] to the gate, [1] to up: nothing where it is clamped. */
-static void clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
+/* Computes the gradients d[0] of gate and d[1] of up. A clamped value has gradient 0. */
+static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
 {
-    double g = gate > at->limit ? at->limit : gate, u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
+    double g = gate > at->limit ? at->limit : gate,
+           u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
     double s = 1 / (1 + osh_math_exp(-at->alpha * g));
     d[0] = gate > at->limit ? 0 : dy * (u + 1) * s * (1 + at->alpha * g * (1 - s));
     d[1] = u != up ? 0 : dy * g * s;
 }
 
 /* d gate = dy up act'(gate), d up = dy act(gate) */
-static osh_status grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
     const osh_glu_attr *at = a->attr;
@@ -86,17 +91,19 @@ static osh_status grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_to_f32(gate, osh_elem(a->in[0], first), a->in[0]->dtype, n);
     osh_to_f32(up, osh_elem(a->in[1], first), a->in[1]->dtype, n);
     for (int64_t i = 0; i < n; i++) {
-        double d[2] = {dy[i] * up[i] * osh_act_slope(at->act, gate[i]), dy[i] * osh_act_ref(at->act, gate[i])};
-        if (at->limit > 0) clamped_back(d, at, gate[i], up[i], dy[i]);
+        double d[2] = {dy[i] * up[i] * osh_act_slope(at->act, gate[i]),
+                       dy[i] * osh_act_ref(at->act, gate[i])};
+        if (at->limit > 0) glu_clamped_back(d, at, gate[i], up[i], dy[i]);
         osh_grad_add(a->din[0], first + i, d[0]);
         osh_grad_add(a->din[1], first + i, d[1]);
     }
     return OSH_OK;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status glu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), grad_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), glu_grad_chunk,
+                            (void *)(uintptr_t)a);
 }
 
 const osh_op osh_op_glu = {
@@ -105,6 +112,7 @@ const osh_op osh_op_glu = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
     .writes = true, .in_place_grad = true, .by_rows = true, .spreads = 3,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_glu_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_grad_cuda)},
+    .grad = {[OSH_REF] = glu_grad_ref, [OSH_CPU] = osh_glu_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_glu_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch,
 };

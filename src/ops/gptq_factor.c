@@ -1,19 +1,21 @@
-/* gptq_factor.c - U upper with U^T U = H^-1, in the place of H.
+/* gptq_factor.c - computes the upper triangular U with U^T U = H^-1 in place of H.
  *
- *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the diagonal)
+ *   out H F32 [I, I], in place: reads the lower triangle, writes all (zeros below the diagonal)
  *
- * llmcompressor's factorize_hessian: cholesky(cholesky_inverse(cholesky(H)), upper), which the
- * reference below does in double. The fast kernel needs no inverse (flip-Cholesky): with J the
- * reversal of order, J H J = L L^T gives H = R R^T for the upper R = J L J, hence H^-1 = R^-T R^-1
- * and U = R^-1 = J L^-1 J. OSH_E_NUMERIC, without a message, where H is not positive definite: the
- * caller damps more and tries again; the lower triangle is lost, the strictly upper one as it was. */
+ * llmcompressor's factorize_hessian computes cholesky(cholesky_inverse(cholesky(H)), upper). The
+ * reference below does so in double. The fast kernel needs no inverse (flip-Cholesky): let J
+ * reverse the order. J H J = L L^T gives H = R R^T with the upper triangular R = J L J, so H^-1 =
+ * R^-T R^-1 and U = R^-1 = J L^-1 J. If H is not positive definite, the op returns OSH_E_NUMERIC
+ * without a message: the caller increases the damping and tries again. The lower triangle is lost
+ * then; the strictly upper triangle is unchanged. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* Lower Cholesky factor of a [n, n] in place of its lower triangle; false: not positive definite. */
+/* Replaces the lower triangle of a [n, n] by its lower Cholesky factor. Returns false if a is not
+ * positive definite. */
 static bool cholesky_ref(double *a, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -28,14 +30,16 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Lower triangle of (L L^T)^-1 into inv, from the columns of L^-1. */
-static void invert_ref(double *inv, double *l, int64_t n)
+/* Writes the lower triangle of (L L^T)^-1 to inv, from the columns of L^-1. Overwrites l. */
+static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) { // L^-1 column by column, in place: column j of L is not needed after it
+    /* L^-1 column by column, in place: later columns do not need column j of L. */
+    for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {
             double sum = 0;
-            for (int64_t k = j; k < i; k++) sum -= l[i * n + k] * (k == j ? l[j * n + j] : l[k * n + j]);
+            for (int64_t k = j; k < i; k++)
+                sum -= l[i * n + k] * (k == j ? l[j * n + j] : l[k * n + j]);
             l[i * n + j] = sum / l[i * n + i];
         }
     }
@@ -58,9 +62,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_NEW(cx, inv, n * n);
     for (int64_t i = 0; i < n * n; i++) l[i] = h[i];
     if (!cholesky_ref(l, n)) OSH_TRY(OSH_E_NUMERIC);
-    invert_ref(inv, l, n);
+    cholesky_invert_ref(inv, l, n);
     if (!cholesky_ref(inv, n)) OSH_TRY(OSH_E_NUMERIC);
-    for (int64_t i = 0; i < n; i++) // upper factor: the transpose
+    for (int64_t i = 0; i < n; i++) // the upper factor is the transpose
         for (int64_t j = 0; j < n; j++) h[i * n + j] = j < i ? 0 : (float)inv[j * n + i];
 done:
     osh_free(cx, inv);
@@ -70,6 +74,7 @@ done:
 
 const osh_op osh_op_gptq_factor = {
     .name = "gptq_factor", .n_in = 0, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_factor_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_factor_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_factor_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_factor_cuda)},
     .tol = 1e-9, .scratch = NULL,
 };

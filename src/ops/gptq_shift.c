@@ -1,17 +1,19 @@
-/* gptq_shift.c - S = D Hd^-1 in the place of D, by the factor of the solve: U^T U = Hd^-1 in solving order.
+/* gptq_shift.c - computes S = D Hd^-1 in place of D. Hd is the damped Hessian; the factor of the
+ * solve has U^T U = Hd^-1 in solving order.
  *
- *   in[0] u F32 [I, I]     in[1] perm I32 [I], solving order -> column     out D F32 [I, I], in place, file order
+ *   in[0] u F32 [I, I]     in[1] perm I32 [I]: solving order -> column
+ *   out D F32 [I, I], in place, in file order
  *
- * Row by row d P^T U^T U P, where P brings columns into solving order. W + W S is the weight that on the inputs of the
- * quantized model, X, comes closest to what W gives on those of the original one, X0: the least of
- * |X (W + V)^T - X0 W^T|^2 over V, damped as the Hessian is, is V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1 (the closed
- * form of Li et al. 2025, "GPTAQ"). */
+ * A row d becomes d P^T U^T U P; P brings columns into solving order. On X, the inputs of the
+ * quantized model, the weight W + W S comes closest to the outputs of W on X0, the inputs of the
+ * original model. The minimum of |X (W + V)^T - X0 W^T|^2 over V is V = W (X0 - X)^T X (X^T X)^-1 =
+ * W D H^-1, here with the damping of the Hessian (the closed form of Li et al. 2025, "GPTAQ"). */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* to = U^T (U from). room [n]. */
-static void times_inverse(double *to, const double *from, const float *u, int64_t n, double *room)
+/* Computes to = U^T (U from). room [n] is scratch. */
+static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
         room[i] = 0;
@@ -34,7 +36,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {
         for (int64_t i = 0; i < I; i++) row[i] = d[perm[i]];
-        times_inverse(row + I, row, a->in[0]->data, I, row + 2 * I);
+        shift_row_ref(row + I, row, a->in[0]->data, I, row + 2 * I);
         for (int64_t i = 0; i < I; i++) d[perm[i]] = (float)row[I + i];
     }
 done:
@@ -44,6 +46,7 @@ done:
 
 const osh_op osh_op_gptq_shift = {
     .name = "gptq_shift", .n_in = 2, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_shift_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_shift_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_shift_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_shift_cuda)},
     .tol = 1e-10, .scratch = osh_gptq_shift_scratch, .scratch_cuda = osh_gptq_shift_cuda_scratch,
 };

@@ -1,8 +1,8 @@
-/* gptq_target.c - T = W + W S: what a solve comes close to instead of W, with S of gptq_shift.
+/* gptq_target.c - T = W + W S, the target of a solve instead of W. S comes from gptq_shift.
  *
  *   in[0] w [O, I], stored dtype     in[1] s F32 [I, I]     out t F32 [O, I]
  *
- * Where S is 0, T is W to the bit. */
+ * If S is 0, T has the bits of W. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -28,6 +28,7 @@ done:
 
 const osh_op osh_op_gptq_target = {
     .name = "gptq_target", .n_in = 2, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_target_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_target_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_target_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_target_cuda)},
     .tol = 1e-11, .scratch = osh_gptq_target_scratch, .scratch_cuda = osh_gptq_target_cuda_scratch,
 };

@@ -1,10 +1,10 @@
 /* hessian_accum.c - H += X^T X, lower triangle.
  *
- *   in[0] x [N, I]     out H F32 [I, I], in place; elements above the diagonal are left alone
+ *   in[0] x [N, I]     out H F32 [I, I], in place; elements above the diagonal are not written
  *
- * The Hessian of GPTQ and SparseGPT up to a factor that the modifier applies (llmcompressor
- * accumulate_hessian). Products of bf16 values are exact in f32; sums are f32, tile of tokens after
- * tile of tokens, sample after sample. */
+ * This is the Hessian of GPTQ and SparseGPT up to a factor, which the modifier applies
+ * (llmcompressor accumulate_hessian). Products of bf16 values are exact in f32. Sums are f32: the
+ * kernels add one tile of tokens after the other, sample by sample. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -12,8 +12,9 @@
 
 #include <assert.h>
 
-/* sum + x^T y of two columns of [N, I]. */
-OSH_RANGES_CHECKED static double add_products(double sum, const float *x, const float *y, int64_t N, int64_t I)
+/* Returns sum + x^T y for two columns of [N, I]. */
+OSH_RANGES_CHECKED static double hessian_add_products(double sum, const float *x, const float *y,
+                                                      int64_t N, int64_t I)
 {
     for (int64_t n = 0; n < N; n++) sum += (double)x[n * I] * y[n * I];
     return sum;
@@ -29,7 +30,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     osh_check_range(x, (size_t)(N * I) * sizeof *x);
     for (int64_t i = 0; i < I; i++)
-        for (int64_t j = 0; j <= i; j++) h[i * I + j] = (float)add_products(h[i * I + j], x + i, x + j, N, I);
+        for (int64_t j = 0; j <= i; j++)
+            h[i * I + j] = (float)hessian_add_products(h[i * I + j], x + i, x + j, N, I);
 done:
     osh_free(cx, x);
     return rc;
@@ -37,6 +39,8 @@ done:
 
 const osh_op osh_op_hessian_accum = {
     .name = "hessian_accum", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_hessian_accum_cuda)},
-    .tol = 1e-12, .scratch = osh_hessian_accum_scratch, .scratch_cuda = osh_hessian_accum_cuda_scratch,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_hessian_accum_cuda)},
+    .tol = 1e-12, .scratch = osh_hessian_accum_scratch,
+    .scratch_cuda = osh_hessian_accum_cuda_scratch,
 };

@@ -1,8 +1,10 @@
 /* join.c - two values side by side, head by head.
  *
- *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads     out [N, H*(width + S)]
+ *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads
+ *   out [N, H*(width + S)]
  *
- * H = 2, width 2, S 1 (DeepSeek's keys: a part of each head's own, and one that is turned by position and shared):
+ * An example with H = 2, width 2, S 1. DeepSeek's keys are like this: each head has a part of its
+ * own, and all heads share a part with rope.
  *
  *   a  a a | a a     b  r     out  a a r | a a r
  *
@@ -13,26 +15,28 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // of one chunk
+enum { ROWS = 64 }; // rows of a chunk
 
 static const osh_field attrs[] = {
-    {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9, "columns of a head of the first value", NULL,
-     NULL},
-    {"second", OSH_F_INT, offsetof(osh_join_attr, second), NULL, 1, 1e9, "S, columns of a head of the other", NULL,
-     NULL},
+    {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,
+     "columns of a head of the first value", NULL, NULL},
+    {"second", OSH_F_INT, offsetof(osh_join_attr, second), NULL, 1, 1e9,
+     "S, columns of a head of the other", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_join_attr *at = attr;
     int64_t heads = in_width[0] / at->width;
 
     (void)w_shape, (void)w_ndim;
     if (in_width[0] % at->width || (in_width[1] != heads * at->second && in_width[1] != at->second))
-        return osh_fail(cx, OSH_E_FORMAT, "join: widths %lld and %lld, want heads of %lld and, for each or for all, "
-                        "%lld", (long long)in_width[0], (long long)in_width[1], (long long)at->width,
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "join: widths %lld and %lld, want heads of %lld and, for each or "
+                        "for all, %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)at->width,
                         (long long)at->second);
     out_width[0] = in_width[0] + heads * at->second;
     return OSH_OK;
@@ -51,7 +55,8 @@ static osh_status join_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t n = chunk * ROWS; n < end; n++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t second = B == at->second ? 0 : h * at->second;
-            memcpy(osh_elem(to, n * O + h * both), osh_elem(x, n * A + h * at->width), (size_t)at->width * bytes);
+            memcpy(osh_elem(to, n * O + h * both), osh_elem(x, n * A + h * at->width),
+                   (size_t)at->width * bytes);
             memcpy(osh_elem(to, n * O + h * both + at->width), osh_elem(y, n * B + second),
                    (size_t)at->second * bytes);
         }
@@ -60,15 +65,17 @@ static osh_status join_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* As join_chunk, the other way: what all heads share gets the sum of theirs. */
-static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* The reverse of join_chunk. A shared part gets the sum over the heads. */
+static osh_status join_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
     const osh_join_attr *at = a->attr;
-    int64_t A = osh_width(a->in[0]), B = osh_width(a->in[1]), O = osh_width(a->dout[0]), heads = A / at->width;
+    int64_t A = osh_width(a->in[0]), B = osh_width(a->in[1]), O = osh_width(a->dout[0]),
+            heads = A / at->width;
     int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS), both = at->width + at->second;
 
     (void)cx, (void)worker;
@@ -76,21 +83,24 @@ static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         for (int64_t h = 0; h < heads; h++) {
             const float *dy = (const float *)a->dout[0]->data + n * O + h * both;
             int64_t second = B == at->second ? 0 : h * at->second;
-            for (int64_t i = 0; i < at->width; i++) osh_grad_add(a->din[0], n * A + h * at->width + i, dy[i]);
-            for (int64_t i = 0; i < at->second; i++) osh_grad_add(a->din[1], n * B + second + i, dy[at->width + i]);
+            for (int64_t i = 0; i < at->width; i++)
+                osh_grad_add(a->din[0], n * A + h * at->width + i, dy[i]);
+            for (int64_t i = 0; i < at->second; i++)
+                osh_grad_add(a->din[1], n * B + second + i, dy[at->width + i]);
         }
     return OSH_OK;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), back_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_back_chunk,
+                            (void *)(uintptr_t)a);
 }
 
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on a CPU a copy: nothing to gain
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on the host a copy
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = join_grad_ref},
     .grad_scratch = osh_elementwise_scratch,
 };

@@ -1,4 +1,5 @@
-/* kernel.c - loads, and the cut of a ragged batch into tiles. */
+/* kernel.c - helpers of the kernels: loads, activations, tiles of a ragged batch, loops over
+ * channels. */
 #include "ops/kernel.h"
 #include "tensor/device.h"
 
@@ -34,10 +35,12 @@ double osh_act_ref(const char *act, double x)
 double osh_act_slope(const char *act, double x)
 {
     if (!strcmp(act, "gelu"))
-        return (1 + erf(x * 0.70710678118654752440)) / 2 + x * 0.39894228040143267794 * exp(-x * x / 2);
+        return (1 + erf(x * 0.70710678118654752440)) / 2 +
+               x * 0.39894228040143267794 * exp(-x * x / 2);
     if (osh_act_is_tanh(act)) {
         double t = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
-        return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+        return (1 + t) / 2 +
+               x / 2 * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
     }
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
@@ -67,8 +70,8 @@ float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)
     return osh_round_to(t * cap, dt);
 }
 
-osh_status osh_infer_same(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                          const void *attr)
+osh_status osh_infer_same(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                          const int64_t *in_width, const void *attr)
 {
     (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
     out_width[0] = in_width[0];
@@ -107,11 +110,12 @@ int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, i
 {
     int64_t end = first, rows = 0;
 
-    while (end < n_tiles && (end == first || rows + tiles[end].n <= max_rows)) rows += tiles[end++].n;
+    while (end < n_tiles && (end == first || rows + tiles[end].n <= max_rows))
+        rows += tiles[end++].n;
     return end;
 }
 
-enum { CHANNELS = 256 }; // of a chunk
+enum { CHANNELS = 256 }; // channels of a chunk
 
 typedef struct channel_job {
     const osh_op_args *a;

@@ -1,12 +1,12 @@
-/* kl.c - how far a model's next-token distribution p is from a reference's r: sum over v of r log(r / p), and top-1
- * agreement.
+/* kl.c - the divergence of a model's next-token distribution p from a reference model's r, and the
+ * agreement of their top tokens: kl = sum over v of r log(r / p).
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
- *   out[1] same F32 [N]: 1 where both prefer the same token (the lowest id of equal ones), else 0
+ *   out[1] same F32 [N]: 1 if both prefer the same token (the lowest id of equal ones), else 0
  *
- * Each model's logits are rounded to its own compute dtype, the rest is f32. attr, an osh_vocab_attr or NULL: what each
- * model does to its logits behind the head. */
+ * The logits of each model are rounded to its own compute dtype; the rest is f32. attr is an
+ * osh_vocab_attr with the rules for the logits of both models, or NULL. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -18,9 +18,10 @@ typedef struct model_rule {
     osh_dtype dt;
 } model_rule;
 
-/* logit [V] of one row x [D], size: V, D; returns log sum exp, *best the first largest. */
-static double row_logits(float *logit, int64_t *best, const float *x, const float *w, const int64_t *size,
-                         const model_rule *m)
+/* Computes the logits [V] of one row x [D] and *best, the index of the first largest. size: V, D.
+ * Returns log(sum(exp(logit))). */
+static double kl_row_logits(float *logit, int64_t *best, const float *x, const float *w,
+                            const int64_t *size, const model_rule *m)
 {
     int64_t V = size[0], D = size[1];
     double sum = 0;
@@ -39,8 +40,9 @@ static double row_logits(float *logit, int64_t *best, const float *x, const floa
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0], D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: [N, D], [V, D] of both models; [2, V]
+    int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
+            D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
+    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: [N, D], [V, D]; [2, V]
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
     double lse[2];
@@ -54,7 +56,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         double sum = 0;
         for (int m = 0; m < 2; m++) {
             model_rule rule = {at ? &at->rule[m] : NULL, a->in[2 * m]->dtype};
-            lse[m] = row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m], (int64_t[]){V, D[m]}, &rule);
+            lse[m] = kl_row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m],
+                                   (int64_t[]){V, D[m]}, &rule);
         }
         for (int64_t v = 0; v < V; v++) {
             double log_p = logit[v] - lse[0], log_r = logit[V + v] - lse[1];
@@ -69,8 +72,8 @@ done:
     return rc;
 }
 
-/* Of x alone: dx = dkl (p - r) W, through the rule. */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* Only x has a gradient: dx = dkl (p - r) W, times the slope of the rule. */
+static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, true);
 }
@@ -80,15 +83,19 @@ const osh_op osh_op_kl = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
     .tol = 1e-9, // a small difference of large numbers
     .scratch = osh_kl_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_kl_grad_cpu}, .grad_scratch = osh_kl_grad_scratch,
+    .grad = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
+    .grad_scratch = osh_kl_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };
 
-static osh_tensor list_of(int64_t N) { return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {N}}; }
+static osh_tensor kl_list(int64_t N)
+{
+    return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {N}};
+}
 
 size_t osh_kl_sum_lists(int64_t N)
 {
-    osh_tensor list = list_of(N);
+    osh_tensor list = kl_list(N);
     return 2 * osh_tensor_gross(osh_tensor_bytes(&list));
 }
 
@@ -97,7 +104,7 @@ osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n)
     osh_status rc = OSH_OK;
     osh_op_args with = *a;
     osh_tensor *kl = NULL, *same = NULL; // own
-    osh_tensor list = list_of(osh_rows(a->in[0]));
+    osh_tensor list = kl_list(osh_rows(a->in[0]));
     OSH_TRY(osh_tensor_new(cx, &kl, list.dtype, list.ndim, list.shape));
     OSH_TRY(osh_tensor_new(cx, &same, list.dtype, list.ndim, list.shape));
     with.out[0] = kl, with.out[1] = same;

@@ -2,7 +2,8 @@
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]
  *
- * torch.nn.LayerNorm: all of it in f32 (here sums in double), one rounding to the dtype of x. */
+ * torch.nn.LayerNorm: everything is f32 (sums are double here) and rounded once to the dtype of
+ * x. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -12,13 +13,15 @@
 #include <string.h>
 
 static const osh_field attrs[] = {
-    {"eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance", NULL, NULL},
-    {"bias", OSH_F_BOOL, offsetof(osh_layer_norm_attr, bias), "false", 0, 0, "a bias [D] is added", NULL, NULL},
+    {"eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance",
+     NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_layer_norm_attr, bias), "false", 0, 0, "a bias [D] is added",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)cx;
     out_width[0] = w_shape[0][0] = w_shape[1][0] = in_width[0];
@@ -46,7 +49,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         mean /= (double)D;
         for (int64_t i = 0; i < D; i++) sum += (row[i] - mean) * (row[i] - mean);
         double r = 1 / sqrt(sum / (double)D + eps);
-        for (int64_t i = 0; i < D; i++) row[i] = (float)((row[i] - mean) * r * w[i] + (b ? b[i] : 0));
+        for (int64_t i = 0; i < D; i++)
+            row[i] = (float)((row[i] - mean) * r * w[i] + (b ? b[i] : 0));
     }
     osh_from_f32(a->out[0]->data, dt, x, N * D);
 done:
@@ -57,8 +61,10 @@ done:
 }
 
 /* With n = (x - mean) / sqrt(variance + eps), g = dy w:
- *   dx = (g - mean(g) - n mean(g n)) / sqrt(variance + eps)     dw = sum over rows of dy n     db = that of dy */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+ *
+ *   dx = (g - mean(g) - n mean(g n)) / sqrt(variance + eps)
+ *   dw = sum over rows of dy n     db = sum over rows of dy */
+static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
@@ -85,9 +91,11 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
                 sums[i] += dy[row + i] * n, sums[D + i] += dy[row + i];
             }
             for (int64_t i = 0; i < D; i++)
-                osh_grad_add(a->din[0], row + i, (dy[row + i] * w[i] - g1 - (x[row + i] - mean) * r * gn) * r);
+                osh_grad_add(a->din[0], row + i,
+                             (dy[row + i] * w[i] - g1 - (x[row + i] - mean) * r * gn) * r);
         }
-        for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[1], i, sums[i]), osh_grad_add(a->din[2], i, sums[D + i]);
+        for (int64_t i = 0; i < D; i++)
+            osh_grad_add(a->din[1], i, sums[i]), osh_grad_add(a->din[2], i, sums[D + i]);
     }
 done:
     osh_free(cx, seq);
@@ -100,8 +108,9 @@ done:
 const osh_op osh_op_layer_norm = {
     .name = "layer_norm", .n_in = 1, .n_weights = 2, .n_out = 1, .spreads = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_layer_norm_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
     .tol = 1e-12, .scratch = osh_layer_norm_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_grad_cuda)},
+    .grad = {[OSH_REF] = layer_norm_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_grad_cuda)},
     .grad_scratch_cuda = osh_layer_norm_grad_cuda_scratch,
 };

@@ -2,9 +2,8 @@
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *
- * torch.nn.Linear (addmm): products and sum in f32 (here double), the bias added before the one
- * rounding to the dtype of x. For an F32 model that is all; for BF16 the products themselves are
- * exact in f32. */
+ * torch.nn.Linear (addmm): products and sums are f32 (double here). The bias is added before the
+ * only rounding, to the dtype of x. Products of BF16 values are exact in f32. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -15,17 +14,20 @@
 static const osh_field attrs[] = {
     {"out_features", OSH_F_INT, offsetof(osh_linear_attr, out_features), "0", 0, 1e9,
      "O; 0: the width that the template gives to the output", NULL, NULL},
-    {"bias", OSH_F_BOOL, offsetof(osh_linear_attr, bias), "false", 0, 0, "a bias [O] is added", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_linear_attr, bias), "false", 0, 0, "a bias [O] is added",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_linear_attr *at = attr;
     int64_t O = at->out_features ? at->out_features : out_width[0];
 
-    if (O <= 0) return osh_fail(cx, OSH_E_FORMAT, "linear: no output width given, want out_features or a weight shape");
+    if (O <= 0)
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "linear: no output width given, want out_features or a weight shape");
     out_width[0] = O;
     w_shape[0][0] = O;
     w_shape[0][1] = in_width[0];
@@ -35,8 +37,9 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* sum + x w of two rows [I]. */
-OSH_RANGES_CHECKED static double add_products(double sum, const float *x, const float *w, int64_t I)
+/* Returns sum + x w for two rows [I]. */
+OSH_RANGES_CHECKED static double linear_add_products(double sum, const float *x, const float *w,
+                                                     int64_t I)
 {
     for (int64_t i = 0; i < I; i++) sum += (double)x[i] * w[i];
     return sum;
@@ -59,7 +62,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_check_range(w, (size_t)(O * I) * sizeof *w);
     for (int64_t n = 0; n < N; n++) {
         for (int64_t o = 0; o < O; o++) {
-            row[o] = (float)add_products(b ? b[o] : 0, x + n * I, w + o * I, I);
+            row[o] = (float)linear_add_products(b ? b[o] : 0, x + n * I, w + o * I, I);
         }
         osh_from_f32(osh_elem(y, n * O), y->dtype, row, O);
     }
@@ -71,8 +74,8 @@ done:
     return rc;
 }
 
-/* dx = dy W     dw = dy^T x     db = sum over rows of dy; the latter two sample by sample */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy W     dw = dy^T x     db = sum over rows of dy. dw and db are summed sample by sample. */
+static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
@@ -91,7 +94,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
         }
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t o = 0; o < O; o++)
-            for (int64_t i = -1; i < I; i++) { // -1: of the bias
+            for (int64_t i = -1; i < I; i++) { // -1: the bias
                 double sum = 0;
                 for (int64_t n = seq[s].row; n < seq[s].row + seq[s].n; n++)
                     sum += (double)dy[n * O + o] * (i < 0 ? 1 : x[n * I + i]);
@@ -110,6 +113,7 @@ const osh_op osh_op_linear = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
     .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = osh_linear_cuda_scratch,
     .writes = true, .by_rows = true, .spreads = 1,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_linear_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_grad_cuda)},
+    .grad = {[OSH_REF] = linear_grad_ref, [OSH_CPU] = osh_linear_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_linear_grad_cuda)},
     .grad_scratch = osh_linear_grad_scratch, .grad_scratch_cuda = osh_linear_grad_cuda_scratch,
 };

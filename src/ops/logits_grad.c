@@ -1,17 +1,18 @@
-/* logits_grad.c - the gradient of kl and nll, the two losses of a model's logits, for x: the reference.
+/* logits_grad.c - the reference gradient for x of kl and nll, the two losses of a model's logits.
  *
  *   z = x W^T, l = rule(z), p = softmax(l)
- *   kl    dl_v = g (p_v - r_v), r the reference model's p     nll   dl_v = g (p_v - [v is the target])
+ *   kl    dl_v = g (p_v - r_v)               r: p of the reference model
+ *   nll   dl_v = g (p_v - [v == target])
  *   dz_v = dl_v rule'(z_v)     dx = dz W
  *
- * g: what dout[0] has for the row; rows with 0 give nothing. */
+ * g is the element of dout[0] for the row. Rows with g = 0 are skipped. */
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* p [V] of one row; slope [V] or NULL: of the rule. size: V, D. */
-static void row_softmax(double *p, double *slope, const float *x, const float *w, const int64_t *size,
-                        const osh_logits_rule *rule)
+/* Computes p [V] of one row and the slope [V] of the rule (NULL: not wanted). size: V, D. */
+static void logits_row_softmax(double *p, double *slope, const float *x, const float *w,
+                               const int64_t *size, const osh_logits_rule *rule)
 {
     double max = -INFINITY, sum = 0, divide = rule && rule->divide > 0 ? rule->divide : 1;
     double cap = rule && rule->cap > 0 ? rule->cap : 0;
@@ -31,10 +32,11 @@ static void row_softmax(double *p, double *slope, const float *x, const float *w
 osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
 {
     osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0], D = osh_width(a->in[0]), D2 = kl ? osh_width(a->in[2]) : 0;
+    int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0], D = osh_width(a->in[0]),
+            D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: [N, D], [V, D]; of the reference model
+    float *x = NULL, *w = NULL, *x2 = NULL, *w2 = NULL; // own: [N, D], [V, D]; 2: reference
     double *p = NULL;                                   // own: [3, V]: p, slope, r
 
     OSH_NEW(cx, p, 3 * V);
@@ -45,9 +47,12 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
     for (int64_t n = 0; n < N; n++) {
         int32_t target = kl ? 0 : ((const int32_t *)a->in[2]->data)[n];
         if (g[n] == 0 || target < 0) continue;
-        row_softmax(p, p + V, x + n * D, w, (int64_t[]){V, D}, at ? &at->rule[0] : NULL);
-        if (kl) row_softmax(p + 2 * V, NULL, x2 + n * D2, w2, (int64_t[]){V, D2}, at ? &at->rule[1] : NULL);
-        for (int64_t v = 0; v < V; v++) p[v] = g[n] * (p[v] - (kl ? p[2 * V + v] : v == target)) * p[V + v];
+        logits_row_softmax(p, p + V, x + n * D, w, (int64_t[]){V, D}, at ? &at->rule[0] : NULL);
+        if (kl)
+            logits_row_softmax(p + 2 * V, NULL, x2 + n * D2, w2, (int64_t[]){V, D2},
+                               at ? &at->rule[1] : NULL);
+        for (int64_t v = 0; v < V; v++)
+            p[v] = g[n] * (p[v] - (kl ? p[2 * V + v] : v == target)) * p[V + v];
         for (int64_t i = 0; i < D; i++) {
             double sum = 0;
             for (int64_t v = 0; v < V; v++) sum += p[v] * w[v * D + i];

@@ -1,16 +1,19 @@
-/* mix.c - of each element one of two values, drawn at random: inputs of a layer for learners with a drop_ratio.
+/* mix.c - takes each element from one of two values at random, for learners with a drop_ratio.
  *
- *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D] = x where u < share, else x0     y may be x
+ *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D] = x if u < share, else x0     y may be x
  *
- *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: in its sample
+ *   u = (osh_rng_u64(key, sample, row D + column) >> 40) / 2^24     row: index in its sample
  *
- * so that what an element becomes depends on neither batches nor threads. */
+ * The result does not depend on batches or threads. */
 #include "base/rng.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
 
-uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step) { return osh_rng_u64(seed, (1u << 20) + what, step); }
+uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step)
+{
+    return osh_rng_u64(seed, (1u << 20) + what, step);
+}
 
 static void mix_row(const osh_op_args *a, int64_t row, int64_t sample, int64_t at)
 {
@@ -20,7 +23,8 @@ static void mix_row(const osh_op_args *a, int64_t row, int64_t sample, int64_t a
     size_t size = osh_dtype_bytes(a->in[0]->dtype);
     for (int64_t c = 0; c < D; c++) {
         bool first = osh_rng_u64(m->key, (uint64_t)sample, (uint64_t)(at * D + c)) >> 40 < below;
-        memmove(osh_elem(a->out[0], row * D + c), osh_elem(a->in[first ? 0 : 1], row * D + c), size);
+        memmove(osh_elem(a->out[0], row * D + c), osh_elem(a->in[first ? 0 : 1], row * D + c),
+                size);
     }
 }
 
@@ -28,7 +32,8 @@ static osh_status mix_sample(osh_ctx *cx, void *user, int64_t k, int worker)
 {
     const osh_op_args *a = user;
     const osh_mix_attr *m = a->attr;
-    int64_t first = a->seqs ? a->seqs->offsets[k] : 0, end = a->seqs ? a->seqs->offsets[k + 1] : osh_rows(a->in[0]);
+    int64_t first = a->seqs ? a->seqs->offsets[k] : 0,
+            end = a->seqs ? a->seqs->offsets[k + 1] : osh_rows(a->in[0]);
     (void)cx, (void)worker;
     for (int64_t row = first; row < end; row++)
         mix_row(a, row, m->samples ? m->samples[k] : m->first_sample + k, row - first);
@@ -42,12 +47,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return OSH_OK;
 }
 
-static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+static osh_status mix_fast(osh_ctx *cx, const osh_op_args *a)
 {
     return osh_parallel_for(cx, a->seqs ? a->seqs->n : 1, mix_sample, (void *)a);
 }
 
 const osh_op osh_op_mix = {
-    .name = "mix", .n_in = 2, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+    .name = "mix", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = mix_fast},
     .host_only = true,
 };

@@ -1,13 +1,13 @@
-/* moe_combine.c - one expert's output joins the sum of those of the experts before it.
+/* moe_combine.c - adds the output of one expert to the sum of the experts before it.
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- *   out = sum + y * route[:, expert]     where that is not 0; sum elsewhere, whatever y is
- *   plain: sum + y there (Llama 4, whose experts' inputs are weighted)
+ *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; else out = sum
+ *   plain: out = sum + y for these rows (Llama 4, which weights the inputs of experts)
  *
- * transformers' Qwen3MoeExperts: the product is rounded to the dtype, index_add_ adds in it, expert after expert from
- * zeros. What an expert makes of tokens that do not go to it, even an infinity, leaves no trace.
- * out may be sum itself. */
+ * transformers' Qwen3MoeExperts: the product is rounded to the dtype, and index_add_ adds in that
+ * dtype, one expert after the other, beginning with zeros. Rows of y of tokens that are not routed
+ * to the expert are ignored, even infinities. out may be sum. */
 #include <assert.h>
 #include <string.h>
 
@@ -20,24 +20,27 @@ enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a tim
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
      "column of route", NULL, NULL},
-    {"plain", OSH_F_BOOL, offsetof(osh_moe_combine_attr, plain), "false", 0, 0, "the weight is 1", NULL, NULL},
+    {"plain", OSH_F_BOOL, offsetof(osh_moe_combine_attr, plain), "false", 0, 0, "the weight is 1",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_moe_combine_attr *at = attr;
     (void)w_shape, (void)w_ndim;
     if (in_width[0] != in_width[1] || at->expert >= in_width[2])
-        return osh_fail(cx, OSH_E_FORMAT, "moe_combine: widths %lld and %lld, expert %lld of %lld: want the same "
-                        "widths and an expert that is there", (long long)in_width[0], (long long)in_width[1],
-                        (long long)at->expert, (long long)in_width[2]);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "moe_combine: widths %lld and %lld, expert %lld of %lld: want the same "
+                        "widths and an expert that is there",
+                        (long long)in_width[0], (long long)in_width[1], (long long)at->expert,
+                        (long long)in_width[2]);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
 
-static void add_row(const osh_op_args *a, int64_t n, float weight)
+static void combine_add_row(const osh_op_args *a, int64_t n, float weight)
 {
     int64_t D = osh_width(a->in[0]);
     osh_dtype dt = a->in[0]->dtype;
@@ -47,37 +50,41 @@ static void add_row(const osh_op_args *a, int64_t n, float weight)
         osh_to_f32(sum, osh_elem(a->in[0], at), dt, m);
         osh_to_f32(y, osh_elem(a->in[1], at), dt, m);
         for (int64_t i = 0; i < m; i++) y[i] *= weight;
-        if (dt != OSH_F32) // rounded
+        if (dt != OSH_F32)
             for (int64_t i = 0; i < m; i++) y[i] = osh_round_to(y[i], dt);
         for (int64_t i = 0; i < m; i++) sum[i] += y[i];
         osh_from_f32(osh_elem(a->out[0], at), dt, sum, m);
     }
 }
 
-static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status combine_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     const osh_moe_combine_attr *at = a->attr;
-    int64_t E = osh_width(a->in[2]), D = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
+    int64_t E = osh_width(a->in[2]), D = osh_width(a->in[0]),
+            end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
     size_t row = (size_t)D * osh_dtype_bytes(a->in[0]->dtype);
 
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++) {
         float weight = osh_tensor_at(a->in[2], n * E + at->expert);
-        if (weight != 0) add_row(a, n, at->plain ? 1 : weight);
-        else if (a->out[0] != a->in[0]) memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
+        if (weight != 0) combine_add_row(a, n, at->plain ? 1 : weight);
+        else if (a->out[0] != a->in[0])
+            memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }
     return OSH_OK;
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    assert(osh_width(a->in[0]) == osh_width(a->in[1]) && osh_width(a->in[0]) == osh_width(a->out[0]));
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+    assert(osh_width(a->in[0]) == osh_width(a->in[1]) &&
+           osh_width(a->in[0]) == osh_width(a->out[0]));
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), combine_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* dsum = dy     dy of the expert = dy * route     droute = sum dy y; the latter two where route is not 0 */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dsum = dout dy = dout * route droute = sum of dout y. dy and droute: rows with route != 0. */
+static osh_status moe_combine_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[2]);
@@ -107,6 +114,7 @@ const osh_op osh_op_moe_combine = {
     .name = "moe_combine", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .masked = 1 << 1, .in_place = true,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_combine_grad_ref},
+    .masked = 1 << 1, .in_place = true,
     .spreads = 1,
 };

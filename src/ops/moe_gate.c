@@ -1,18 +1,22 @@
-/* moe_gate.c - a router whose logits stay f32: which experts a token goes to, and with what weight.
+/* moe_gate.c - a router with f32 logits: chooses the experts of each token and their weights.
  *
- *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E], 0 where the token does not go
+ *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
+ *   out route [N, E]: weight of the expert; 0: not chosen
  *
- *   s = softmax(x w^T), or sigmoid(x w^T); the choice is made by c = s + b
- *   n_group: the experts stand in groups of E / n_group. A group is worth the sum of its two largest c, of softmax its
- *   largest; experts of the topk_group best groups alone are left
- *   the top_k of these with the largest c; of equal ones the lower index first
- *   route = s, divided by the sum of those chosen (norm_topk_prob), times scale
+ * Steps, for one token:
  *
- * E = 4 in 2 groups, topk_group 1, top_k 1, b = 0: s = .9 .1 .6 .7 has groups of 1.0 and 1.3, so expert 3 and not 0.
+ *   1. s = softmax(x w^T) or sigmoid(x w^T), c = s + b. The choice is made by c.
+ *   2. n_group groups have E / n_group experts each. The score of a group is the sum of its two
+ *      largest c (sigmoid) or its largest c (softmax). Only the topk_group best groups remain.
+ *   3. The top_k remaining experts with the largest c are chosen; of equal ones the lower index.
+ *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
- * transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter (softmax; greedy is one
- * group): x and w are widened, everything is f32, the weights are rounded to the dtype of x at the end. Sums are double
- * here, in a fixed order. */
+ * An example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives
+ * group scores 1.0 and 1.3. Expert 3 is chosen, not 0.
+ *
+ * transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter
+ * (softmax; greedy is one group): x and w are widened, everything is f32, and the weights are
+ * rounded to the dtype of x at the end. Sums are double here, in a fixed order. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -22,24 +26,26 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of one chunk; columns in f32 at a time; sums beside each other
+enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of a chunk; columns at a time; partial sums
 
 static const osh_field attrs[] = {
-    {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS, "experts of a token",
-     NULL, NULL},
+    {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
+     "experts of a token", NULL, NULL},
     {"norm_topk_prob", OSH_F_BOOL, offsetof(osh_moe_gate_attr, route.norm_topk_prob), "false", 0, 0,
      "their weights are divided by their sum", NULL, NULL},
-    {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_gate_attr, sigmoid), "false", 0, 0, "of each logit; else the softmax",
+    {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_gate_attr, sigmoid), "false", 0, 0,
+     "sigmoid of each logit; else softmax", NULL, NULL},
+    {"scale", OSH_F_FLOAT, offsetof(osh_moe_gate_attr, scale), "1", 0, 1e6, "factor of the weights",
      NULL, NULL},
-    {"scale", OSH_F_FLOAT, offsetof(osh_moe_gate_attr, scale), "1", 0, 1e6, "factor of the weights", NULL, NULL},
-    {"n_group", OSH_F_INT, offsetof(osh_moe_gate_attr, n_group), "1", 1, OSH_MOE_MAX_EXPERTS, "groups of experts", NULL,
-     NULL},
+    {"n_group", OSH_F_INT, offsetof(osh_moe_gate_attr, n_group), "1", 1, OSH_MOE_MAX_EXPERTS,
+     "groups of experts", NULL, NULL},
     {"topk_group", OSH_F_INT, offsetof(osh_moe_gate_attr, topk_group), "1", 1, OSH_MOE_MAX_EXPERTS,
      "groups that a token may go to", NULL, NULL},
-    {"method", OSH_F_STR, offsetof(osh_moe_gate_attr, method), "groups", 0, 0, "greedy: groups mean nothing", NULL,
-     "groups|group_limited_greedy|greedy"},
+    {"method", OSH_F_STR, offsetof(osh_moe_gate_attr, method), "groups", 0, 0,
+     "greedy: groups are ignored", NULL, "groups|group_limited_greedy|greedy"},
     {"rows", OSH_F_INT, offsetof(osh_moe_gate_attr, experts), "0", 0, 1e9, "E", NULL, NULL},
-    {"bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there",
+     NULL, NULL},
     {0},
 };
 
@@ -48,33 +54,37 @@ bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at)
     return at->topk_group < at->n_group && !(at->method && !strcmp(at->method, "greedy"));
 }
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_moe_gate_attr *at = attr;
     int64_t E = at->experts, each = E / at->n_group;
 
     if (E < 1 || E > OSH_MOE_MAX_EXPERTS || E % at->n_group || at->topk_group > at->n_group ||
         at->route.top_k > at->topk_group * each || (at->n_group > 1 && each < 2))
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_gate: %lld of %lld experts, in %lld of %lld groups: want groups of "
-                        "equal size, no more than there are, and %d experts at most", (long long)at->route.top_k,
-                        (long long)E, (long long)at->topk_group, (long long)at->n_group, OSH_MOE_MAX_EXPERTS);
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "moe_gate: %lld of %lld experts, in %lld of %lld groups: want groups of "
+                        "equal size, no more than there are, and %d experts at most",
+                        (long long)at->route.top_k, (long long)E, (long long)at->topk_group,
+                        (long long)at->n_group, OSH_MOE_MAX_EXPERTS);
     w_ndim[0] = 2, w_shape[0][0] = E, w_shape[0][1] = in_width[0];
     w_ndim[1] = at->bias, w_shape[1][0] = E;
     out_width[0] = E;
     return OSH_OK;
 }
 
-/* Whether at least `most` of x [n] are larger than x[at], or as large and before it. */
-static bool is_behind(const float *x, int64_t at, int64_t n, int64_t most)
+/* Returns true if at least `most` elements of x [n] are larger than x[at], or equal with a lower
+ * index. */
+static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
-    for (int64_t i = 0; i < n && before < most; i++) before += x[i] > x[at] || (x[i] == x[at] && i < at);
+    for (int64_t i = 0; i < n && before < most; i++)
+        before += x[i] > x[at] || (x[i] == x[at] && i < at);
     return before >= most;
 }
 
-/* c [E]: the experts of all groups but the topk_group best get -infinity. */
-static void keep_groups(float *c, const osh_moe_gate_attr *at)
+/* Sets c [E] to -infinity for the experts of all groups but the topk_group best. */
+static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
 {
     float worth[OSH_MOE_MAX_EXPERTS];
     int64_t each = at->experts / at->n_group;
@@ -87,12 +97,14 @@ static void keep_groups(float *c, const osh_moe_gate_attr *at)
         worth[g] = at->sigmoid ? first + second : first;
     }
     for (int64_t g = 0; g < at->n_group; g++)
-        for (int64_t e = g * each; e < (g + 1) * each && is_behind(worth, g, at->n_group, at->topk_group); e++)
+        for (int64_t e = g * each;
+             e < (g + 1) * each && is_outranked(worth, g, at->n_group, at->topk_group); e++)
             c[e] = -INFINITY;
 }
 
-/* s [E]: logits, which become the route's weights. bias [E] f32 or NULL */
-static void route_row(float *s, const double *logits, const float *bias, const osh_moe_gate_attr *at)
+/* Computes the weights s [E] of a row of logits. bias [E] f32 or NULL. */
+static void gate_route_row(float *s, const double *logits, const float *bias,
+                           const osh_moe_gate_attr *at)
 {
     float c[OSH_MOE_MAX_EXPERTS];
     double max = logits[0], sum = 0, top = 0;
@@ -100,19 +112,21 @@ static void route_row(float *s, const double *logits, const float *bias, const o
     for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
     for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
     for (int64_t e = 0; e < E; e++) {
-        s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e])) : osh_math_exp(logits[e] - max) / sum);
-        c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e]; // no exponential makes these equal
+        s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
+                                   : osh_math_exp(logits[e] - max) / sum);
+        /* Softmax chooses by the logits: exp could make different ones equal. */
+        c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
     }
-    if (osh_moe_gate_is_grouped(at)) keep_groups(c, at);
+    if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);
     for (int64_t e = 0; e < E; e++) {
-        if (is_behind(c, e, E, at->route.top_k)) s[e] = 0;
+        if (is_outranked(c, e, E, at->route.top_k)) s[e] = 0;
         top += s[e];
     }
     for (int64_t e = 0; e < E; e++)
         s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
 }
 
-/* The sum over n elements of x w, LANES sums of every LANES-th. */
+/* Returns the sum of x w over n elements. Partial sum k takes every LANES-th element from k on. */
 static double dot(const float *x, const float *w, int64_t n)
 {
     double sum[LANES] = {0}, all = 0;
@@ -124,12 +138,13 @@ static double dot(const float *x, const float *w, int64_t n)
     return all;
 }
 
-static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status moe_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     const osh_moe_gate_attr *at = a->attr;
     const osh_tensor *x = a->in[0], *w = a->in[1], *b = a->in[2];
-    int64_t E = at->experts, D = osh_width(x), first = chunk * ROWS, n_rows = osh_min64(ROWS, osh_rows(x) - first);
+    int64_t E = at->experts, D = osh_width(x), first = chunk * ROWS,
+            n_rows = osh_min64(ROWS, osh_rows(x) - first);
     double logits[ROWS][OSH_MOE_MAX_EXPERTS];
     float xs[ROWS][PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS];
 
@@ -137,7 +152,8 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     memset(logits, 0, sizeof logits);
     for (int64_t from = 0, n; from < D; from += n) {
         n = osh_min64(PIECE, D - from);
-        for (int64_t r = 0; r < n_rows; r++) osh_to_f32(xs[r], osh_elem(x, (first + r) * D + from), x->dtype, n);
+        for (int64_t r = 0; r < n_rows; r++)
+            osh_to_f32(xs[r], osh_elem(x, (first + r) * D + from), x->dtype, n);
         for (int64_t e = 0; e < E; e++) {
             osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, n);
             for (int64_t r = 0; r < n_rows; r++) logits[r][e] += dot(xs[r], ws, n);
@@ -145,7 +161,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     }
     if (b) osh_to_f32(bias, b->data, b->dtype, E);
     for (int64_t r = 0; r < n_rows; r++) {
-        route_row(route, logits[r], b ? bias : NULL, at);
+        gate_route_row(route, logits[r], b ? bias : NULL, at);
         osh_from_f32(osh_elem(a->out[0], (first + r) * E), a->out[0]->dtype, route, E);
     }
     return OSH_OK;
@@ -155,37 +171,43 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_moe_gate_attr *at = a->attr;
     assert(at->experts <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == at->experts), (void)at;
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), moe_gate_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* ---- its gradient: of the weights of experts that were chosen; what chooses has none ---- */
+/* ---- gradient: of the weights of the chosen experts; the choice itself has none ---- */
 
 typedef struct gate_back_job {
     const osh_grad_args *a;
     float *to_logits; // own: [N, E]
 } gate_back_job;
 
-/* One row: logits [E], route what route_row made of them, g [E] what it gets; to [E] what the logits get. */
-static void logits_back(float *to, const double *logits, const float *route, const float *g,
-                        const osh_moe_gate_attr *at)
+/* Computes the gradient `to` [E] of the logits [E] of a row. route [E]: the weights from
+ * gate_route_row; g [E]: their gradient. */
+static void gate_logits_back(float *to, const double *logits, const float *route, const float *g,
+                             const osh_moe_gate_attr *at)
 {
-    double s[OSH_MOE_MAX_EXPERTS], ds[OSH_MOE_MAX_EXPERTS], max = logits[0], sum = 0, top = 0, dot = 0;
+    double s[OSH_MOE_MAX_EXPERTS], ds[OSH_MOE_MAX_EXPERTS],
+           max = logits[0], sum = 0, top = 0, dot = 0;
     int64_t E = at->experts;
     for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
     for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
     for (int64_t e = 0; e < E; e++) {
-        s[e] = at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e])) : osh_math_exp(logits[e] - max) / sum;
+        s[e] = at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
+                           : osh_math_exp(logits[e] - max) / sum;
         if (route[e] != 0) top += s[e], dot += g[e] * s[e];
     }
     for (int64_t e = 0; e < E; e++) {
-        ds[e] = route[e] == 0 ? 0 : at->route.norm_topk_prob ? at->scale * (g[e] - dot / top) / top : at->scale * g[e];
+        ds[e] = route[e] == 0 ? 0
+              : at->route.norm_topk_prob ? at->scale * (g[e] - dot / top) / top : at->scale * g[e];
     }
     dot = 0;
     for (int64_t e = 0; e < E; e++) dot += ds[e] * s[e];
-    for (int64_t e = 0; e < E; e++) to[e] = (float)(at->sigmoid ? ds[e] * s[e] * (1 - s[e]) : s[e] * (ds[e] - dot));
+    for (int64_t e = 0; e < E; e++)
+        to[e] = (float)(at->sigmoid ? ds[e] * s[e] * (1 - s[e]) : s[e] * (ds[e] - dot));
 }
 
-static osh_status row_back(osh_ctx *cx, void *user, int64_t n, int worker)
+static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
 {
     const gate_back_job *j = user;
     const osh_grad_args *a = j->a;
@@ -193,7 +215,8 @@ static osh_status row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     const osh_tensor *x = a->in[0], *w = a->in[1];
     int64_t E = at->experts, D = osh_width(x);
     double logits[OSH_MOE_MAX_EXPERTS] = {0};
-    float xs[PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS], *to = j->to_logits + n * E;
+    float xs[PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS],
+        *to = j->to_logits + n * E;
 
     (void)cx, (void)worker;
     for (int64_t from = 0, k; from < D; from += k) {
@@ -205,8 +228,8 @@ static osh_status row_back(osh_ctx *cx, void *user, int64_t n, int worker)
         }
     }
     if (a->in[2]) osh_to_f32(bias, a->in[2]->data, a->in[2]->dtype, E);
-    route_row(route, logits, a->in[2] ? bias : NULL, at);
-    logits_back(to, logits, route, (const float *)a->dout[0]->data + n * E, at);
+    gate_route_row(route, logits, a->in[2] ? bias : NULL, at);
+    gate_logits_back(to, logits, route, (const float *)a->dout[0]->data + n * E, at);
     for (int64_t from = 0, k; a->din[0] && from < D; from += k) {
         float *dx = (float *)a->din[0]->data + n * D + from;
         k = osh_min64(PIECE, D - from);
@@ -219,8 +242,8 @@ static osh_status row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     return OSH_OK;
 }
 
-/* An expert's weights, row by row. */
-static osh_status expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
+/* Adds the gradient of the weights [D] of expert e, row by row. */
+static osh_status gate_expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
 {
     const gate_back_job *j = user;
     const osh_tensor *x = j->a->in[0];
@@ -228,25 +251,26 @@ static osh_status expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
     float *dw = (float *)j->a->din[1]->data + e * D;
     (void)cx, (void)worker;
     for (int64_t n = 0; n < N; n++)
-        for (int64_t i = 0; i < D; i++) dw[i] += j->to_logits[n * E + e] * osh_tensor_at(x, n * D + i);
+        for (int64_t i = 0; i < D; i++)
+            dw[i] += j->to_logits[n * E + e] * osh_tensor_at(x, n * D + i);
     return OSH_OK;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status moe_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t E = ((const osh_moe_gate_attr *)a->attr)->experts, N = osh_rows(a->in[0]);
     gate_back_job j = {.a = a};
     OSH_NEW(cx, j.to_logits, N * E);
-    OSH_TRY(osh_parallel_for(cx, N, row_back, &j));
-    if (a->din[1]) OSH_TRY(osh_parallel_for(cx, E, expert_back, &j));
+    OSH_TRY(osh_parallel_for(cx, N, gate_row_back, &j));
+    if (a->din[1]) OSH_TRY(osh_parallel_for(cx, E, gate_expert_back, &j));
 done:
     osh_free(cx, j.to_logits);
     return rc;
 }
 
-static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads)
+static size_t moe_gate_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)n_threads;
     return (size_t)(n_tokens * out_width) * sizeof(float);
@@ -256,5 +280,6 @@ const osh_op osh_op_moe_gate = {
     .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_gate_grad_ref},
+    .grad_scratch = moe_gate_grad_scratch,
 };

@@ -1,16 +1,17 @@
-/* moe_router.c - which experts a token goes to, and with what weight.
+/* moe_router.c - chooses the experts of each token and their weights.
  *
- *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]     E = experts; 0 where the token does not go
+ *   in[0] logits [N, E]     in[1] w [E], if scaled
+ *   out route [N, E]: weight of the expert; 0: not chosen
  *
- *   p = softmax(logits)     in f32, over all experts
- *   the top_k largest; of equal logits the lower index first
- *   norm_topk_prob: each divided by their sum
- *   sigmoid: p = 1 / (1 + e^-logit) instead (Llama 4)
- *   scaled: each times its expert's number w (Gemma 4)
+ *   p = softmax(logits), f32, over all experts; sigmoid (Llama 4): p = 1 / (1 + e^-logit)
+ *   route = p of the top_k largest logits; of equal logits the lower index first
+ *   norm_topk_prob: the chosen p are divided by their sum
+ *   scaled (Gemma 4): each is multiplied by w of its expert
  *
- * transformers' Qwen3MoeTopKRouter: probabilities in f32, the weights rounded to the dtype of the logits at the end. It
- * chooses by the probabilities and leaves the order of equal ones to torch.topk. Here the logits decide, which no
- * exponential can make equal, so that every column chooses the same experts. */
+ * transformers' Qwen3MoeTopKRouter: probabilities are f32, and the weights are rounded to the dtype
+ * of the logits at the end. It chooses by the probabilities and leaves the order of equal ones to
+ * torch.topk. Here the logits decide: exp could make different logits equal, in one backend and not
+ * in another, and all backends must choose the same experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // of one chunk
+enum { ROWS = 64 }; // rows of a chunk
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_router_attr, top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -34,20 +35,21 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_moe_router_attr *at = attr;
     if (in_width[0] > OSH_MOE_MAX_EXPERTS || at->top_k > in_width[0])
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_router: %lld of %lld experts, want no more than there are, and %d",
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "moe_router: %lld of %lld experts, want no more than there are, and %d",
                         (long long)at->top_k, (long long)in_width[0], OSH_MOE_MAX_EXPERTS);
     out_width[0] = in_width[0];
     w_ndim[0] = at->scaled, w_shape[0][0] = in_width[0];
     return OSH_OK;
 }
 
-/* x [E]: logits, which become the route's weights. */
-static void route_row(float *x, int64_t E, const osh_moe_router_attr *at)
+/* Replaces the logits x [E] of a row by its weights. */
+static void router_route_row(float *x, int64_t E, const osh_moe_router_attr *at)
 {
     bool chosen[OSH_MOE_MAX_EXPERTS] = {false};
     double max = x[0], sum = 0, top = 0;
@@ -60,14 +62,15 @@ static void route_row(float *x, int64_t E, const osh_moe_router_attr *at)
         chosen[best] = true;
     }
     for (int64_t e = 0; e < E; e++) {
-        double p = at->sigmoid ? 1 / (1 + osh_math_exp(-(double)x[e])) : osh_math_exp(x[e] - max) / sum;
+        double p = at->sigmoid ? 1 / (1 + osh_math_exp(-(double)x[e]))
+                               : osh_math_exp(x[e] - max) / sum;
         x[e] = chosen[e] ? (float)p : 0;
         top += x[e];
     }
     for (int64_t e = 0; e < E && at->norm_topk_prob; e++) x[e] = (float)(x[e] / top);
 }
 
-static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status router_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     int64_t E = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
@@ -78,7 +81,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     if (at->scaled) osh_load_weight(w, a->in[1], 0, E, a->in[0]->dtype);
     for (int64_t n = chunk * ROWS; n < end; n++) {
         osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
-        route_row(x, E, at);
+        router_route_row(x, E, at);
         for (int64_t e = 0; e < E && at->scaled; e++) x[e] *= w[e];
         osh_from_f32(osh_elem(a->out[0], n * E), a->out[0]->dtype, x, E);
     }
@@ -87,14 +90,19 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS && osh_width(a->in[0]) == osh_width(a->out[0]));
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS &&
+           osh_width(a->in[0]) == osh_width(a->out[0]));
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), router_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* Of one row, g [E]: dx_i = p_i (g_i - sum over the chosen of g p), g_i = 0 where i is not chosen. Divided by their
- * sum, the chosen ones are a softmax of their own, and the others get nothing. Scaled by w, the route p w has
- * dw = g p, and g w takes the place of g. */
-static void route_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
+/* Adds the gradients of one row. With g [E] the gradient of the route:
+ *
+ *   dx_i = p_i (g_i - sum over the chosen of g p)     g_i = 0 if i is not chosen
+ *
+ * norm_topk_prob: the chosen experts are a softmax of their own, and the others have gradient 0.
+ * scaled: dw = g p, and g w replaces g. */
+static void router_row_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
 {
     const osh_moe_router_attr *at = a->attr;
     double p[OSH_MOE_MAX_EXPERTS], max = x[0], sum = 0, dot = 0;
@@ -102,13 +110,14 @@ static void route_back(const osh_grad_args *a, int64_t n, float *x, const float 
 
     memcpy(g, (const float *)a->dout[0]->data + n * E, (size_t)E * sizeof *g);
     memcpy(route, x, (size_t)E * sizeof *route);
-    route_row(route, E, at);
+    router_route_row(route, E, at);
     for (int64_t e = 0; e < E && at->scaled; e++) {
         osh_grad_add(a->din[1], e, (double)g[e] * route[e]);
         g[e] *= w[e];
     }
     if (at->sigmoid) {
-        for (int64_t e = 0; e < E; e++) osh_grad_add(a->din[0], n * E + e, (double)g[e] * route[e] * (1 - route[e]));
+        for (int64_t e = 0; e < E; e++)
+            osh_grad_add(a->din[0], n * E + e, (double)g[e] * route[e] * (1 - route[e]));
         return;
     }
     for (int64_t e = 1; e < E; e++) max = x[e] > max ? x[e] : max;
@@ -118,10 +127,11 @@ static void route_back(const osh_grad_args *a, int64_t n, float *x, const float 
         p[e] /= sum;
         if (route[e] != 0) dot += g[e] * p[e];
     }
-    for (int64_t e = 0; e < E; e++) osh_grad_add(a->din[0], n * E + e, p[e] * ((route[e] != 0 ? g[e] : 0) - dot));
+    for (int64_t e = 0; e < E; e++)
+        osh_grad_add(a->din[0], n * E + e, p[e] * ((route[e] != 0 ? g[e] : 0) - dot));
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status moe_router_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);
     float x[OSH_MOE_MAX_EXPERTS], w[OSH_MOE_MAX_EXPERTS];
@@ -130,7 +140,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     if (a->in[1]) osh_load_weight(w, a->in[1], 0, E, a->in[0]->dtype);
     for (int64_t n = 0; n < N; n++) {
         osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
-        route_back(a, n, x, w, E);
+        router_row_back(a, n, x, w, E);
     }
     return OSH_OK;
 }
@@ -139,5 +149,5 @@ const osh_op osh_op_moe_router = {
     .name = "moe_router", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_router_grad_ref},
 };

@@ -1,11 +1,11 @@
-/* nll.c - negative log-likelihood of each token's successor: -log softmax(x W^T)[target].
+/* nll.c - the negative log-likelihood of each next token: -log softmax(x W^T)[target].
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
- *   out nll F32 [N], 0 where not scored
+ *   out nll F32 [N], 0 if not scored
  *
- * The logits are rounded to the dtype of x, as lm_head's output is, then log-softmax is taken in
- * f32 as transformers' ForCausalLMLoss does after .float(). All logits are never held at once. attr, an osh_vocab_attr
- * or NULL: what the model does to its logits behind the head. */
+ * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32:
+ * transformers' ForCausalLMLoss computes it after .float(). The kernels never hold all logits at
+ * once. attr is an osh_vocab_attr with the rule for the logits, or NULL. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -19,7 +19,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // [N]
-    float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data; // own: [N, D], [V, D], [V]; view
+    /* own: x [N, D], w [V, D], logit [V] */
+    float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
@@ -44,8 +45,8 @@ done:
     return rc;
 }
 
-/* Of x alone: dx = dnll (p - 1 at the target) W, through the rule. */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* Only x has a gradient: dx = dnll (p - [v == target]) W, times the slope of the rule. */
+static osh_status nll_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, false);
 }
@@ -54,6 +55,7 @@ const osh_op osh_op_nll = {
     .name = "nll", .n_in = 3, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_nll_cuda)},
     .tol = 1e-12, .scratch = osh_nll_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_nll_grad_cpu}, .grad_scratch = osh_nll_grad_scratch,
+    .grad = {[OSH_REF] = nll_grad_ref, [OSH_CPU] = osh_nll_grad_cpu},
+    .grad_scratch = osh_nll_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_nll_cuda_scratch),
 };

@@ -1,13 +1,14 @@
-/* op.h - all arithmetic of the project lives behind osh_op: one name, a shape rule, a column of kernels.
+/* op.h - the operations of the project. An osh_op has a name, a rule for shapes and one kernel for
+ * each backend.
  *
- * A batch is ragged: the tokens of all its samples stand behind each other in [N, ...] and osh_seqs
- * says where each sample begins. There is no padding. No result may depend on which samples share a
- * batch or on the number of threads: every kernel works on a grid of tiles that starts anew at each
- * sample's first token and is independent of threads.
+ * A batch is ragged: [N, ...] holds the tokens of all its samples, one sample after the other, and
+ * osh_seqs says where each sample begins. There is no padding. A result must not depend on which
+ * samples share a batch or on the number of threads: every kernel works on a grid of tiles that
+ * starts anew at the first token of each sample and does not depend on threads.
  *
- * Activations have the model's compute dtype (BF16, F16 or F32): a kernel widens to f32, computes,
- * and rounds where transformers rounds. Where transformers keeps f32 up to the next op, so does the value between
- * (f32_out). Weights come in their stored dtype. */
+ * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
+ * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
+ * value between the two ops is F32 (f32_out). Weights have their stored dtype. */
 #ifndef OSH_OP_H
 #define OSH_OP_H
 #include <string.h>
@@ -22,7 +23,7 @@ typedef struct osh_seqs {
     const int64_t *offsets; // [n + 1] tokens; view
 } osh_seqs;
 
-/* Rows of a batch, ascending, where its tensors lie. */
+/* Row numbers of a batch, ascending, in the memory of its tensors (host or device). */
 typedef struct osh_op_rows {
     const int32_t *at; // [n]; view
     int64_t n;
@@ -30,86 +31,96 @@ typedef struct osh_op_rows {
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
-    const osh_tensor *in[OSH_OP_MAX_IN]; // activations first, then weights; NULL where an optional one is absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; in place ops say so in their essay
-    const void *attr;                    // of the op's attr type
+    const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: absent
+    osh_tensor *out[OSH_OP_MAX_OUT];     // allocated by the caller; an op's file says if in place
+    const void *attr;                    // the attributes of the op
     const osh_seqs *seqs;                // NULL: one sample
-    const osh_op_rows *rows;             // of an op with by_rows, on a device: no others are wanted; NULL: all
+    const osh_op_rows *rows;             // device, ops with by_rows: the rows wanted; NULL: all
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
-/* Of a scalar loss L: dout holds dL/dout, F32 [N, width]; dL/din is added to din, F32, of values and of weights. The
- * derivative is that of the formula at what in[] holds: roundings of the forward pass count as none. What a weight gets
- * is summed sample by sample, so that a batch gives what its samples give one after the other; on a card, whose batches
- * follow from the data alone, over all rows of the batch, in an order that follows from their number. */
+/* Gradients of a scalar loss L. dout holds dL/dout, F32 [N, width]. The kernel adds dL/din to din,
+ * F32, for values and for weights. It differentiates the formula at the values of in[]: roundings
+ * of the forward pass are ignored. On the host the gradient of a weight is summed sample by sample:
+ * a batch gives the same as its samples one after the other. On a GPU it is summed over all rows of
+ * the batch in an order that depends only on their number; batches there depend only on the
+ * data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
     osh_tensor *din[OSH_OP_MAX_IN]; // NULL: not wanted
     const void *attr;
     const osh_seqs *seqs;
-    bool rough; // dout may be rounded to the dtype of in[0] for a product
-    unsigned fresh; // bit k: din[k] holds nothing, not even zeros: it becomes what it would be as zeros
+    bool rough;     // products may round dout to the dtype of in[0]
+    unsigned fresh; // bit k: din[k] is not initialized, and counts as zeros
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
     const char *name;
-    int n_in, n_weights, n_out;   // in[0..n_in) are values, in[n_in..n_in+n_weights) weights (trailing ones optional)
-    const osh_field *attrs;       // NULL: none. Filled by the graph template from config.json
+    int n_in, n_weights, n_out; // in[]: n_in values, then n_weights weights; the last may be absent
+    const osh_field *attrs;     // NULL: none; the graph template fills them from config.json
     size_t attr_bytes;
-    /* Width (elements per token) of each output and the wanted shape of each weight, from the input
-     * widths, the output width given by the template (0: to be inferred) and attr. ndim 0: this
+    /* Computes the width (elements per token) of each output and the shape of each weight from the
+     * widths of the inputs, the output width of the template (0: unknown) and attr. ndim 0: the
      * weight is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
-    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] NULL: the reference serves
-    double tol;                    // NMSE of fast kernels against the reference
-    /* Host bytes of scratch that one call takes for n_tokens tokens, an upper bound; NULL: none. */
-    size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
-    /* The same of the device's arena, gross, for run[OSH_CUDA] with x of dtype dt; NULL: none. */
+    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] NULL: the reference is used
+    double tol;                    // largest NMSE of fast kernels against the reference
+    /* Upper bound of the host bytes of scratch of one call for n_tokens tokens; NULL: none. */
+    size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads);
+    /* Upper bound of the gross bytes of the device's arena that run[OSH_CUDA] takes for x of dtype
+     * dt; NULL: none. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    osh_grad_fn grad[OSH_N_BACKENDS]; // [OSH_REF] NULL: it has no gradient; [OSH_CPU] NULL: the reference serves;
-                                      // [OSH_CUDA]: of tensors on a device
-    /* As scratch, of its gradients; NULL: what the reference takes, which copies values to f32. */
-    size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads);
-    /* As scratch_cuda, of grad[OSH_CUDA]. */
-    size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                osh_dtype dt);
-    bool writes;     // grad[OSH_CPU] knows osh_grad_args.fresh; the others find zeros (osh_op_grad)
-    bool in_place_grad; // there din[0] may be dout[0], where it is fresh
-    unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
-    bool in_place;   // on the host out[0] may be in[0]
-    bool by_rows;    // row r of what it makes comes from row r of what it reads
-    /* bit k: on a card, where in[k] is not finite something in out[0] is not either (osh_op_spreads). */
-    unsigned spreads;
-    bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
-    bool host_only;  // there is none for a card, and no plan puts it there
-    bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr
-    bool passes;     // what it makes is of in[0], nothing else but zeros: that one's range holds it
-    bool f32_out;    // out[0] is F32, whatever the compute dtype: the op that reads it rounds
-    unsigned f32_in; // bit k: in[k] may be such a value
+    /* [OSH_REF] NULL: the op has no gradient. [OSH_CPU] NULL: the reference is used. [OSH_CUDA]:
+     * for tensors on a device. */
+    osh_grad_fn grad[OSH_N_BACKENDS];
+    /* Like scratch, for the gradient; NULL: the bytes of the reference, which copies values to
+     * f32. */
+    size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, int n_threads);
+    /* Like scratch_cuda, for grad[OSH_CUDA]. */
+    size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
+                                int64_t n_tokens, osh_dtype dt);
+    bool writes;        // grad[OSH_CPU] handles fresh; osh_op_grad sets zeros for the other kernels
+    bool in_place_grad; // grad[OSH_CPU]: a fresh din[0] may be dout[0]
+    unsigned masked;    // bit k: the op may skip rows of in[k], which then need not be finite
+    bool in_place;      // on the host out[0] may be in[0]
+    bool by_rows;       // row r of the output depends on row r of the inputs only
+    unsigned spreads;   // bit k: on a GPU a non-finite in[k] makes out[0] non-finite
+    bool lookup;        // in[0] holds row numbers of in[1]: the op reads no other rows
+    bool host_only;     // no kernel for a GPU: a plan never places the op there
+    bool attends;       // in[0..2] are q, k, v; attr is osh_attention_attr
+    bool passes;        // out[0] holds elements of in[0] and zeros only: its range is within theirs
+    bool f32_out;       // out[0] is F32 in every compute dtype: the op that reads it rounds
+    unsigned f32_in;    // bit k: in[k] may be F32 (an f32_out value)
 } osh_op;
 
-bool osh_op_spreads(const osh_op *op, const void *attr, int k); // but for attributes that bound what comes in
+/* Bit k of op->spreads; false if attributes of the op bound in[k]. */
+bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // NULL: unknown
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* The fastest CPU column, or where out[0] lies on a device the CUDA column; OSH_E_INTERNAL: it has none. */
+/* Runs the CUDA kernel if out[0] is on a device (OSH_E_INTERNAL: there is none), else the fastest
+ * one of the host. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
-/* Bytes that its gradients take for n_tokens tokens, an upper bound: net, in up to 8 blocks. */
-size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width, int64_t out_width,
-                           int64_t n_tokens, int n_threads);
-/* Adds to a->din, where dout lies. OSH_E_UNSUPPORTED: the op has no gradient, or none there. */
+/* Upper bound of the net host bytes, in up to 8 blocks, that osh_op_grad takes for n_tokens
+ * tokens. */
+size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
+                           int64_t out_width, int64_t n_tokens, int n_threads);
+/* Adds to a->din, on the host or on the device of dout. OSH_E_UNSUPPORTED: the op has no gradient,
+ * or none on a device. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
-/* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
+/* Finds the first NaN or infinity of x, on all threads. *at: its index; -1: there is none. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Adds to *sum what op kl makes of a->in, without its outputs, in the first n rows. */
+/* Runs op kl on a->in and adds the divergences of the first n rows to *sum. a->out is not used. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
-size_t osh_kl_sum_lists(int64_t N); // what that takes beside the op, for N rows: gross
+/* Gross host bytes that osh_kl_sum takes for N rows in addition to the scratch of the op. */
+size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
 typedef struct {
@@ -124,29 +135,32 @@ typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: the whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
-typedef struct { double by; bool rounded; } osh_scale_attr;      /* rounded: by, to the compute dtype */
+typedef struct { double by; bool rounded; } osh_scale_attr; /* rounded: `by` is rounded first */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
-typedef struct { // inverse frequencies are computed by the graph from osh_rope, so that the op
-                 // knows no rope type but dynamic
+/* The graph computes the inverse frequencies from osh_rope: the op itself knows no rope type but
+ * dynamic. */
+typedef struct {
     int64_t head_dim, rotary_dim;
     float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]
-    float long_freq[OSH_ROPE_MAX_FREQS]; // those of samples of more than long_from tokens; long_from 0: none
+    float long_freq[OSH_ROPE_MAX_FREQS]; // for samples longer than long_from; 0: none
     int64_t long_from;
     double attention_scaling;            // multiplies cos and sin
-    bool dynamic;                        // NTK: frequencies depend on the sample's length L when L > max_pos
+    bool dynamic; // NTK: the frequencies of a sample of L > max_pos tokens depend on L
     double theta, factor; int64_t max_pos;
-    bool interleaved; // pairs are neighbours, not the two halves
+    bool interleaved; // pairs are neighbors, not element i of both halves
     bool f32;         // cos, sin and products stay f32: one rounding
-    double position_beta; int64_t position_original; // result times 1 + beta ln(1 + floor(position / original))
+    /* The result is multiplied by 1 + beta ln(1 + floor(position / original)). */
+    double position_beta;
+    int64_t position_original;
 } osh_rope_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */
     double scale;
     double softcap; /* 0: none; else c tanh(score / c) */
-    int64_t chunk;  /* 0: none; else query i sees its own of the chunks of so many keys (Llama 4) */
+    int64_t chunk;  /* keys of a chunk: a query sees those of its own chunk (Llama 4); 0: none */
 } osh_attention_attr;
-/* The first key of its sample that query i sees. */
+/* Returns the first key of its sample that query i sees. */
 static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
 {
     int64_t window = at->sliding_window, first = window && i >= window ? i - window + 1 : 0;
@@ -157,77 +171,79 @@ typedef struct { double beta, original; } osh_position_scale_attr;
 float osh_position_scale(const osh_position_scale_attr *at, int64_t pos); // position_scale.c
 typedef struct {
     char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
-    double limit; /* 0: none; else clamped, as glu.c says */
-    double alpha; /* of the sigmoid then */
+    double limit; /* 0: none; else gate and up are clamped (glu.c) */
+    double alpha; /* factor in the sigmoid of the clamped gate */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
 {
     return !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_new");
 }
-typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
+typedef struct { char *act; /* one of osh_glu_attr, relu or relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
     osh_moe_router_attr route;
     int64_t experts, n_group, topk_group;
-    double scale; // of the weights
+    double scale; // factor of the weights
     bool sigmoid, bias;
-    char *method; /* greedy: groups mean nothing */
+    char *method; /* greedy: groups are ignored */
 } osh_moe_gate_attr;
-bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at); // not every group is left
+/* True if a token can go to the experts of some groups only. */
+bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
-typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the one that a token has */
-typedef struct { // no template has it: nodes are put between others (graph/insert.h)
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the one expert of a token */
+/* No template has this op: graph/insert.h inserts its nodes. */
+typedef struct {
     int64_t n;
-    const osh_rotation *r; // view; NULL: the weight says it
+    const osh_rotation *r; // view; NULL: the weight is the matrix
     bool transposed;
 } osh_rotate_attr;
-typedef struct { // of mix
+typedef struct { // attributes of mix
     uint64_t key;
-    double share;           // of elements that are in[0]'s
-    const int64_t *samples; // view: numbers of the batch's; NULL: from first_sample on
+    double share;           // share of elements that come from in[0]
+    const int64_t *samples; // view: sample numbers of the batch; NULL: first_sample, + 1, ...
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* What becomes of logits behind the head: rounded, divided, capped as scores are; 0: not. */
+/* A model divides and then caps its logits after the head: cap tanh(logit / cap). 0: it does
+ * not. */
 typedef struct { double divide, cap; } osh_logits_rule;
-typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of the model, of the reference
+typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // nll, kl: [0] model, [1] reference
 /* Model ops (in ops.def):
- *   embedding   in ids I32 [N], w [V, D]                             out [N, D]
- *   rms_norm    in x [N, D], w [D] (or [head_dim])                   out [N, D]
- *   linear      in x [N, I], w [O, I], bias [O] optional             out [N, O]     f32 sums, one rounding
- *   rope        in q [N, H*Dh]                                       out [N, H*Dh]  halves or neighbours are turned;
- *                                                                                   position = index in the sample
- *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
- *   attention_sinks  the same, and sinks [H]                         out [N, H*Dh]  a key of no value to each head
- *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
- *   add         in a [N, D], b [N, D]                                out [N, D]
- *   add_f32     in a [N, D], b [N, D]                                out [N, D] F32 a residual that is not rounded
- *   layer_norm  in x [N, D], w [D], bias [D] optional                out [N, D]
- *   slice       in x [N, W]                                          out [N, S]     some columns of each period
- *   join        in a [N, H*A], b [N, H*B] or [N, B]                  out [N, H*(A+B)]  head by head
- *   scale       in x [N, D]                                          out [N, D]     x * by
- *   act         in x [N, F]                                          out [N, F]     act(x)
- *   positions   in x [N, D], w [P, D]                                out [N, D]     x + w[position + offset]
- *   sigmoid_gate in gate [N, 1], x [N, D]                            out [N, D]     sigmoid(gate) x
- *   zeros       in x [N, D], for its shape                           out [N, D]
- *   moe_router  in logits [N, E], w [E] if scaled                    out [N, E]     weights of the experts chosen
- *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
- *   routed_scale in x [N, D], route or logits [N, E]                 out [N, D]     x times an expert's weight
- *   gain        in x [N, D], w [1]                                   out [N, D]     x * w
- *   position_scale in x [N, D]                                       out [N, D]     x * 1 + beta ln(...) by position
- *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0
- *   rotate      in x [N, D], T [n, n] optional                       out [N, D]     x M, n channels by themselves
- *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
+ *   embedding       in ids I32 [N], w [V, D]               out [N, D]
+ *   rms_norm        in x [N, D], w [D] (or [head_dim])     out [N, D]
+ *   linear          in x [N, I], w [O, I], bias [O] optional out [N, O]       x W^T + bias
+ *   rope            in q [N, H*Dh]                         out [N, H*Dh]      pairs turned
+ *   attention       in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N, H*Dh]    causal
+ *   attention_sinks in q, k, v, sinks [H]                  out [N, H*Dh]      one more score
+ *   glu             in gate [N, F], up [N, F]              out [N, F]         act(gate) * up
+ *   add             in a [N, D], b [N, D]                  out [N, D]
+ *   add_f32         in a [N, D], b [N, D]                  out [N, D] F32     not rounded
+ *   layer_norm      in x [N, D], w [D], bias [D] optional  out [N, D]
+ *   slice           in x [N, W]                            out [N, S]         parts of a row
+ *   join            in a [N, H*A], b [N, H*B] or [N, B]    out [N, H*(A+B)]   head by head
+ *   scale           in x [N, D]                            out [N, D]         x * by
+ *   act             in x [N, F]                            out [N, F]         act(x)
+ *   positions       in x [N, D], w [P, D]                  out [N, D]         x + w[pos + offset]
+ *   sigmoid_gate    in gate [N, 1], x [N, D]               out [N, D]         sigmoid(gate) x
+ *   zeros           in x [N, D], for its shape             out [N, D]
+ *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         expert weights
+ *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         from f32 logits
+ *   routed_scale    in x [N, D], route or logits [N, E]    out [N, D]         x * expert's weight
+ *   gain            in x [N, D], w [1]                     out [N, D]         x * w
+ *   position_scale  in x [N, D]                            out [N, D]         x * position factor
+ *   routed_rows     in x [N, D], route [N, E]              out [N, D]         x, or 0 if not routed
+ *   rotate          in x [N, D], T [n, n] optional         out [N, D]         n channels times M
+ *   moe_combine     in sum [N, D], y [N, D], route [N, E]  out [N, D]         sum + y * weight
  * Statistics and solver ops:
- *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order
- *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, sample by sample in order
- *   mix            in x [N, D], x0 [N, D]; out y [N, D], of each element one of both, drawn (mix.c)
- *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. Logits rounded to the
- *                  compute dtype, log-softmax in f32; by blocks, never N x V logits
+ *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, in sample order
+ *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, in order
+ *   mix            in x [N, D], x0 [N, D]; out y [N, D]: each element is one of both, drawn (mix.c)
+ *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. The
+ *                  logits are rounded to the compute dtype, log-softmax is f32; never N x V at once
  *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]
- *   gptq_factor    H F32 [I, I] in place (lower triangle, damped, dead columns set): becomes U upper with
- *                  U^T U = H^-1. OSH_E_NUMERIC: not positive definite
+ *   gptq_factor    H F32 [I, I] in place (lower triangle, damped, dead columns set): becomes the
+ *                  upper U with U^T U = H^-1. OSH_E_NUMERIC: not positive definite
  *   gptq_shift     in u [I, I], perm I32 [I]; D F32 [I, I] in place: becomes S = D H^-1
  *   gptq_target    in w [O, I], s [I, I]; out t F32 [O, I] = W + W S
  *   gptq_solve     see solver/gptq_solve.h */

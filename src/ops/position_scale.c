@@ -1,9 +1,11 @@
-/* position_scale.c - a row times a number that grows with its position: queries of layers without rope (Llama 4).
+/* position_scale.c - multiplies each row by a factor that grows with its position: the queries of
+ * layers without rope (Llama 4).
  *
  *   in[0] x [N, D]     out y [N, D] = x * (1 + beta ln(1 + floor((position + 1) / original)))
+ *   position: index of the token in its sample
  *
- * transformers' Llama4TextAttention (attn_temperature_tuning): the factor is f32, the product is rounded. position
- * is the index of the token in its sample. */
+ * transformers' Llama4TextAttention (attn_temperature_tuning): the factor is f32, the product is
+ * rounded. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -11,12 +13,13 @@
 
 #include <math.h>
 
-enum { ROWS = 64, PIECE = 1024 }; // tokens of one chunk; elements in f32 at a time
+enum { ROWS = 64, PIECE = 1024 }; // tokens of a chunk; elements in f32 at a time
 
 static const osh_field attrs[] = {
-    {"beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength", NULL, NULL},
-    {"original", OSH_F_FLOAT, offsetof(osh_position_scale_attr, original), NULL, 1, 1e12, "positions of one step", NULL,
-     NULL},
+    {"beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength",
+     NULL, NULL},
+    {"original", OSH_F_FLOAT, offsetof(osh_position_scale_attr, original), NULL, 1, 1e12,
+     "positions of one step", NULL, NULL},
     {0},
 };
 
@@ -26,7 +29,7 @@ float osh_position_scale(const osh_position_scale_attr *at, int64_t pos)
     return (float)osh_math_log(1 + (double)turns) * (float)at->beta + 1;
 }
 
-static osh_status scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status position_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = ((void **)user)[0];
     const osh_tile *t = (const osh_tile *)((void **)user)[1] + chunk;
@@ -53,14 +56,14 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_tile *tiles = NULL; // own
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
     void *job[2] = {(void *)(uintptr_t)a, tiles};
-    OSH_TRY(osh_parallel_for(cx, n_tiles, scale_chunk, job));
+    OSH_TRY(osh_parallel_for(cx, n_tiles, position_scale_chunk, job));
 done:
     osh_free(cx, tiles);
     return rc;
 }
 
-/* dx = dy times the same */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy times the same factor */
+static osh_status position_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
@@ -76,7 +79,8 @@ done:
     return rc;
 }
 
-static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_threads;
     return (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -86,5 +90,5 @@ const osh_op osh_op_position_scale = {
     .name = "position_scale", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_position_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_position_scale_cuda)},
-    .tol = 1e-12, .scratch = scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 1e-12, .scratch = scratch, .grad = {[OSH_REF] = position_scale_grad_ref},
 };

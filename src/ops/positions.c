@@ -1,22 +1,26 @@
-/* positions.c - y = x + w[position + offset]: learned positions.
+/* positions.c - y = x + w[position + offset]: learned position embeddings.
  *
- *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may be x     position = index of the token in its sample
+ *   in[0] x [N, D]     in[1] w [P, D]     out y [N, D]     y may be x
+ *   position: index of the token in its sample
  *
- * transformers' OPTLearnedPositionalEmbedding (offset 2): the row in the dtype of x, the sum rounded. */
+ * transformers' OPTLearnedPositionalEmbedding (offset 2): the row of w is rounded to the dtype of
+ * x, and so is the sum. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64, PIECE = 1024 }; // tokens of one chunk; elements in f32 at a time
+enum { ROWS = 64, PIECE = 1024 }; // tokens of a chunk; elements in f32 at a time
 
 static const osh_field attrs[] = {
-    {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9, "P, positions and the offset", NULL, NULL},
-    {"offset", OSH_F_INT, offsetof(osh_positions_attr, offset), "0", 0, 1e6, "row of the first position", NULL, NULL},
+    {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,
+     "P, positions and the offset", NULL, NULL},
+    {"offset", OSH_F_INT, offsetof(osh_positions_attr, offset), "0", 0, 1e6,
+     "row of the first position", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)cx;
     out_width[0] = w_shape[0][1] = in_width[0];
@@ -70,11 +74,12 @@ done:
     return rc;
 }
 
-/* dx = dy     dw = the row of dy at its position, sample by sample */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy     dw[position + offset] = dy, added sample by sample */
+static osh_status positions_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    int64_t D = osh_width(a->in[0]), offset = ((const osh_positions_attr *)a->attr)->offset, n_tiles = 0;
+    int64_t D = osh_width(a->in[0]), offset = ((const osh_positions_attr *)a->attr)->offset,
+            n_tiles = 0;
     const float *dy = a->dout[0]->data;
     osh_tile *tiles = NULL; // own
 
@@ -89,7 +94,8 @@ done:
     return rc;
 }
 
-static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_threads;
     return (size_t)n_tokens * sizeof(osh_tile);
@@ -99,5 +105,5 @@ const osh_op osh_op_positions = {
     .name = "positions", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_positions_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_positions_cuda)},
-    .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = positions_grad_ref},
 };

@@ -2,10 +2,10 @@
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *
- * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
- * rounded to the dtype of y, only then multiplied by w, and rounded again. late: the product is f32, and rounded once
- * (Olmo2RMSNorm); with offset 1 the factor is 1 + w (Gemma2RMSNorm). plain: there is no w (Llama4TextL2Norm). The
- * reference sums in double. */
+ * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is f32, the normalized
+ * value is rounded to the dtype of y, then multiplied by w and rounded again. late (Olmo2RMSNorm):
+ * the product is f32 and rounded once. With offset 1 the factor is 1 + w (Gemma2RMSNorm). plain:
+ * there is no w (Llama4TextL2Norm). The reference sums in double. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -18,16 +18,18 @@ static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, eps), "1e-6", 0, 1, "added to the mean square",
      NULL, NULL},
     {"head_dim", OSH_F_INT, offsetof(osh_rms_norm_attr, head_dim), "0", 0, 1e6,
-     "norm each slice of so many; 0: the row", NULL, NULL},
-    {"offset", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, offset), "0", -1e6, 1e6, "added to the weight", NULL, NULL},
+     "elements of a normalized slice; 0: the row", NULL, NULL},
+    {"offset", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, offset), "0", -1e6, 1e6,
+     "added to the weight", NULL, NULL},
     {"late", OSH_F_BOOL, offsetof(osh_rms_norm_attr, late), "false", 0, 0,
      "rounded once, after the product with the weight", NULL, NULL},
-    {"plain", OSH_F_BOOL, offsetof(osh_rms_norm_attr, plain), "false", 0, 0, "without a weight", NULL, NULL},
+    {"plain", OSH_F_BOOL, offsetof(osh_rms_norm_attr, plain), "false", 0, 0, "without a weight",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_rms_norm_attr *at = attr;
 
@@ -58,7 +60,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         for (int64_t i = 0; i < D; i++) sum += (double)row[i] * row[i];
         double r = 1 / sqrt(sum / (double)D + at->eps);
         for (int64_t i = 0; i < D; i++)
-            row[i] = (w ? w[i] + (float)at->offset : 1) * osh_round_to((float)(row[i] * r), at->late ? OSH_F32 : dt);
+            row[i] = (w ? w[i] + (float)at->offset : 1) *
+                     osh_round_to((float)(row[i] * r), at->late ? OSH_F32 : dt);
     }
     osh_from_f32(a->out[0]->data, dt, x, n_slices * D);
 done:
@@ -68,15 +71,17 @@ done:
 }
 
 /* With n = x / sqrt(mean(x^2) + eps), y = n f, f = offset + w, g = dy f:
+ *
  *   dx = (g - n mean(g n)) / sqrt(mean(x^2) + eps)     dw = sum over rows of dy n */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_rms_norm_attr *at = a->attr;
     const float *dy = a->dout[0]->data;
-    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width, n_seqs = 0;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
+            D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own: [N, width], [D]
-    double *dw = NULL;          // own: [D], of a sample
+    double *dw = NULL;          // own: [D], sums of a sample
     osh_tile *seq = NULL;       // own: one whole sample each
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -89,7 +94,8 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
             double sum = 0, dot = 0;
             for (int64_t i = 0; i < D; i++) sum += (double)x[at_x + i] * x[at_x + i];
             double r = 1 / sqrt(sum / (double)D + at->eps);
-            for (int64_t i = 0; i < D; i++) dot += dy[at_x + i] * (w ? w[i] + at->offset : 1) * x[at_x + i] * r;
+            for (int64_t i = 0; i < D; i++)
+                dot += dy[at_x + i] * (w ? w[i] + at->offset : 1) * x[at_x + i] * r;
             for (int64_t i = 0; i < D; i++) {
                 double n = x[at_x + i] * r, g = dy[at_x + i] * (w ? w[i] + at->offset : 1);
                 osh_grad_add(a->din[0], at_x + i, (g - n * dot / (double)D) * r);
@@ -109,9 +115,11 @@ done:
 const osh_op osh_op_rms_norm = {
     .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1, .spreads = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_rms_norm_scratch,
     .writes = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
+    .grad = {[OSH_REF] = rms_norm_grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
     .grad_scratch_cuda = osh_rms_norm_grad_cuda_scratch,
 };

@@ -1,16 +1,19 @@
-/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head, or (2i, 2i + 1) where interleaved, are turned by
- * position * inv_freq[i].
+/* rope.c - rotary position embedding: turns the pairs (i, i + R/2) of each head, or (2i, 2i + 1) if
+ * interleaved, by position * inv_freq[i].
  *
- *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements beyond R pass unchanged
+ *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *
- *   out[i]       = q[i] cos - q[i + R/2] sin          position = index of the token inside its sample
+ *   out[i]       = q[i] cos - q[i + R/2] sin          position: index of the token in its sample
  *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
- * transformers' apply_rotary_pos_emb: the angle is an f32 product, cos and sin (times
- * attention_scaling) are rounded to the dtype of q, so is each of the two products, so is their
- * sum. f32 (Olmo2): cos, sin and products are f32, the sum is rounded. Dynamic NTK (_compute_dynamic_ntk_parameters):
- * a sample longer than max_pos gets the frequencies of its own length. longrope: one longer than long_from gets
- * long_freq. A beta (Ministral3): the result is multiplied with a factor by position, rounded, and rounded again. */
+ * transformers' apply_rotary_pos_emb: the angle is an f32 product. cos and sin (times
+ * attention_scaling) are rounded to the dtype of q, and so are both products and their sum.
+ *
+ *   f32 (Olmo2)           cos, sin and products are f32; the sum is rounded
+ *   dynamic NTK           a sample longer than max_pos has the frequencies of its own length
+ *                         (_compute_dynamic_ntk_parameters)
+ *   longrope              a sample longer than long_from has long_freq
+ *   beta (Ministral3)     the result times a rounded position factor is rounded again */
 #include "ops/rope.h"
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
@@ -49,47 +52,54 @@ void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len)
     }
     double grow = at->factor * (double)len / (double)at->max_pos - (at->factor - 1);
     base *= osh_math_pow(grow, dim / (dim - 2));
-    for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)(1 / osh_math_pow(base, 2 * (double)i / dim));
+    for (int64_t i = 0; i < n; i++)
+        inv_freq[i] = (float)(1 / osh_math_pow(base, 2 * (double)i / dim));
 }
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_rope_attr *at = attr;
 
     (void)w_shape, (void)w_ndim;
     if (at->head_dim <= 0 || in_width[0] % at->head_dim)
-        return osh_fail(cx, OSH_E_FORMAT, "rope: width %lld is not a multiple of head_dim %lld", (long long)in_width[0],
-                        (long long)at->head_dim);
-    if (at->rotary_dim % 2 || at->rotary_dim > at->head_dim || at->rotary_dim / 2 > OSH_ROPE_MAX_FREQS)
-        return osh_fail(cx, OSH_E_FORMAT, "rope: rotary dim %lld, want an even number up to head_dim %lld and %d",
+        return osh_fail(cx, OSH_E_FORMAT, "rope: width %lld is not a multiple of head_dim %lld",
+                        (long long)in_width[0], (long long)at->head_dim);
+    if (at->rotary_dim % 2 || at->rotary_dim > at->head_dim ||
+        at->rotary_dim / 2 > OSH_ROPE_MAX_FREQS)
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "rope: rotary dim %lld, want an even number up to head_dim %lld and %d",
                         (long long)at->rotary_dim, (long long)at->head_dim, 2 * OSH_ROPE_MAX_FREQS);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
 
-/* way -1: the other way round, which is what gradients do. */
-static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dtype,
-                       int way)
+/* Turns one head. way 1: forward; -1: backward, for gradients. */
+static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
+                          osh_dtype dtype, int way)
 {
-    int64_t half = at->rotary_dim / 2, step = at->interleaved ? 2 : 1, apart = at->interleaved ? 1 : half;
+    int64_t half = at->rotary_dim / 2, step = at->interleaved ? 2 : 1,
+            apart = at->interleaved ? 1 : half;
     osh_dtype dt = at->f32 ? OSH_F32 : dtype;
     float factor = osh_round_to(osh_rope_position_factor(at, pos), dtype);
 
     for (int64_t i = 0; i < half; i++) {
         float angle = inv_freq[i] * (float)pos, scaling = (float)at->attention_scaling;
-        float c = osh_round_to((float)cos(angle) * scaling, dt), s = osh_round_to((float)sin(angle) * scaling, dt);
+        float c = osh_round_to((float)cos(angle) * scaling, dt),
+              s = osh_round_to((float)sin(angle) * scaling, dt);
         s *= (float)way;
         float *a = head + step * i, *b = a + apart, lo = *a, hi = *b;
         *a = osh_round_to(lo * c, dt) + osh_round_to(-hi * s, dt);
         *b = osh_round_to(hi * c, dt) + osh_round_to(lo * s, dt);
     }
-    for (int64_t i = 0; factor != 1 && i < at->head_dim; i++) head[i] = osh_round_to(head[i], dtype) * factor;
+    for (int64_t i = 0; factor != 1 && i < at->head_dim; i++)
+        head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Turns all heads of x, of the shape of `like`; way as rotate_ref's, and gradients are not rounded. */
-static osh_status turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
-                           const osh_rope_attr *at, int way)
+/* Turns all heads of x, which has the shape of `like`. way: see rope_head_ref. Gradients are not
+ * rounded. */
+static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
+                                const osh_rope_attr *at, int way)
 {
     osh_status rc = OSH_OK;
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
@@ -102,7 +112,7 @@ static osh_status turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const 
         osh_rope_freqs(inv_freq, at, seq[s].len);
         for (int64_t t = 0; t < seq[s].n; t++)
             for (int64_t h = 0; h < width; h += at->head_dim)
-                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt, way);
+                rope_head_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt, way);
     }
 done:
     osh_free(cx, seq);
@@ -115,20 +125,20 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     float *x = NULL; // own: [N, H*Dh]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    OSH_TRY(turn_ref(cx, x, a->in[0], a->seqs, a->attr, 1));
+    OSH_TRY(rope_turn_ref(cx, x, a->in[0], a->seqs, a->attr, 1));
     osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, osh_tensor_numel(a->in[0]));
 done:
     osh_free(cx, x);
     return rc;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status rope_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     float *dy = NULL; // own: [N, H*Dh]
 
     OSH_TRY(osh_f32_copy(cx, &dy, a->dout[0]));
-    OSH_TRY(turn_ref(cx, dy, a->in[0], a->seqs, a->attr, -1));
+    OSH_TRY(rope_turn_ref(cx, dy, a->in[0], a->seqs, a->attr, -1));
     for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) osh_grad_add(a->din[0], i, dy[i]);
 done:
     osh_free(cx, dy);
@@ -137,11 +147,12 @@ done:
 
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
-    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the graph computes attr
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
     .scratch_cuda = osh_rope_cuda_scratch,
     .writes = true, .in_place_grad = true,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rope_grad_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
+    .grad = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,
+             [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
     .grad_scratch_cuda = osh_rope_cuda_scratch,
 };

@@ -1,12 +1,14 @@
-/* rope.h - frequencies and factors by position, shared by the kernels of rope. */
+/* rope.h - frequencies and position factors, shared by the kernels of rope. */
 #ifndef OSH_ROPE_TABLE_H
 #define OSH_ROPE_TABLE_H
 #include "ops/op.h"
 
-/* Inverse frequencies for a sample of len tokens: those of attr, or NTK-scaled ones where dynamic and len > max_pos. */
+/* Writes the inverse frequencies of a sample of len tokens: those of attr, or NTK-scaled ones if
+ * dynamic and len > max_pos. */
 void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len); // [rotary_dim / 2]
-/* Samples of lengths with the same key share one table of frequencies; 0: that of attr. */
+/* Returns a key of the length: samples with equal keys have equal frequencies. 0: those of attr. */
 int64_t osh_rope_key(const osh_rope_attr *at, int64_t len);
-/* 1 + beta ln(1 + floor(pos / original)), a factor of what was turned; 1 where attr has no beta. */
+/* Returns 1 + beta ln(1 + floor(pos / original)), a factor of the turned heads; 1 without a
+ * beta. */
 float osh_rope_position_factor(const osh_rope_attr *at, int64_t pos);
 #endif

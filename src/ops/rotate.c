@@ -1,10 +1,12 @@
-/* rotate.c - y = x M: each n channels of a row are multiplied by an orthogonal matrix, as rotations do while the model
- * runs.
+/* rotate.c - y = x M: multiplies each n channels of a row by an orthogonal matrix M, for rotations
+ * that are applied while the model runs.
  *
- *   in[0] x [N, D]     in[1] T [n, n] optional, M sqrt(n)     out y [N, D]     y may be x     transposed: x M^T
+ *   in[0] x [N, D]     in[1] T [n, n] optional, T = M sqrt(n)     out y [N, D]     y may be x
+ *   transposed: y = x M^T
  *
- * compressed-tensors' HadamardTransform: products and sums of f64, divided by sqrt(n), then rounded. Without T it is
- * the matrix that attr points to, which takes n (k + K) additions a row (tensor/rotation.h). */
+ * compressed-tensors' HadamardTransform: products and sums are f64, divided by sqrt(n), then
+ * rounded. Without T, M is the rotation of attr, which takes n (k + K) additions per row
+ * (tensor/rotation.h). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,15 +14,15 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // of one chunk, that go through T together
+enum { ROWS = 8 }; // rows of a chunk, which share one read of T
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_rotate_attr *at = attr;
     if (at->n < 1 || in_width[0] % at->n)
-        return osh_fail(cx, OSH_E_FORMAT, "rotate: %lld channels, want a multiple of %lld", (long long)in_width[0],
-                        (long long)at->n);
+        return osh_fail(cx, OSH_E_FORMAT, "rotate: %lld channels, want a multiple of %lld",
+                        (long long)in_width[0], (long long)at->n);
     out_width[0] = in_width[0];
     w_ndim[0] = at->r ? 0 : 2;
     w_shape[0][0] = w_shape[0][1] = at->n;
@@ -28,14 +30,15 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct rotate_rows {
-    osh_tensor to;       // view: y, or F32 [N, D] that is added to
+    osh_tensor to;       // view: y, or F32 [N, D] if add
     const osh_tensor *x, *T;
     const osh_rotate_attr *at;
     bool transposed, add;
 } rotate_rows;
 
-/* sum [n] += x [n] T, transposed: x T^T; row k of T is given. */
-static void add_products(double *sum, const double *x, const float *row, int64_t k, int64_t n, bool transposed)
+/* Adds the share of row k of T to sum [n] = x [n] T, or x T^T if transposed. */
+static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
+                                int64_t n, bool transposed)
 {
     if (!transposed) {
         for (int64_t i = 0; i < n; i++) sum[i] += x[k] * row[i];
@@ -44,7 +47,8 @@ static void add_products(double *sum, const double *x, const float *row, int64_t
     for (int64_t i = 0; i < n; i++) sum[k] += x[i] * row[i];
 }
 
-static void put_products(const rotate_rows *j, int64_t at, const double *sum, float *y, int64_t n)
+static void rotate_put_products(const rotate_rows *j, int64_t at, const double *sum, float *y,
+                                int64_t n)
 {
     double root = sqrt((double)n);
     for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] / root);
@@ -52,11 +56,12 @@ static void put_products(const rotate_rows *j, int64_t at, const double *sum, fl
     else osh_from_f32(osh_elem(&j->to, at), j->to.dtype, y, n);
 }
 
-static osh_status dense_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status rotate_dense_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const rotate_rows *j = user;
-    int64_t n = j->at->n, D = osh_width(j->x), first = chunk * ROWS, rows = osh_min64(osh_rows(j->x) - first, ROWS);
+    int64_t n = j->at->n, D = osh_width(j->x), first = chunk * ROWS,
+            rows = osh_min64(osh_rows(j->x) - first, ROWS);
     double *x = osh_alloc(cx, (size_t)(2 * ROWS * n) * sizeof *x), *sum = x + ROWS * n; // own
     float *y = osh_alloc(cx, (size_t)n * sizeof *y);                                    // own
     (void)worker;
@@ -69,9 +74,11 @@ static osh_status dense_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         }
         for (int64_t k = 0; k < n; k++) {
             osh_to_f32(y, osh_elem(j->T, k * n), j->T->dtype, n);
-            for (int64_t r = 0; r < rows; r++) add_products(sum + r * n, x + r * n, y, k, n, j->transposed);
+            for (int64_t r = 0; r < rows; r++)
+                rotate_add_products(sum + r * n, x + r * n, y, k, n, j->transposed);
         }
-        for (int64_t r = 0; r < rows; r++) put_products(j, (first + r) * D + c, sum + r * n, y, n);
+        for (int64_t r = 0; r < rows; r++)
+            rotate_put_products(j, (first + r) * D + c, sum + r * n, y, n);
     }
 done:
     osh_free(cx, x);
@@ -81,7 +88,7 @@ done:
 
 static osh_status rotate_dense(osh_ctx *cx, rotate_rows *j)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(j->x), ROWS), dense_chunk, j);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(j->x), ROWS), rotate_dense_chunk, j);
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
@@ -98,7 +105,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 }
 
 /* dx = dy M^T */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_rotate_attr *at = a->attr;
@@ -120,7 +127,8 @@ done:
     return rc;
 }
 
-static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     const osh_rotate_attr *at = attr;
     (void)in_width, (void)out_width, (void)n_tokens;
@@ -130,7 +138,9 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 }
 
 const osh_op osh_op_rotate = {
-    .name = "rotate", .n_in = 1, .n_weights = 1, .n_out = 1, .attr_bytes = sizeof(osh_rotate_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = grad_ref}, .in_place = true,
+    .name = "rotate", .n_in = 1, .n_weights = 1, .n_out = 1, .attr_bytes = sizeof(osh_rotate_attr),
+    .infer = infer,
+    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = rotate_grad_ref},
+    .in_place = true,
     .host_only = true,
 };

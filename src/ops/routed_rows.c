@@ -1,10 +1,10 @@
-/* routed_rows.c - what an expert gets to see: the rows that the router sends to it, and zeros elsewhere.
+/* routed_rows.c - the input of an expert: the rows that are routed to it, and zeros elsewhere.
  *
  *   in[0] x [N, D]     in[1] route [N, E]     out [N, D]
  *
- *   out = x where route[:, expert] is not 0, else 0
+ *   out = x for rows with route[:, expert] != 0, else 0
  *
- * A statistic of out is one of the routed tokens: rows of zeros add nothing to it. */
+ * A statistic of out is a statistic of the routed tokens: rows of zeros add nothing to it. */
 #include <string.h>
 
 #include "ops/cpu/cpu.h"
@@ -16,13 +16,14 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_moe_combine_attr *at = attr;
     (void)w_shape, (void)w_ndim;
     if (at->expert >= in_width[1])
-        return osh_fail(cx, OSH_E_FORMAT, "routed_rows: expert %lld of %lld: want one that is there",
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "routed_rows: expert %lld of %lld: want one that is there",
                         (long long)at->expert, (long long)in_width[1]);
     out_width[0] = in_width[0];
     return OSH_OK;
@@ -45,8 +46,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* dx = dy where route is not 0 */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy for rows with route != 0 */
+static osh_status routed_rows_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t D = osh_width(a->in[0]), expert = ((const osh_moe_combine_attr *)a->attr)->expert;
     const float *dy = a->dout[0]->data;
@@ -59,6 +60,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_routed_rows = {
     .name = "routed_rows", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .grad = {[OSH_REF] = routed_rows_grad_ref},
     .host_only = true,
 };

@@ -1,52 +1,55 @@
-/* routed_scale.c - a token times the weight of an expert: what experts of Llama 4 read.
+/* routed_scale.c - multiplies each token by the weight of an expert: the input of Llama 4's
+ * experts.
  *
- *   in[0] x [N, D]     in[1] route [N, E], a token has one expert     out y [N, D] = x * sum of route[n, :]
- *   expert e >= 0:     in[1] logits [N, E]                            out y [N, D] = x * sigmoid(logits[n, e])
+ *   expert -1:   in[0] x [N, D]   in[1] route [N, E]    out y [N, D] = x * sum of route[n, :]
+ *   expert e:    in[0] x [N, D]   in[1] logits [N, E]   out y [N, D] = x * sigmoid(logits[n, e])
  *
- * transformers' Llama4TextMoe: the sigmoid is rounded to the dtype, then the product. Where a token has one expert,
- * each sees these rows, whether the token goes to it or not. Where it has several, expert e sees each token with the
- * weight that it would have there. */
+ * transformers' Llama4TextMoe: the sigmoid is rounded to the dtype, and so is the product. If a
+ * token has one expert, all experts read the same y, routed to them or not. If it has several,
+ * expert e reads all tokens, each with the weight that it has or would have for e. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 static const osh_field attrs[] = {
-    {"expert", OSH_F_INT, offsetof(osh_routed_scale_attr, expert), "-1", -1, OSH_MOE_MAX_EXPERTS - 1,
-     "whose weight; -1: of the one that a token has", NULL, NULL},
+    {"expert", OSH_F_INT, offsetof(osh_routed_scale_attr, expert), "-1", -1,
+     OSH_MOE_MAX_EXPERTS - 1, "expert of the weight; -1: the expert of the token", NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     int64_t expert = ((const osh_routed_scale_attr *)attr)->expert;
     (void)w_shape, (void)w_ndim;
     if (in_width[1] > OSH_MOE_MAX_EXPERTS || expert >= in_width[1])
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "routed_scale: expert %lld of %lld, want one that is there, and at most "
-                        "%d", (long long)expert, (long long)in_width[1], OSH_MOE_MAX_EXPERTS);
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "routed_scale: expert %lld of %lld, want one that is there, and at "
+                        "most %d",
+                        (long long)expert, (long long)in_width[1], OSH_MOE_MAX_EXPERTS);
     out_width[0] = in_width[0];
     return OSH_OK;
 }
 
-static float sigmoid_of(const osh_tensor *logits, int64_t at)
+static float routed_sigmoid(const osh_tensor *logits, int64_t at)
 {
     return (float)(1 / (1 + osh_math_exp(-osh_tensor_at(logits, at))));
 }
 
-static float row_weight(const osh_tensor *route, int64_t n, int64_t expert)
+static float routed_row_weight(const osh_tensor *route, int64_t n, int64_t expert)
 {
     int64_t E = osh_width(route);
     float w[OSH_MOE_MAX_EXPERTS], sum = 0;
-    if (expert >= 0) return osh_round_to(sigmoid_of(route, n * E + expert), route->dtype);
+    if (expert >= 0) return osh_round_to(routed_sigmoid(route, n * E + expert), route->dtype);
     osh_to_f32(w, osh_elem(route, n * E), route->dtype, E);
     for (int64_t e = 0; e < E; e++) sum += w[e];
     return sum;
 }
 
-enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a time
+enum { ROWS = 16, PIECE = 1024 }; // rows of a chunk; elements in f32 at a time
 
-static osh_status scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[0];
@@ -54,7 +57,7 @@ static osh_status scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     float y[PIECE];
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++) {
-        float by = row_weight(a->in[1], n, ((const osh_routed_scale_attr *)a->attr)->expert);
+        float by = routed_row_weight(a->in[1], n, ((const osh_routed_scale_attr *)a->attr)->expert);
         for (int64_t at = n * D, m; at < (n + 1) * D; at += m) {
             m = osh_min64(PIECE, (n + 1) * D - at);
             osh_to_f32(y, osh_elem(x, at), x->dtype, m);
@@ -67,11 +70,12 @@ static osh_status scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), scale_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), routed_scale_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* dx = dy * weight     droute[n, e] = sum of dy x, of each expert; of a logit times s (1 - s) */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* dx = dy * weight     droute[n, :] = sum of dy x     dlogits[n, e] = s (1 - s) sum of dy x */
+static osh_status routed_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[1]);
@@ -81,7 +85,9 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t n = 0; n < N; n++) {
-        double by = expert < 0 ? row_weight(a->in[1], n, -1) : sigmoid_of(a->in[1], n * E + expert), sum = 0;
+        double by = expert < 0 ? routed_row_weight(a->in[1], n, -1)
+                               : routed_sigmoid(a->in[1], n * E + expert),
+               sum = 0;
         for (int64_t i = n * D; i < (n + 1) * D; i++) {
             osh_grad_add(a->din[0], i, by * dy[i]);
             sum += (double)dy[i] * x[i];
@@ -98,5 +104,5 @@ const osh_op osh_op_routed_scale = {
     .name = "routed_scale", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_routed_scale_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_routed_scale_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = routed_scale_grad_ref},
 };

@@ -2,16 +2,16 @@
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *
- * A Python number times a tensor (Granite's multipliers): by is f32. rounded: by is rounded to the dtype of x first, as
- * Gemma's embed_scale is. */
+ * `by` is f32, like a Python number times a tensor (Granite's multipliers). rounded: `by` is
+ * rounded to the dtype of x first, like Gemma's embed_scale. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 static const osh_field attrs[] = {
     {"by", OSH_F_FLOAT, offsetof(osh_scale_attr, by), NULL, -1e9, 1e9, "the factor", NULL, NULL},
-    {"rounded", OSH_F_BOOL, offsetof(osh_scale_attr, rounded), "false", 0, 0, "the factor is rounded to the dtype",
-     NULL, NULL},
+    {"rounded", OSH_F_BOOL, offsetof(osh_scale_attr, rounded), "false", 0, 0,
+     "the factor is rounded to the dtype", NULL, NULL},
     {0},
 };
 
@@ -31,13 +31,14 @@ done:
     return rc;
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_scale_attr *at = a->attr;
     const float *dy = a->dout[0]->data;
     float by = osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32);
     (void)cx;
-    for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++) osh_grad_add(a->din[0], i, (double)by * dy[i]);
+    for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++)
+        osh_grad_add(a->din[0], i, (double)by * dy[i]);
     return OSH_OK;
 }
 
@@ -46,5 +47,5 @@ const osh_op osh_op_scale = {
     .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_grad_cuda)},
+    .grad = {[OSH_REF] = scale_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_grad_cuda)},
 };

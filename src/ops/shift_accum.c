@@ -1,11 +1,12 @@
-/* shift_accum.c - D += (X0 - X)^T X: how far the input of a Linear in the quantized model, X, is from that in the
- * original one, X0, correlated with X.
+/* shift_accum.c - D += (X0 - X)^T X. X is the input of a Linear in the quantized model, X0 its
+ * input in the original model.
  *
- *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, all of it
+ *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, the whole square
  *
- * The difference of each element is taken in f32 and rounded once to the dtype of x: the product is one of BF16 as that
- * of hessian_accum is. X0^T X - X^T X would be the same in exact arithmetic, but what is left of two sums that nearly
- * cancel has the errors of both; here an error is one of the difference, and where both inputs are the same D is 0. */
+ * The difference of each element is f32 and rounded once to the dtype of x, so that the product is
+ * one of BF16 values, like that of hessian_accum. X0^T X - X^T X is the same in exact arithmetic,
+ * but two large sums that nearly cancel leave the rounding errors of both. Here only the difference
+ * has an error, and D is 0 if both inputs are equal. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -36,6 +37,7 @@ done:
 
 const osh_op osh_op_shift_accum = {
     .name = "shift_accum", .n_in = 2, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_shift_accum_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_shift_accum_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_shift_accum_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_shift_accum_cuda)},
     .tol = 1e-12, .scratch = osh_shift_accum_scratch, .scratch_cuda = osh_shift_accum_cuda_scratch,
 };

@@ -1,17 +1,18 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x, one gate for each row, or for each element.
+/* sigmoid_gate.c - y = sigmoid(gate) x with one gate for each row or for each element.
  *
  *   in[0] gate [N, 1] or [N, D]     in[1] x [N, D]     out y [N, D]     y may be x
  *
- * transformers' Qwen2MoeSparseMoeBlock of its shared expert: the sigmoid is rounded to the dtype, then the product. */
+ * transformers' Qwen2MoeSparseMoeBlock (shared expert): the sigmoid is rounded to the dtype, and so
+ * is the product. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a time
+enum { ROWS = 16, PIECE = 1024 }; // rows of a chunk; elements in f32 at a time
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
     if (in_width[0] != 1 && in_width[0] != in_width[1])
@@ -21,13 +22,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static void load_gates(float *by, const osh_tensor *gate, int64_t at, int64_t n)
+static void sigmoid_gates_load(float *by, const osh_tensor *gate, int64_t at, int64_t n)
 {
     osh_to_f32(by, osh_elem(gate, at), gate->dtype, n);
-    for (int64_t i = 0; i < n; i++) by[i] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by[i]))), gate->dtype);
+    for (int64_t i = 0; i < n; i++)
+        by[i] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by[i]))), gate->dtype);
 }
 
-static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[1];
@@ -37,10 +39,10 @@ static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
     (void)cx, (void)worker;
     for (int64_t row = chunk * ROWS; row < end; row++) {
-        if (!each) load_gates(by, a->in[0], row, 1);
+        if (!each) sigmoid_gates_load(by, a->in[0], row, 1);
         for (int64_t at = row * D, n; at < (row + 1) * D; at += n) {
             n = osh_min64(PIECE, (row + 1) * D - at);
-            if (each) load_gates(by, a->in[0], at, n);
+            if (each) sigmoid_gates_load(by, a->in[0], at, n);
             osh_to_f32(y, osh_elem(x, at), x->dtype, n);
             for (int64_t i = 0; i < n; i++) y[i] *= by[each ? i : 0];
             osh_from_f32(osh_elem(a->out[0], at), x->dtype, y, n);
@@ -51,11 +53,12 @@ static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), gate_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), sigmoid_gate_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-/* With s = sigmoid(gate): dgate = s (1 - s) dy x, summed over what it gates     dx = dy s */
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+/* With s = sigmoid(gate): dx = dy s dgate = s (1 - s) times the sum of dy x over its elements */
+static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
@@ -82,5 +85,5 @@ const osh_op osh_op_sigmoid_gate = {
     .name = "sigmoid_gate", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = sigmoid_gate_grad_ref},
 };

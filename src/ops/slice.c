@@ -1,41 +1,48 @@
-/* slice.c - some columns of each row: a part of what a fused projection makes.
+/* slice.c - copies some columns of each row: a part of the output of a fused projection.
  *
- *   in[0] x [N, W]     out y [N, W / period * (width + pad)]     columns c with first <= c mod period < first + width
+ *   in[0] x [N, W]     out y [N, W / period * (width + pad)]
+ *   columns c with first <= c mod period < first + width
  *
- * With heads of 3 that are q, k, v of one head after the other (GPT-NeoX) k is {first 3, width 3, period 9}:
+ * An example: GPT-NeoX has q, k, v of one head after the other. With heads of 3 elements, k is
+ * {first 3, width 3, period 9}:
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * period 0 is the whole row (Phi-3). Behind each part stand `pad` zeros: DeepSeek's values are narrower than its keys,
- * and attention wants one width. Bytes are copied. */
+ * period 0 is the whole row (Phi-3). `pad` zeros follow each part: DeepSeek's values are narrower
+ * than its keys, and attention needs one width. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-enum { ROWS = 64 }; // of one chunk
+enum { ROWS = 64 }; // rows of a chunk
 
 static const osh_field attrs[] = {
-    {"first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period", NULL, NULL},
-    {"width", OSH_F_INT, offsetof(osh_slice_attr, width), NULL, 1, 1e9, "columns of a period", NULL, NULL},
-    {"period", OSH_F_INT, offsetof(osh_slice_attr, period), "0", 0, 1e9, "columns that repeat; 0: the row", NULL,
-     NULL},
-    {"pad", OSH_F_INT, offsetof(osh_slice_attr, pad), "0", 0, 1e9, "zeros behind each part", NULL, NULL},
+    {"first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period",
+     NULL, NULL},
+    {"width", OSH_F_INT, offsetof(osh_slice_attr, width), NULL, 1, 1e9, "columns of a period",
+     NULL, NULL},
+    {"period", OSH_F_INT, offsetof(osh_slice_attr, period), "0", 0, 1e9,
+     "columns that repeat; 0: the row", NULL, NULL},
+    {"pad", OSH_F_INT, offsetof(osh_slice_attr, pad), "0", 0, 1e9, "zeros after each part",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_slice_attr *at = attr;
     int64_t period = at->period ? at->period : in_width[0];
 
     (void)w_shape, (void)w_ndim;
     if (in_width[0] % period || at->first + at->width > period)
-        return osh_fail(cx, OSH_E_FORMAT, "slice: columns [%lld, %lld) of %lld, in a width of %lld: want a part of "
-                        "each period, and whole periods", (long long)at->first, (long long)(at->first + at->width),
-                        (long long)period, (long long)in_width[0]);
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "slice: columns [%lld, %lld) of %lld, in a width of %lld: want a part of "
+                        "each period, and whole periods",
+                        (long long)at->first, (long long)(at->first + at->width), (long long)period,
+                        (long long)in_width[0]);
     out_width[0] = in_width[0] / period * (at->width + at->pad);
     return OSH_OK;
 }
@@ -48,12 +55,14 @@ static osh_status slice_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
     const osh_tensor *x = a->in[0], *y = a->out[0];
     int64_t each = at->width + at->pad;
-    size_t bytes = (size_t)at->width * osh_dtype_bytes(x->dtype), zeros = (size_t)at->pad * osh_dtype_bytes(x->dtype);
+    size_t bytes = (size_t)at->width * osh_dtype_bytes(x->dtype),
+           zeros = (size_t)at->pad * osh_dtype_bytes(x->dtype);
 
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++)
         for (int64_t p = 0; p < W / period; p++) {
-            memcpy(osh_elem(y, n * S + p * each), osh_elem(x, n * W + p * period + at->first), bytes);
+            memcpy(osh_elem(y, n * S + p * each), osh_elem(x, n * W + p * period + at->first),
+                   bytes);
             memset(osh_elem(y, n * S + p * each + at->width), 0, zeros);
         }
     return OSH_OK;
@@ -61,13 +70,15 @@ static osh_status slice_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
-    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), slice_chunk, (void *)(uintptr_t)a);
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), slice_chunk,
+                            (void *)(uintptr_t)a);
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_slice_attr *at = a->attr;
-    int64_t W = osh_width(a->in[0]), period = at->period ? at->period : W, parts = osh_rows(a->in[0]) * (W / period);
+    int64_t W = osh_width(a->in[0]), period = at->period ? at->period : W,
+            parts = osh_rows(a->in[0]) * (W / period);
     const float *dy = a->dout[0]->data;
     (void)cx;
     for (int64_t p = 0; p < parts; p++)
@@ -79,8 +90,8 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on a CPU a copy: nothing to gain
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on the host a copy
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
+    .grad = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
     .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,
 };

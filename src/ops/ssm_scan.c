@@ -1,15 +1,18 @@
-/* ssm_scan.c - the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"): a head keeps a vector for each of
- * its channels; a token lets them fade, adds what its B says, and reads them with its C.
+/* ssm_scan.c - the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A head keeps
+ * a vector for each of its channels. A token scales the vectors down, adds its x times its B, and
+ * reads them with its C.
  *
- *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S     in[1] dt [N, H]
- *   in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]                             out y [N, H P] F32
+ *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S
+ *   in[1] dt [N, H]     in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]
+ *   out y [N, H P] F32
  *
- *   d = softplus(dt + dt_bias), at least dt_min, at most dt_max where that is not 0
- *   Z = exp(-exp(A_log) d) Z + d x B        Z [P, S], 0 before the sample's first token; head h reads group h / (H / G)
- *   y = Z C + D x
+ *   d = softplus(dt + dt_bias), at least dt_min, at most dt_max (0: no limit)
+ *   Z = exp(-exp(A_log) d) Z + d x B     Z [P, S], 0 before the sample's first token
+ *   y = Z C + D x                        head h uses B, C of group h / (H / G)
  *
- * transformers' mamba2_chunk_scan, which makes the same sums in another order: dt + dt_bias and softplus are rounded to
- * the dtype of x, the rest is f32, and so is y: the gated norm behind it rounds. */
+ * transformers' mamba2_chunk_scan computes the same sums in another order. dt + dt_bias and
+ * softplus are rounded to the dtype of x; the rest is f32. y is F32: the gated norm after it
+ * rounds. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -23,32 +26,36 @@ static const osh_field attrs[] = {
     {"head_dim", OSH_F_INT, offsetof(osh_ssm_scan_attr, head_dim), NULL, 1, 1e6, "P", NULL, NULL},
     {"state", OSH_F_INT, offsetof(osh_ssm_scan_attr, state), NULL, 1, 1e6, "S", NULL, NULL},
     {"groups", OSH_F_INT, offsetof(osh_ssm_scan_attr, groups), "1", 1, 1e6, "G", NULL, NULL},
-    {"dt_min", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_min), "0", 0, 1e30, "least d", NULL, NULL},
-    {"dt_max", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_max), "0", 0, 1e30, "largest d; 0: none", NULL, NULL},
+    {"dt_min", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_min), "0", 0, 1e30, "least d",
+     NULL, NULL},
+    {"dt_max", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_max), "0", 0, 1e30, "largest d; 0: none",
+     NULL, NULL},
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr)
 {
     const osh_ssm_scan_attr *at = attr;
     int64_t want = at->heads * at->head_dim + 2 * at->groups * at->state;
 
     if (at->heads % at->groups)
-        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: %lld heads, want a multiple of %lld groups", (long long)at->heads,
-                        (long long)at->groups);
+        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: %lld heads, want a multiple of %lld groups",
+                        (long long)at->heads, (long long)at->groups);
     if (in_width[0] != want || in_width[1] != at->heads)
-        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: widths %lld and %lld, want %lld and %lld", (long long)in_width[0],
-                        (long long)in_width[1], (long long)want, (long long)at->heads);
+        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: widths %lld and %lld, want %lld and %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)want,
+                        (long long)at->heads);
     for (int k = 0; k < 3; k++) w_ndim[k] = 1, w_shape[k][0] = at->heads;
     out_width[0] = at->heads * at->head_dim;
     return OSH_OK;
 }
 
-void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float dt, const float weights[3],
-                   osh_dtype dtype)
+void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float dt,
+                   const float weights[3], osh_dtype dtype)
 {
-    double x = osh_round_to(dt + weights[2], dtype), soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
+    double x = osh_round_to(dt + weights[2], dtype),
+           soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     float d = osh_round_to((float)soft, dtype);
     if (d < (float)at->dt_min) d = (float)at->dt_min;
     if (at->dt_max > 0 && d > (float)at->dt_max) d = (float)at->dt_max;
@@ -56,19 +63,22 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
     *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
 }
 
-typedef struct whole { // all in f32
+typedef struct whole { // all inputs, in f32
     float *x, *dt, *w[3], *y; // own
-    double *Z;                // own: of a head
+    double *Z;                // own: [P, S] of a head
 } whole;
 
-/* Head h of the sample at rows [row, row + n). */
-static void head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n, int64_t h, osh_dtype dtype)
+/* Runs head h of the sample at rows [row, row + n). */
+static void ssm_head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n,
+                         int64_t h, osh_dtype dtype)
 {
-    int64_t P = at->head_dim, S = at->state, inner = at->heads * P, width = inner + 2 * at->groups * S;
+    int64_t P = at->head_dim, S = at->state, inner = at->heads * P,
+            width = inner + 2 * at->groups * S;
     const float weights[3] = {w->w[0][h], w->w[1][h], w->w[2][h]};
     memset(w->Z, 0, (size_t)(P * S) * sizeof *w->Z);
     for (int64_t t = row; t < row + n; t++) {
-        const float *x = w->x + t * width + h * P, *B = w->x + t * width + inner + h / (at->heads / at->groups) * S;
+        const float *x = w->x + t * width + h * P,
+                    *B = w->x + t * width + inner + h / (at->heads / at->groups) * S;
         const float *C = B + at->groups * S;
         float decay, step;
         osh_ssm_gates(&decay, &step, at, w->dt[t * at->heads + h], weights, dtype);
@@ -84,7 +94,7 @@ static void head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, i
     }
 }
 
-static osh_status inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
+static osh_status ssm_inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_f32_copy(cx, &w->x, in[0]));
@@ -94,7 +104,7 @@ done:
     return rc;
 }
 
-static void inputs_free(osh_ctx *cx, whole *w)
+static void ssm_inputs_free(osh_ctx *cx, whole *w)
 {
     osh_free(cx, w->Z);
     osh_free(cx, w->y);
@@ -112,28 +122,30 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_tile *seq = NULL; // own: one whole sample each
     whole w = {0};        // own
 
-    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, w.y, N * at->heads * at->head_dim);
     OSH_NEW(cx, w.Z, at->head_dim * at->state);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
-        for (int64_t h = 0; h < at->heads; h++) head_ref(&w, at, seq[s].row, seq[s].n, h, dtype);
+        for (int64_t h = 0; h < at->heads; h++)
+            ssm_head_ref(&w, at, seq[s].row, seq[s].n, h, dtype);
     memcpy(a->out[0]->data, w.y, (size_t)(N * at->heads * at->head_dim) * sizeof *w.y);
 done:
     osh_free(cx, seq);
-    inputs_free(cx, &w);
+    ssm_inputs_free(cx, &w);
     return rc;
 }
 
-/* ---- its gradient ----
+/* ---- gradient ----
  *
- *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x     behind it dZ fades, too
+ *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * d gets x B dZ, and by the decay exp(-A d), which gets Z before the token times dZ, as A does: A = exp(A_log). */
+ * After the token dZ is multiplied by the decay exp(-A d), A = exp(A_log). The gradient of d is x B
+ * dZ plus its share of the gradient of the decay, which is (Z before the token) dZ. A has the other
+ * share. */
 
-/* Of the gates of a token, which got d: what dt (and dt_bias), A_log get. */
-void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2], const double d[2], float dt,
-                        const float weights[3])
+void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
+                        const double d[2], float dt, const float weights[3])
 {
     double x = (double)dt + weights[2], rate = -osh_math_exp(weights[0]) * d[0] * gates[0];
     double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
@@ -142,11 +154,13 @@ void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float g
     to[1] = rate * gates[1];
 }
 
-/* Head h of a sample; Z [tokens + 1, P, S], the first 0; dZ [P, S], 0. */
-static void head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ, const osh_tile *seq, int64_t h)
+/* Adds the gradients of head h of a sample. Z [tokens + 1, P, S]: Z[0] is 0; dZ [P, S] is 0. */
+static void ssm_head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ,
+                              const osh_tile *seq, int64_t h)
 {
     const osh_ssm_scan_attr *at = a->attr;
-    int64_t P = at->head_dim, S = at->state, inner = at->heads * P, width = inner + 2 * at->groups * S, each = P * S;
+    int64_t P = at->head_dim, S = at->state, inner = at->heads * P,
+            width = inner + 2 * at->groups * S, each = P * S;
     const float weights[3] = {w->w[0][h], w->w[1][h], w->w[2][h]};
     double sums[3] = {0, 0, 0};
 
@@ -186,35 +200,37 @@ static void head_back_ref(const osh_grad_args *a, const whole *w, double *Z, dou
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, sums[k]);
 }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
     osh_tile *seq = NULL; // own: one whole sample each
-    double *Z = NULL;     // own: [N + 1] and one for its gradient
+    double *Z = NULL;     // own: dZ [P, S], then Z [N + 1, P, S]
     whole w = {0};        // own
 
-    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, Z, (N + 2) * each);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t h = 0; h < at->heads; h++) {
-            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // the first, behind dZ
-            head_back_ref(a, &w, Z + each, Z, &seq[s], h);
+            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // dZ and Z[0]
+            ssm_head_back_ref(a, &w, Z + each, Z, &seq[s], h);
         }
 done:
     osh_free(cx, seq);
     osh_free(cx, Z);
-    inputs_free(cx, &w);
+    ssm_inputs_free(cx, &w);
     return rc;
 }
 
 const osh_op osh_op_ssm_scan = {
     .name = "ssm_scan", .n_in = 2, .n_weights = 3, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_ssm_scan_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
     .tol = 1e-11, .f32_out = true, .scratch = osh_ssm_scan_scratch,
     .scratch_cuda = osh_ssm_scan_cuda_scratch,
-    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu}, .grad_scratch = osh_ssm_scan_grad_scratch,
+    .grad = {[OSH_REF] = ssm_scan_grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu},
+    .grad_scratch = osh_ssm_scan_grad_scratch,
 };

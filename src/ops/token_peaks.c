@@ -1,23 +1,24 @@
-/* token_peaks.c - sum over tokens of the largest square in each.
+/* token_peaks.c - the sum over tokens of the largest square of each token.
  *
  *   in[0] x [N, D]     out s F64 [1], in place: s += sum over t of max over j of x_tj^2
  *
- * What rounding inputs token by token costs follows from it (modifiers/survey.c): the step between codes is part of a
- * token's largest value, and which channel has that differs from token to token. A square is exact in double; tokens
- * are added one after the other, so that batches and threads do not show. */
+ * modifiers/survey.c estimates the error of quantizing inputs token by token from it: the step
+ * between codes is proportional to the largest value of the token, which is in another channel for
+ * each token. A square is exact in double. Tokens are added one after the other: the result does
+ * not depend on batches or threads. */
 #include "ops/kernel.h"
 
 #include <assert.h>
 
-enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // at a time; of a chunk; of a piece of a row
+enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // chunks at a time; tokens of one; row piece
 
 typedef struct peaks_job {
     const osh_tensor *x; // view
-    int64_t first;       // token
+    int64_t first;       // first token
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 
-static double peak_of(const osh_tensor *x, int64_t token)
+static double token_peak(const osh_tensor *x, int64_t token)
 {
     int64_t D = osh_width(x);
     float row[CHANNELS], most = 0;
@@ -37,7 +38,7 @@ static osh_status peaks_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     peaks_job *j = user;
     (void)cx, (void)worker;
     for (int64_t k = chunk * TOKENS; k < (chunk + 1) * TOKENS && j->first + k < osh_rows(j->x); k++)
-        j->peak[k] = peak_of(j->x, j->first + k);
+        j->peak[k] = token_peak(j->x, j->first + k);
     return OSH_OK;
 }
 
@@ -45,11 +46,11 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     double *s = a->out[0]->data;
     (void)cx;
-    for (int64_t t = 0; t < osh_rows(a->in[0]); t++) *s += peak_of(a->in[0], t);
+    for (int64_t t = 0; t < osh_rows(a->in[0]); t++) *s += token_peak(a->in[0], t);
     return OSH_OK;
 }
 
-static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+static osh_status token_peaks_fast(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     peaks_job j = {.x = a->in[0]};
@@ -66,5 +67,6 @@ done:
 }
 
 const osh_op osh_op_token_peaks = {
-    .name = "token_peaks", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+    .name = "token_peaks", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = token_peaks_fast},
 };

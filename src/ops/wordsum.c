@@ -1,4 +1,4 @@
-/* wordsum.c - see wordsum.h. */
+/* wordsum.c - the checksum of wordsum.h on the host. */
 #include "ops/wordsum.h"
 
 #include <string.h>

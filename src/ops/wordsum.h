@@ -1,9 +1,9 @@
-/* wordsum.h - a checksum that the host and a card make at the same rate as they read.
+/* wordsum.h - a checksum that the host and a GPU compute as fast as they read memory.
  *
- *   sum of mix(w[i] ^ i K) over all words of 8 bytes, mod 2^64; the last word is filled up with zeros
+ *   sum of mix(w[i] ^ i K) over all words of 8 bytes, mod 2^64; the last word is padded with zeros
  *
- * K is odd and mix a permutation of 64 bits, so that one word that changes always shows. Words may be summed in any
- * order, by any number of threads. */
+ * K is odd and mix is a permutation of 64 bits: a change of one word always changes the sum. Words
+ * may be added in any order, by any number of threads. */
 #ifndef OSH_WORDSUM_H
 #define OSH_WORDSUM_H
 #include "tensor/device.h"
@@ -11,11 +11,11 @@
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull
-/* mix of MurmurHash3's 64-bit variant. */
-#define OSH_WORDSUM_MIX(x)                                                                                             \
-    do {                                                                                                               \
-        (x) ^= (x) >> 33, (x) *= 0xff51afd7ed558ccdull;                                                                \
-        (x) ^= (x) >> 33, (x) *= 0xc4ceb9fe1a85ec53ull;                                                                \
-        (x) ^= (x) >> 33;                                                                                              \
+/* The finalizer of MurmurHash3's 64-bit variant. */
+#define OSH_WORDSUM_MIX(x)                                                                         \
+    do {                                                                                           \
+        (x) ^= (x) >> 33, (x) *= 0xff51afd7ed558ccdull;                                            \
+        (x) ^= (x) >> 33, (x) *= 0xc4ceb9fe1a85ec53ull;                                            \
+        (x) ^= (x) >> 33;                                                                          \
     } while (0)
 #endif

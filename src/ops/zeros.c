@@ -1,4 +1,4 @@
-/* zeros.c - zeros in the shape of x: what a sum over experts begins with.
+/* zeros.c - zeros in the shape of x: the initial value of a sum over experts.
  *
  *   in[0] x [N, D], not read     out [N, D] */
 #include "ops/cpu/cpu.h"
@@ -6,13 +6,17 @@
 #include "ops/kernel.h"
 #include "tensor/device.h"
 
-static osh_status run(osh_ctx *cx, const osh_op_args *a) { return osh_tensor_zero(cx, a->out[0]); } // anywhere
+static osh_status run(osh_ctx *cx, const osh_op_args *a) { return osh_tensor_zero(cx, a->out[0]); }
 
-static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a) { return (void)cx, (void)a, OSH_OK; } // x is not read
+/* x is not read and has no gradient. */
+static osh_status zeros_grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    return (void)cx, (void)a, OSH_OK;
+}
 
 const osh_op osh_op_zeros = {
     .name = "zeros", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = osh_infer_same,
     .run = {[OSH_REF] = run, [OSH_CUDA] = OSH_CUDA_FN(run)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = zeros_grad_ref},
 };

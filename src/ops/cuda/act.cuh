@@ -1,8 +1,11 @@
-/* act.cuh - activations in f32, and their derivatives (slope), for glu and act.
+/* act.cuh - the activations of glu and act in f32, and their derivatives (slope).
  *
  *   silu               x / (1 + e^-x)
- *   gelu               x/2 erfc(-x / sqrt 2)      1 + erf u = erfc(-u), which loses nothing far below zero
- *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)      x/2 (1 + tanh u) in another shape */
+ *   gelu               x/2 erfc(-x / sqrt 2)
+ *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)
+ *
+ * erfc(-u) is 1 + erf u without cancellation far below zero. x / (1 + e^-2u) equals x/2 (1 + tanh
+ * u). */
 #ifndef OSH_ACT_CUH
 #define OSH_ACT_CUH
 #include "ops/cuda/op.cuh"
@@ -18,10 +21,14 @@ struct osh_cu_silu {
     }
 };
 struct osh_cu_gelu {
-    __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752440f); }
+    __device__ float operator()(float x) const
+    {
+        return 0.5f * x * erfcf(x * -0.70710678118654752440f);
+    }
     __device__ float slope(float x) const
     {
-        return 0.5f * erfcf(x * -0.70710678118654752440f) + x * 0.39894228040143267794f * expf(-0.5f * x * x);
+        return 0.5f * erfcf(x * -0.70710678118654752440f) +
+               x * 0.39894228040143267794f * expf(-0.5f * x * x);
     }
 };
 struct osh_cu_gelu_tanh {
@@ -36,7 +43,8 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* glu of gate x and up, f32 that is rounded to T; what comes out is to be. PAIR: it takes two. */
+/* glu of gate x and up. Both are f32 values of T; the caller rounds the result. PAIR: the function
+ * has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;
@@ -53,7 +61,7 @@ struct osh_cu_clamped_fn {
     }
 };
 
-/* call with the function of the attributes */
+/* Calls `call` with the glu function of the attributes and returns its result. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
     if (at->limit > 0) return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});

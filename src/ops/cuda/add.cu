@@ -1,4 +1,4 @@
-/* add.cu - add: the sum in f32, one rounding. add_f32: none, a may be F32 already.
+/* add.cu - add: the sum is f32 and rounded once. add_f32: the sum is not rounded; a may be F32.
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cuda/zip.cuh"
@@ -19,9 +19,11 @@ osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a)
 }
 
 /* y, a, b [n]; A: T or float */
-template <class T, class A> static __global__ void add_f32_kernel(float *y, const A *a, const T *b, int64_t n)
+template <class T, class A>
+static __global__ void add_f32_kernel(float *y, const A *a, const T *b, int64_t n)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
         y[i] = osh_cu_load(a[i]) + osh_cu_load(b[i]);
 }
 
@@ -29,9 +31,9 @@ template <class T, class A> static void add_f32_launch(const osh_op_args *a)
 {
     const osh_tensor *y = a->out[0];
     int64_t n = osh_tensor_numel(y);
-    OSH_LAUNCH((add_f32_kernel<T, A>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
-               static_cast<float *>(y->data), static_cast<const A *>(a->in[0]->data),
-               static_cast<const T *>(a->in[1]->data), n);
+    OSH_LAUNCH((add_f32_kernel<T, A>), osh_cu_grid(y->device, n, 256), 256, 0,
+               osh_cuda_stream(y->device), static_cast<float *>(y->data),
+               static_cast<const A *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data), n);
 }
 
 osh_status osh_add_f32_cuda(osh_ctx *cx, const osh_op_args *a)

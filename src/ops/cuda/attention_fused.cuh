@@ -1,32 +1,38 @@
-/* attention_fused.cuh - attention of bf16 and f16 in one kernel that writes no scores: FlashAttention-2 (Dao 2023,
- * algorithm 1) on mma m16n8k16, for heads of at most 128 elements, a multiple of 8.
+/* attention_fused.cuh - attention of bf16 and f16 in one kernel that writes no scores:
+ * FlashAttention-2 (Dao 2023, algorithm 1) on mma m16n8k16, for heads of at most 128 elements, a
+ * multiple of 8.
  *
- * A block takes FUSED_QUERIES queries of one head of one sample, a warp bands of 16 of them; it goes through the keys
- * that they see from first to last, FUSED_KEYS at a time. For a query:
+ * A block takes FUSED_QUERIES queries of one head of one sample; a warp takes bands of 16 of them.
+ * The block goes through the keys that its queries see from first to last, FUSED_KEYS at a time.
+ * For a query:
  *
  *   s = q k^T                        f32, not rounded
  *   b = max(b, max(s) c)             c = scale log2(e); b begins at -inf; f32
- *   p = 2^(s c - b)                  f32; 0 where the query does not see the key
- *   l = 2^(b_before - b) l + sum(p)  f32: four lanes have a part each, added at the end
+ *   p = 2^(s c - b)                  f32; 0 if the query does not see the key
+ *   l = 2^(b_before - b) l + sum(p)  f32; four lanes have a part each, added at the end
  *   o = 2^(b_before - b) o + P v     f32; P is p rounded to the dtype
  *   y = o (1 / l)                    rounded to the dtype
  *
- * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token, and one that a query sees nothing of
- * changes nothing of it: its result follows from its sample alone, whatever the bands of a warp.
+ * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token. A tile without a
+ * key that a query sees does not change the result of the query: it depends only on its sample, not
+ * on the bands of a warp.
  *
- * Shared memory has the block's queries and a ring of three halves, keys or values of a tile each: while one is read
- * the next two are on their way, and a barrier for each half says that it is there and that the one before is free.
+ * Shared memory holds the queries of the block and a ring of three halves. A half is the keys or
+ * the values of a tile. While one half is read, the next two are copied. A barrier for each half
+ * tells that it has arrived and that the half before it is free.
  *
- *   half at hand    k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
- *   asked for       k1   v1   k2   v2   k3      into the slot of the half before
+ *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
+ *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
  *
- * A row has no gap behind it: its pieces of 16 bytes are exchanged instead (fused_at), so that the eight rows of a
- * matrix of ldmatrix lie in different banks. That, and halves instead of whole tiles, lets two blocks of heads of 128
- * share a multiprocessor of 164 KiB: 80 KiB each.
+ * Rows have no padding. Their pieces of 16 bytes are permuted instead (fused_at), so that the eight
+ * rows of a matrix of ldmatrix are in different banks. Therefore, and because it holds halves
+ * instead of whole tiles, a block with heads of 128 takes 80 KiB: two share a multiprocessor of 164
+ * KiB.
  *
- * What an ldmatrix brings in 4 clocks of shared memory, 16 keys by 16 columns, is in four products of two bands, in two
- * of one. So a warp has two bands where two blocks fit into a multiprocessor. Else (heads of more than 64 on compute
- * capability 8.6 and 8.9, where a product takes 4 or 8 clocks) twice as many warps have one band each. */
+ * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. They are used in four
+ * products if a warp has two bands, in two products if it has one. So a warp has two bands if two
+ * such blocks fit in a multiprocessor. Otherwise twice as many warps have one band each: heads of
+ * more than 64 on compute capability 8.6 and 8.9, where a product takes 4 or 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -40,8 +46,8 @@ enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
 /* Samples of one launch. */
 typedef struct fused_samples {
     int n;
-    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // length; tiles of queries in front of it
-    int64_t row[FUSED_SAMPLES];                    // first one
+    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // length; tiles before the sample
+    int64_t row[FUSED_SAMPLES];                    // first row
 } fused_samples;
 
 typedef struct fused_shape {
@@ -49,34 +55,39 @@ typedef struct fused_shape {
     float c;
 } fused_shape;
 
-/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/cuda.md has what they come to. */
+/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/cuda.md lists the values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
-    static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3; // of a multiprocessor; limits the registers
-    static constexpr bool KEEPS = BANDS == 1 || DIM <= 64; // queries in registers; else each tile reads them again
-    static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM; // elements: of a half; in front of them
+    /* Blocks of a multiprocessor: limits the registers. */
+    static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
+    /* Queries stay in registers; else each tile reads them again. */
+    static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
+    /* Elements of a half, and of the queries before the ring. */
+    static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
 
-/* What a warp has of its queries: lane 4g + t has of a band those of index g and g + 8. */
+/* The state of the queries of a warp. Lane 4g + t has queries g and g + 8 of each band. */
 template <int DIM, int BANDS> struct fused_state {
     osh_cu_frag_c o[BANDS][DIM / 8];
     float b[BANDS][2], l[BANDS][2];
 };
 
-/* Pieces of a row that change places among themselves; as many threads ask for neighbours of a row. */
+/* Number of pieces of a row that are permuted among themselves; as many threads copy one row. */
 template <int DIM> struct fused_row { static constexpr int LANES = DIM % 64 ? 4 : 8; };
 
-/* Element where piece `piece` of 16 bytes of row `row` begins. Rows of 256 and 128 bytes all begin in one bank: its
- * place is piece ^ row % 8. Those of 192 and 64 begin in two by turns: it is piece ^ row / 2 % 4. */
+/* Returns the first element of a piece of 16 bytes of a row. Rows of 256 and 128 bytes all begin in
+ * the same bank: the piece is at position piece ^ row % 8. Rows of 192 and 64 bytes alternate
+ * between two banks: the position is piece ^ row / 2 % 4. */
 template <int DIM> static __device__ __forceinline__ int fused_at(int row, int piece)
 {
     const int LANES = fused_row<DIM>::LANES;
     return row * DIM + (piece ^ (row / (8 / LANES) % LANES)) * 8;
 }
 
-/* Where the lane begins of 16 rows and the columns [0, 16) behind element `from`, where a row begins: four matrices for
- * ldmatrix, rows [0, 8), [8, 16), then both of the next 8 columns. fused_step: of columns [16 d, + 16). */
+/* Returns the element whose address the lane gives to ldmatrix for 16 rows from element `from` on
+ * and columns [0, 16). The four matrices are rows [0, 8) and [8, 16), then both for the next 8
+ * columns. fused_step moves such an element to columns [16 d, + 16). */
 template <int DIM> static __device__ __forceinline__ int fused_lane(int from)
 {
     int lane = osh_cu_thread() % 32;
@@ -89,14 +100,17 @@ template <int DIM> static __device__ __forceinline__ int fused_step(int lane, in
     return (lane ^ 2 * d % LANES * 8) + 2 * d / LANES * LANES * 8;
 }
 
-/* Asks for ROWS rows `width` apart of which n are there (the rest: zeros); columns behind head_dim are 0. */
+/* Starts the copy of ROWS rows `width` apart. Rows from n on and columns from head_dim on become
+ * 0. */
 template <class T, int DIM, int THREADS, int ROWS>
-static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim, int n)
+static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int width, int head_dim,
+                                                   int n)
 {
     const int LANES = fused_row<DIM>::LANES, STEP = THREADS / LANES;
-    int thread = osh_cu_thread(), row = thread / LANES, col = thread % LANES * 8, at = row * width + col;
+    int thread = osh_cu_thread(), row = thread / LANES, col = thread % LANES * 8,
+        at = row * width + col;
     int at_to = fused_at<DIM>(row, thread % LANES);
-#pragma unroll 1 // addresses of all rows would take the registers of the products
+#pragma unroll 1 // addresses of all rows take too many registers
     for (int i = 0; i < ROWS; i += STEP, at += STEP * width, at_to += STEP * DIM)
 #pragma unroll
         for (int j = 0; j < DIM; j += LANES * 8) {
@@ -105,26 +119,28 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Where it begins of the warp's queries. */
+/* Returns fused_lane of the queries of the warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
 }
 
-/* Columns [16 d, + 16) of the warp's queries as A. */
+/* Loads columns [16 d, + 16) of the queries of the warp as A. */
 template <class T, int DIM, int BANDS>
-static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared, int q, int d)
+static __device__ __forceinline__ void fused_queries(osh_cu_frag_a (&a)[BANDS], const T *shared,
+                                                     int q, int d)
 {
 #pragma unroll
     for (int band = 0; band < BANDS; band++)
         osh_cu_ldmatrix<false>(a[band].r, shared + fused_step<DIM>(q, d) + band * 16 * DIM);
 }
 
-/* s [BANDS, 16, FUSED_KEYS] = q k^T. q, keys: where the lane begins; kept: the queries, where they are kept. */
+/* Computes s [BANDS, 16, FUSED_KEYS] = q k^T. q, keys: fused_lane of both; kept: the queries in
+ * registers, if KEEPS. */
 template <class T, int DIM, int BANDS, int KEPT>
 static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FUSED_KEYS / 8],
-                                                    const osh_cu_frag_a (&kept)[KEPT][BANDS], const T *shared, int q,
-                                                    int keys)
+                                                    const osh_cu_frag_a (&kept)[KEPT][BANDS],
+                                                    const T *shared, int q, int keys)
 {
 #pragma unroll
     for (int band = 0; band < BANDS; band++)
@@ -136,11 +152,12 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
         if (!fused_plan<DIM, BANDS>::KEEPS) fused_queries<T, DIM>(a, shared, q, d);
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 16; j++) {
-            uint32_t b[4]; // b[0], b[2] of 8 keys, b[1], b[3] of the next 8
+            uint32_t b[4]; // b[0], b[2]: 8 keys; b[1], b[3]: the next 8
             osh_cu_ldmatrix<false>(b, shared + fused_step<DIM>(keys, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
-                const osh_cu_frag_a &x = fused_plan<DIM, BANDS>::KEEPS ? kept[d % KEPT][band] : a[band];
+                const osh_cu_frag_a &x =
+                    fused_plan<DIM, BANDS>::KEEPS ? kept[d % KEPT][band] : a[band];
                 osh_cu_mma<T>(s[band][2 * j], x, {{b[0], b[2]}});
                 osh_cu_mma<T>(s[band][2 * j + 1], x, {{b[1], b[3]}});
             }
@@ -148,8 +165,10 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
     }
 }
 
-/* -inf where a query of a band does not see a key. key, query: the tile's and the band's first. */
-static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key, int query, int window)
+/* Sets s to -inf if the query does not see the key. key, query: the first of the tile and the
+ * band. */
+static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS / 8], int key,
+                                                  int query, int window)
 {
     int lane = osh_cu_thread() % 32, ahead = query + lane / 4 - (key + lane % 4 * 2);
 #pragma unroll
@@ -161,20 +180,22 @@ static __device__ __forceinline__ void fused_mask(osh_cu_frag_c (&s)[FUSED_KEYS 
         }
 }
 
-/* s of a band becomes p, which P is as A; b, l and o go on to it. */
+/* Computes P, the probabilities p of a band as A, and updates b, l and o. s is overwritten. */
 template <class T, int DIM, int BANDS>
-static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KEYS / 16], fused_state<DIM, BANDS> &w,
-                                                     int band, osh_cu_frag_c (&s)[FUSED_KEYS / 8], float c)
+static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KEYS / 16],
+                                                     fused_state<DIM, BANDS> &w, int band,
+                                                     osh_cu_frag_c (&s)[FUSED_KEYS / 8], float c)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float max = -INFINITY, sum = 0;
 #pragma unroll
-        for (int j = 0; j < FUSED_KEYS / 8; j++) max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
+        for (int j = 0; j < FUSED_KEYS / 8; j++)
+            max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // the four lanes of the query
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
-        float from = b == -INFINITY ? 0 : b; // nothing is seen yet
+        float from = b == -INFINITY ? 0 : b; // no key seen yet
         float shrink = osh_cu_exp2(w.b[band][half] - from);
         w.b[band][half] = b;
 #pragma unroll
@@ -199,15 +220,15 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 
 /* o [BANDS, 16, DIM] += P v */
 template <class T, int DIM, int BANDS>
-static __device__ __forceinline__ void fused_values(fused_state<DIM, BANDS> &w,
-                                                    const osh_cu_frag_a (&P)[BANDS][FUSED_KEYS / 16], const T *shared,
-                                                    int values)
+static __device__ __forceinline__ void
+fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_KEYS / 16],
+             const T *shared, int values)
 {
 #pragma unroll
     for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            uint32_t b[4]; // b[0], b[1] of 8 columns, then of the next 8
+            uint32_t b[4]; // b[0], b[1]: 8 columns; b[2], b[3]: the next 8
             osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -217,9 +238,10 @@ static __device__ __forceinline__ void fused_values(fused_state<DIM, BANDS> &w,
         }
 }
 
-/* The first n rows of o / l go to y. */
+/* Writes the first n rows of o / l to y. */
 template <class T, int DIM, int BANDS>
-static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width, int head_dim, int n)
+static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS> &w, int width,
+                                                   int head_dim, int n)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
@@ -239,20 +261,23 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
     }
 }
 
-/* Where a block works. */
+/* The part of a launch that a block computes. */
 typedef struct fused_place {
-    int block, end;     // of the sample: first query; behind the last one, and behind the last key that one sees
-    int q_width, width; // of a row of queries, of keys
-    int64_t q, k;       // elements in front of the first query's head, of the sample's first key's
+    int block, end;     // queries [block, end) of the sample; they see keys below end
+    int q_width, width; // elements of a row of queries, of keys
+    int64_t q, k;       // first element of the head: first query of the block, first key
 } fused_place;
 
-static __device__ __forceinline__ fused_place fused_find(const fused_shape &p, const fused_samples &of)
+static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
+                                                         const fused_samples &of)
 {
-    int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles, tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
-    int sample = 0; // its last tile comes first: it has the most keys
+    int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles,
+        tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
+    int sample = 0; // the last tile of a sample comes first: it has the most keys
     while (tile >= of.tile[sample + 1]) sample++;
     fused_place at;
-    at.block = (tile - of.tile[sample]) * FUSED_QUERIES, at.end = min(of.T[sample], at.block + FUSED_QUERIES);
+    at.block = (tile - of.tile[sample]) * FUSED_QUERIES,
+    at.end = min(of.T[sample], at.block + FUSED_QUERIES);
     at.q_width = p.n_heads * p.head_dim, at.width = at.q_width / p.group;
     at.q = (of.row[sample] + at.block) * at.q_width + head * p.head_dim;
     at.k = of.row[sample] * at.width + head / p.group * p.head_dim;
@@ -260,22 +285,29 @@ static __device__ __forceinline__ fused_place fused_find(const fused_shape &p, c
 }
 
 template <class T, int DIM, int BANDS>
-static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS, fused_plan<DIM, BANDS>::BLOCKS)
+static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
+                                         fused_plan<DIM, BANDS>::BLOCKS)
     fused_kernel(T *y, const T *q, const T *k, const T *v, fused_shape p, const fused_samples of)
 {
     typedef fused_plan<DIM, BANDS> plan;
-    const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS; // rows of a warp
+    /* ROWS: rows of a warp. */
+    const int THREADS = plan::THREADS, KEPT = plan::KEEPS ? DIM / 16 : 1, ROWS = 16 * BANDS;
     OSH_DYNAMIC_SHARED(T, shared);
     const fused_place at = fused_find(p, of);
-    int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1; // the warp's queries
-    int key = p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int keys = plan::RING, values = keys + plan::HALF; // the halves at hand
+    /* Queries [first, last] are those of the warp. */
+    int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
+    int key =
+        p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
+    int keys = plan::RING, values = keys + plan::HALF; // the current halves
     int64_t at_k = at.k + (int64_t)key * at.width;
 
-    fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim, at.end - at.block);
-    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, k + at_k, at.width, p.head_dim, at.end - key);
+    fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim,
+                                                at.end - at.block);
+    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, k + at_k, at.width, p.head_dim,
+                                             at.end - key);
     osh_cu_async_commit();
-    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + values, v + at_k, at.width, p.head_dim, at.end - key);
+    fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + values, v + at_k, at.width, p.head_dim,
+                                             at.end - key);
     osh_cu_async_commit();
     fused_state<DIM, BANDS> w;
 #pragma unroll
@@ -289,21 +321,25 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS, fused_
         osh_cu_async_wait<1>();
         __syncthreads();
 #pragma unroll
-        for (int d = 0; d < KEPT; d++) fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
+        for (int d = 0; d < KEPT; d++)
+            fused_queries<T, DIM>(kept[d], shared, fused_mine<DIM, BANDS>(), d);
     }
     for (; key < at.end; key += FUSED_KEYS) {
-        int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values; // the third half's place
+        /* spare: the third half. */
+        int next = key + FUSED_KEYS, spare = 3 * (plan::RING + plan::HALF) - keys - values;
         bool sees = first < at.end && key <= last && !(p.window && first - (next - 1) >= p.window);
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        __syncthreads(); // the keys are there for all, and nobody reads the values before
+        __syncthreads(); // all threads have the keys, and none reads the last values
         if (next < at.end)
-            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim, at.end - next);
+            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
+                                                     at.end - next);
         osh_cu_async_commit();
         if (sees) {
             osh_cu_frag_c s[BANDS][FUSED_KEYS / 8];
-            fused_scores<T, DIM, BANDS, KEPT>(s, kept, shared, fused_mine<DIM, BANDS>(), fused_lane<DIM>(keys));
+            fused_scores<T, DIM, BANDS, KEPT>(s, kept, shared, fused_mine<DIM, BANDS>(),
+                                              fused_lane<DIM>(keys));
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
                 if (next - 1 > first || (p.window && last - key >= p.window))
@@ -312,38 +348,44 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS, fused_
             }
         }
         osh_cu_async_wait<1>();
-        __syncthreads(); // the values are there for all, and nobody reads the keys
+        __syncthreads(); // all threads have the values, and none reads the keys
         if (next < at.end)
-            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim, at.end - next);
+            fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + keys, v + at_k, at.width, p.head_dim,
+                                                     at.end - next);
         osh_cu_async_commit();
         if (sees) fused_values<T, DIM, BANDS>(w, P, shared, fused_lane<DIM>(values));
         values = keys, keys = spare;
     }
     if (first < at.end)
-        fused_store<T, DIM>(y + at.q + (first - at.block) * at.q_width, w, at.q_width, p.head_dim, at.end - first);
+        fused_store<T, DIM>(y + at.q + (first - at.block) * at.q_width, w, at.q_width, p.head_dim,
+                            at.end - first);
 }
 
 /* ---- host ---- */
 template <class T, int DIM, int BANDS>
-static osh_status fused_launch(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
+static osh_status fused_launch(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
+                               const fused_samples &of)
 {
     osh_status rc = OSH_OK;
     typedef fused_plan<DIM, BANDS> plan;
 
-    OSH_CUDA(cx, cudaFuncSetAttribute(fused_kernel<T, DIM, BANDS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      plan::BYTES));
+    OSH_CUDA(cx, cudaFuncSetAttribute(fused_kernel<T, DIM, BANDS>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, plan::BYTES));
     OSH_LAUNCH((fused_kernel<T, DIM, BANDS>), (unsigned)(of.tile[of.n] * p.n_heads), plan::THREADS,
-               (size_t)plan::BYTES, osh_cuda_stream(a->out[0]->device), static_cast<T *>(a->out[0]->data),
-               static_cast<const T *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data),
-               static_cast<const T *>(a->in[2]->data), p, of);
+               (size_t)plan::BYTES, osh_cuda_stream(a->out[0]->device),
+               static_cast<T *>(a->out[0]->data), static_cast<const T *>(a->in[0]->data),
+               static_cast<const T *>(a->in[1]->data), static_cast<const T *>(a->in[2]->data), p,
+               of);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* Two bands a warp where two such blocks fit into a multiprocessor, each with 1 KiB of the driver's. */
+/* Launches warps with two bands if two such blocks fit in a multiprocessor. The driver takes 1 KiB
+ * of each. */
 template <class T, int DIM>
-static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
+static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
+                              const fused_samples &of)
 {
     if (2 * (fused_plan<DIM, 2>::BYTES + 1024) <= osh_cuda_shared_bytes(a->out[0]->device))
         return fused_launch<T, DIM, 2>(cx, a, p, of);
@@ -351,7 +393,8 @@ static osh_status fused_bands(osh_ctx *cx, const osh_op_args *a, const fused_sha
 }
 
 template <class T>
-static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
+static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape &p,
+                           const fused_samples &of)
 {
     if (p.head_dim <= 32) return fused_launch<T, 32, 2>(cx, a, p, of);
     if (p.head_dim <= 64) return fused_launch<T, 64, 2>(cx, a, p, of);
@@ -359,7 +402,7 @@ static osh_status fused_of(osh_ctx *cx, const osh_op_args *a, const fused_shape 
     return fused_bands<T, FUSED_MAX_DIM>(cx, a, p, of);
 }
 
-/* All samples, FUSED_SAMPLES of them in a launch. */
+/* Runs all samples, FUSED_SAMPLES per launch. */
 static osh_status fused_run(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -368,11 +411,13 @@ static osh_status fused_run(osh_ctx *cx, const osh_op_args *a)
     const int64_t *offsets = a->seqs ? a->seqs->offsets : one;
     double scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)at->head_dim));
     fused_shape p = {(int)at->n_heads, (int)(at->n_heads / at->n_kv_heads), (int)at->head_dim,
-                     at->sliding_window < N ? (int)at->sliding_window : 0, (float)(scale * M_LOG2E)};
+                     at->sliding_window < N ? (int)at->sliding_window : 0,
+                     (float)(scale * M_LOG2E)};
     fused_samples of = {};
 
     if (N * at->n_heads > INT32_MAX)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "attention: %lld tokens with %lld heads in a batch, want a product below 2^31",
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "attention: %lld tokens with %lld heads in a batch, want a product below 2^31",
                  (long long)N, (long long)at->n_heads);
     for (int64_t s = 0; s < n_seqs; s++) {
         int64_t n = offsets[s + 1] - offsets[s];

@@ -1,10 +1,12 @@
-/* attention_grad.cu - gradients of attention, in f32: of each sample chunks of queries, of these one head of each group
- * after the other, with all kv heads as the batch of each product. With scores and their softmax made again,
+/* attention_grad.cu - the gradient of attention, in f32. It takes chunks of queries of each sample,
+ * and in a chunk one head of each group after the other. All kv heads are the batch of a product.
+ * The scores and their softmax are computed again:
  *
- *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope     dq += ds k     dk += ds^T q     dv += p^T dy
+ *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope
+ *   dq += ds k      dk += ds^T q     dv += p^T dy
  *
- * A sink of share p in a row gets -p rowsum(p dp) of it. What a sample gets depends on its own length alone; a sink's
- * sum on all rows of the batch. */
+ * The gradient of a sink with share p in a row is -p rowsum(p dp). The gradients of a sample depend
+ * only on the sample; the sum of a sink depends on all rows of the batch. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -12,13 +14,15 @@ typedef struct attention_back {
     osh_device *d;
     const osh_grad_args *a;
     const osh_attention_attr *at;
-    float *wide[3];            // own, where the dtype is another: q, k, v in f32
+    float *wide[3];            // q, k, v in f32; own if the dtype is not F32
     float *p, *ds;             // own: [kv heads, chunk, ld]
     float *to_sink;            // own: [rows, heads]
     int64_t group, q_width, kv_width;
 } attention_back;
 
-typedef struct back_pass { // queries [pos, + n) of a sample from `row` on, of head `head` of each group; its keys
+/* Queries [pos, + n) and keys [key, + n_keys) of the sample from `row` on, head `head` of each
+ * group. */
+typedef struct back_pass {
     int64_t row, pos, n, key, n_keys, ld, head, group, heads, n_kv;
 } back_pass;
 
@@ -27,17 +31,19 @@ typedef struct back_rows {
     float *to_sink; // [rows, heads]; NULL: not wanted
 } back_rows;
 
-/* p: products of query and key become probabilities; ds: dp becomes what a product gets. A team to a row; what is
- * hidden becomes 0. */
+/* Turns p from products of query and key into probabilities, and ds from dp into the gradient of
+ * the products. A team takes a row. Masked keys become 0. */
 template <class T, int TEAM>
-static __global__ void back_kernel(back_rows b, back_pass s, osh_attention_attr at, float scale, sink_weights sinks)
+static __global__ void attention_back_kernel(back_rows b, back_pass s, osh_attention_attr at,
+                                             float scale, sink_weights sinks)
 {
     const int TEAMS = 256 / TEAM;
     __shared__ float shared[8];
     int64_t lane = threadIdx.x % TEAM, rows = s.n_kv * s.n;
     float cap = (float)at.softcap;
 
-    for (int64_t r = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; r < rows; r += (int64_t)gridDim.x * TEAMS) {
+    for (int64_t r = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; r < rows;
+         r += (int64_t)gridDim.x * TEAMS) {
         int64_t query = s.pos + r % s.n, head = r / s.n * s.group + s.head;
         int64_t hi = query + 1 - s.key, lo = first_key(at, query) - s.key;
         float *pr = b.p + r * s.ld, *dr = b.ds + r * s.ld, max = -INFINITY, sum = 0, dot = 0;
@@ -72,7 +78,7 @@ struct sink_back {
     __device__ float operator()(int64_t row, int64_t h) const { return to[row * heads + h]; }
 };
 
-template <class T> static void launch(const attention_back *j, const back_pass *s)
+template <class T> static void back_launch(const attention_back *j, const back_pass *s)
 {
     const osh_tensor *w = j->a->in[3];
     sink_weights sinks = {w ? w->data : NULL, w ? w->dtype : OSH_F32};
@@ -80,20 +86,21 @@ template <class T> static void launch(const attention_back *j, const back_pass *
     back_rows b = {j->p, j->ds, j->to_sink};
 
     if (s->n_keys <= 1024)
-        OSH_LAUNCH((back_kernel<T, 32>), osh_cu_grid(j->d, s->n_kv * s->n, 8), 256, 0, osh_cuda_stream(j->d), b, *s,
-                   *j->at, scale, sinks);
+        OSH_LAUNCH((attention_back_kernel<T, 32>), osh_cu_grid(j->d, s->n_kv * s->n, 8), 256, 0,
+                   osh_cuda_stream(j->d), b, *s, *j->at, scale, sinks);
     else
-        OSH_LAUNCH((back_kernel<T, 256>), osh_cu_grid(j->d, s->n_kv * s->n, 1), 256, 0, osh_cuda_stream(j->d), b, *s,
-                   *j->at, scale, sinks);
+        OSH_LAUNCH((attention_back_kernel<T, 256>), osh_cu_grid(j->d, s->n_kv * s->n, 1), 256, 0,
+                   osh_cuda_stream(j->d), b, *s, *j->at, scale, sinks);
 }
 
-static osh_status run_pass(osh_ctx *cx, const attention_back *j, const back_pass *s)
+static osh_status back_run_pass(osh_ctx *cx, const attention_back *j, const back_pass *s)
 {
     osh_status rc = OSH_OK;
     int64_t Dh = j->at->head_dim, K = s->n_kv, q_at = (s->row + s->pos) * j->q_width + s->head * Dh;
     int64_t kv_at = (s->row + s->key) * j->kv_width, by_q = j->group * Dh;
     osh_cuda_mat q = {j->wide[0] + q_at, j->q_width, by_q, OSH_F32, false}, dy = q, dq = q;
-    osh_cuda_mat k = {j->wide[1] + kv_at, j->kv_width, Dh, OSH_F32, false}, v = k, dk = k, dv = k, kt, vt;
+    osh_cuda_mat k = {j->wide[1] + kv_at, j->kv_width, Dh, OSH_F32, false},
+                 v = k, dk = k, dv = k, kt, vt;
     osh_cuda_mat p = {j->p, s->ld, s->n * s->ld, OSH_F32, false}, ds = p, pt, dst;
 
     v.data = j->wide[2] + kv_at, ds.data = j->ds;
@@ -102,7 +109,7 @@ static osh_status run_pass(osh_ctx *cx, const attention_back *j, const back_pass
     kt.transposed = vt.transposed = pt.transposed = dst.transposed = true;
     OSH_TRY(osh_cuda_gemm(cx, j->d, {&p, &q, &kt, s->n, s->n_keys, Dh, K, 1, 0}));
     OSH_TRY(osh_cuda_gemm(cx, j->d, {&ds, &dy, &vt, s->n, s->n_keys, Dh, K, 1, 0}));
-    OSH_CU_BY_DTYPE(j->a->in[0]->dtype, T, launch<T>(j, s));
+    OSH_CU_BY_DTYPE(j->a->in[0]->dtype, T, back_launch<T>(j, s));
     OSH_CUDA(cx, cudaGetLastError());
     if (j->a->din[0]) {
         dq.data = static_cast<float *>(j->a->din[0]->data) + q_at;
@@ -120,7 +127,7 @@ done:
     return rc;
 }
 
-static osh_status run_sample(osh_ctx *cx, const attention_back *j, int64_t row, int64_t T)
+static osh_status back_run_sample(osh_ctx *cx, const attention_back *j, int64_t row, int64_t T)
 {
     osh_status rc = OSH_OK;
     int64_t chunk = osh_attention_back_chunk(j->at, T);
@@ -131,14 +138,15 @@ static osh_status run_sample(osh_ctx *cx, const attention_back *j, int64_t row, 
         s.key = osh_first_key(j->at, s.pos);
         s.n_keys = s.pos + s.n - s.key;
         s.ld = osh_attention_row(s.n_keys);
-        for (s.head = 0; s.head < j->group; s.head++) OSH_TRY(run_pass(cx, j, &s));
+        for (s.head = 0; s.head < j->group; s.head++) OSH_TRY(back_run_pass(cx, j, &s));
     }
 done:
     return rc;
 }
 
-/* q, k, v in f32: one block, or the tensors as they are. */
-static osh_status widen(osh_ctx *cx, attention_back *j, float **own)
+/* Sets j->wide to q, k, v in f32: copies in one block *own, or the tensors themselves if they are
+ * F32. */
+static osh_status back_widen(osh_ctx *cx, attention_back *j, float **own)
 {
     osh_status rc = OSH_OK;
     size_t n_bytes = 0;
@@ -147,11 +155,13 @@ static osh_status widen(osh_ctx *cx, attention_back *j, float **own)
         n_bytes += (size_t)osh_tensor_numel(j->a->in[k]) * sizeof(float);
     }
     if (j->a->in[0]->dtype == OSH_F32) goto done;
-    if (!(*own = static_cast<float *>(osh_device_alloc(cx, j->d, n_bytes, OSH_LIFE_SHORT)))) OSH_TRY(OSH_E_NOMEM);
+    if (!(*own = static_cast<float *>(osh_device_alloc(cx, j->d, n_bytes, OSH_LIFE_SHORT))))
+        OSH_TRY(OSH_E_NOMEM);
     for (int64_t k = 0, at = 0; k < 3; k++) {
         const osh_tensor *t = j->a->in[k];
         j->wide[k] = *own + at, at += osh_tensor_numel(t);
-        OSH_TRY(osh_cu_widen(cx, j->d, j->wide[k], {t->data, t->dtype}, osh_tensor_numel(t), t->dtype));
+        OSH_TRY(osh_cu_widen(cx, j->d, j->wide[k], {t->data, t->dtype}, osh_tensor_numel(t),
+                             t->dtype));
     }
 done:
     return rc;
@@ -162,7 +172,8 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    size_t n_bytes = osh_attention_back_bytes(at, N), sinks = (size_t)(N * at->n_heads) * sizeof(float);
+    size_t n_bytes = osh_attention_back_bytes(at, N),
+           sinks = (size_t)(N * at->n_heads) * sizeof(float);
     osh_tile *seq = NULL; // own: one whole sample each
     float *wide = NULL;   // own: on the device
     attention_back j = {};
@@ -171,15 +182,16 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     j.d = a->dout[0]->device, j.a = a, j.at = at, j.group = at->n_heads / at->n_kv_heads;
     j.q_width = osh_width(a->in[0]), j.kv_width = osh_width(a->in[1]);
     if (a->in[3]) OSH_TRY(osh_cu_readable(cx, a->in[3]->dtype));
-    OSH_TRY(widen(cx, &j, &wide));
+    OSH_TRY(back_widen(cx, &j, &wide));
     j.p = static_cast<float *>(osh_device_alloc(cx, j.d, n_bytes, OSH_LIFE_SHORT));
     j.ds = j.p ? static_cast<float *>(osh_device_alloc(cx, j.d, n_bytes, OSH_LIFE_SHORT)) : NULL;
     if (!j.ds) OSH_TRY(OSH_E_NOMEM);
     if (a->in[3] && a->din[3] &&
-        !(j.to_sink = static_cast<float *>(osh_device_alloc(cx, j.d, sinks, OSH_LIFE_SHORT)))) OSH_TRY(OSH_E_NOMEM);
+        !(j.to_sink = static_cast<float *>(osh_device_alloc(cx, j.d, sinks, OSH_LIFE_SHORT))))
+        OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
-    for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(run_sample(cx, &j, seq[s].row, seq[s].n));
-    if (j.to_sink) // p is done with
+    for (int64_t s = 0; s < n_seqs; s++) OSH_TRY(back_run_sample(cx, &j, seq[s].row, seq[s].n));
+    if (j.to_sink) // p is free now
         OSH_TRY(osh_cu_sums(cx, j.d, static_cast<float *>(a->din[3]->data), {N, at->n_heads, j.p},
                             sink_back{j.to_sink, at->n_heads}));
 done:

@@ -1,4 +1,4 @@
-/* cast.cu - a tensor in another dtype, as from_pretrained casts on loading. */
+/* cast.cu - converts a GPU array to another dtype, as from_pretrained does on loading. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -9,15 +9,16 @@ template <class S, class T> static __global__ void cast_kernel(T *to, const S *f
         osh_cu_store(&to[i], osh_cu_load(from[i]));
 }
 
-osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from, int64_t n)
+osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from,
+                         int64_t n)
 {
     osh_status rc = OSH_OK;
 
     if (!n) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, from.dtype));
     OSH_CU_BY_STORED(from.dtype, S, OSH_CU_BY_DTYPE(to.dtype, T,
-        OSH_LAUNCH((cast_kernel<S, T>), osh_cu_grid(d, n, 256), 256, 0, osh_cuda_stream(d), static_cast<T *>(to.data),
-                   static_cast<const S *>(from.data), n)));
+        OSH_LAUNCH((cast_kernel<S, T>), osh_cu_grid(d, n, 256), 256, 0, osh_cuda_stream(d),
+                   static_cast<T *>(to.data), static_cast<const S *>(from.data), n)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

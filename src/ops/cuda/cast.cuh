@@ -1,12 +1,13 @@
-/* cast.cuh - elements of a GPU array in another dtype. */
+/* cast.cuh - converts a GPU array to another dtype. */
 #ifndef OSH_CAST_CUH
 #define OSH_CAST_CUH
 #include "gpu/runtime.h"
 
-typedef struct osh_cuda_array { // of GPU memory; view
+typedef struct osh_cuda_array { // view: GPU memory
     void *data;
     osh_dtype dtype;
 } osh_cuda_array;
-/* to [n] = from [n] as f32 values, rounded once. from: F64, F32, BF16 or F16. */
-osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from, int64_t n);
+/* Computes to [n] = from [n] as f32 values, rounded once. from: F64, F32, BF16 or F16. */
+osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, osh_cuda_array to, osh_cuda_array from,
+                         int64_t n);
 #endif

@@ -1,8 +1,9 @@
-/* cuda.h - the CUDA column of ops.def, callable from C.
+/* cuda.h - the CUDA kernels of the ops of ops.def, callable from C.
  *
- * Tensors are in GPU memory (osh_tensor.device) unless an argument says otherwise. Scratch comes from
- * the device's arena (OSH_LIFE_SHORT) and is freed before the call returns. Results depend on the shapes
- * and on the GPU, never on the size of the arena. gpu/gpu.h says what a call waits for and how it fails. */
+ * Tensors are in GPU memory (osh_tensor.device) unless an argument says otherwise. Scratch comes
+ * from the device's arena (OSH_LIFE_SHORT) and is freed before the call returns. Results depend on
+ * the shapes and on the GPU, never on the size of the arena. gpu/gpu.h says what a call waits for
+ * and how it fails. */
 #ifndef OSH_OPS_CUDA_H
 #define OSH_OPS_CUDA_H
 #ifdef __cplusplus
@@ -11,37 +12,48 @@ extern "C" {
 #include "gpu/gpu.h"
 #include "ops/op.h"
 
-/* What the card sustains over `seconds`: operations a second in products of side x side matrices (three of them lie in
- * the arena) and in causal attention of BF16, 32 heads of 128 on 8, of n_samples of n_tokens (what is hidden is not
- * counted); bytes a second copied inside its memory (counted once) and from page-locked memory of the host. */
-osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
-                                 double seconds);
-osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d, int64_t n_samples,
-                                   int64_t n_tokens, double seconds);
-size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens); // of the arena
-osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
-                                double seconds);
+/* These functions measure what the GPU sustains over `seconds`:
+ *   product    operations per second in products of side x side matrices; the arena holds three
+ *   attention  operations per second in causal attention, BF16, 32 heads of 128 on 8 kv heads,
+ *              n_samples samples of n_tokens tokens; masked keys are not counted
+ *   copies     bytes per second copied inside its memory (counted once) and from page-locked
+ *              memory of the host */
+osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype,
+                                 int64_t side, double seconds);
+osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d,
+                                   int64_t n_samples, int64_t n_tokens, double seconds);
+/* Bytes of the arena for osh_cuda_peak_attention. */
+size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens);
+osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
+                                int64_t n_bytes, double seconds);
 
-/* Writes osh_wordsum (ops/wordsum.h) of n_bytes bytes of GPU memory to *sum, which is GPU memory, too. */
-osh_status osh_cuda_wordsum(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p, size_t n_bytes);
-/* The first of these tensors on a card with a stage that has an element which is not finite; n: none. Waits. */
-osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n);
+/* Writes osh_wordsum (ops/wordsum.h) of n_bytes bytes of GPU memory to *sum in GPU memory. */
+osh_status osh_cuda_wordsum(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p,
+                            size_t n_bytes);
+/* Finds the first of n tensors with a non-finite element; *first = n: none. The device must have a
+ * stage. Waits for the GPU. */
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
+                               const osh_tensor *const *tensors, int n);
 
-/* ---- experts on the rows that the router sends to them ---- */
-/* route [N, E]: lists, of the card, are the number of rows of each expert [E] and the rows, ascending [E, N]; n, of the
- * host: those numbers. Waits. */
+/* ---- experts on the rows that are routed to them ---- */
+/* Lists the rows of each expert in route [N, E]. lists, in GPU memory: the number of rows of each
+ * expert [E], then its rows, ascending [E, N]. n [E], on the host: the numbers. Waits for the
+ * GPU. */
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
-static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N; } // elements of lists
-/* Op linear of a->rows alone; whether it can: bf16 or f16, no bias, widths of whole 16 bytes. */
+/* Returns the number of elements of `lists`. */
+static inline int64_t osh_cuda_routes_n(int64_t E, int64_t N) { return E + E * N; }
+/* osh_cuda_linear_rows runs op linear for the rows of a->rows only. takes_rows returns true if it
+ * can: bf16 or f16, no bias, widths of whole 16 bytes. */
 bool osh_cuda_linear_takes_rows(const osh_op_args *a);
 osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
-/* As osh_cuda_finite, of these rows of x. */
-osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x, const osh_op_rows *rows);
+/* Like osh_cuda_finite, for some rows of x. */
+osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x,
+                                const osh_op_rows *rows);
 typedef struct osh_cuda_expert { // views
     const osh_tensor *gate, *up, *down; // weights [F, D], [F, D], [D, F] in the dtype of x
     osh_op_rows rows;
-    int32_t column;  // of route
-    int64_t *found;  // of the card: the first element of [N, F] behind the activation that is not finite; NULL: none
+    int32_t column; // column of route
+    int64_t *found; // GPU: first non-finite element of [N, F] after the activation; or NULL
 } osh_cuda_expert;
 typedef struct osh_cuda_mixture { // views
     const osh_cuda_expert *experts; // in the order in which they join the sum
@@ -49,15 +61,17 @@ typedef struct osh_cuda_mixture { // views
     const osh_tensor *x, *route, *sum; // [N, D], [N, E], [N, D]
     osh_tensor *out;                   // [N, D]; may be sum
     const osh_glu_attr *glu;
-    bool plain;                        // as osh_moe_combine_attr
+    bool plain;                        // see osh_moe_combine_attr
 } osh_cuda_mixture;
-/* The bytes of ops linear, glu, linear and moe_combine of these rows, expert by expert. D and F are multiples of 8. */
+/* Computes the same bytes as the ops linear, glu, linear and moe_combine, expert by expert, on the
+ * rows of the experts. D and F are multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
-size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // of the arena, gross
+size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // arena, gross
+/* Returns true if osh_cuda_mixture_run supports the dtype and the widths. */
 bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 
-/* The column. Shapes, dtypes and rounding points as in the reference of each op. */
-osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may lie in host memory
+/* The kernels. Shapes, dtypes and rounding points are those of the reference of each op. */
+osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may be in host memory
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -82,16 +96,16 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
-/* Products of the tokens of all samples at once. Squares on the diagonal of H are written whole: above the diagonal
- * there is nothing to rely on behind it. */
+/* Multiplies the tokens of all samples at once. Squares on the diagonal of H are written whole:
+ * elements above the diagonal are undefined afterwards. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // products of all tokens at once
+osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // all tokens at once
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
+osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the status
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
-/* Gradients: all tensors lie on the device, dout and din in F32. */
+/* Gradients. All tensors are on the device; dout and din are F32. */
 osh_status osh_rms_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
@@ -102,20 +116,20 @@ osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a);
-/* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
- * row where none. */
+/* The scratch_cuda functions of the ops: the most device bytes that one call takes (gross:
+ * osh_arena_gross of each block). */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, osh_dtype dt);
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, osh_dtype dt);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, osh_dtype dt);
-size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                   osh_dtype dt);
-size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                 osh_dtype dt);
-size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                        osh_dtype dt);
+size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                   int64_t n_tokens, osh_dtype dt);
+size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                 int64_t n_tokens, osh_dtype dt);
+size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
 size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, osh_dtype dt);
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -130,44 +144,49 @@ size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, in
                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                     int64_t n_tokens, osh_dtype dt); // n_tokens: rows of w
-size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                      osh_dtype dt);
-size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                    osh_dtype dt);
-size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                       osh_dtype dt);
-size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                        osh_dtype dt);
+size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt);
+size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt);
+size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                       int64_t n_tokens, osh_dtype dt);
+size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_factor_cuda_scratch(int64_t I);
 
-/* Index of the first non-finite element of x into *first (device memory, int64): the lowest of what is there already
- * and this one plus `base`; untouched where all are finite. Does not wait. */
+/* Lowers *first (int64 in device memory) to `base` plus the index of the first non-finite element
+ * of x. Does not change it if all elements are finite. Does not wait. */
 osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
-/* Smallest and largest element of rows [row, row + n) of x [N, D]: minmax, two f32 of device memory, is widened. */
+/* Extends minmax, two f32 in device memory, to the smallest and the largest element of rows
+ * [row, row + n) of x [N, D]. */
 osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
 
 /* ---- factors of Hessians ---- */
-/* Factors of Hessians [I, I] of no more than OSH_FACTORS_MOST columns, in their place: U of gptq_factor; of H in the
- * order of perm with diag, its lower triangle read. failed[k] 1: there is none, H is as it was. What U is does not
- * depend on the others. Worked on are as many at a time as the arena has room for. Waits once. */
+/* Replaces Hessians [I, I] of at most OSH_FACTORS_MOST columns by their factors U (gptq_factor).
+ * Reads the lower triangles; perm and diag give the order and the diagonal. failed[k] = 1: H is not
+ * positive definite and unchanged. U does not depend on the other Hessians. The arena limits how
+ * many are computed at a time. Waits once. */
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    float *const *h;     // [n] of the device; the lists are the host's
-    const int32_t *perm; // [n, I] solving order -> column; NULL: as it is
-    const float *diag;   // [n, I] in solving order; NULL: as it is
+    float *const *h;     // [n] pointers to device memory; the lists are in host memory
+    const int32_t *perm; // [n, I] solving order -> column; NULL: the order of the columns
+    const float *diag;   // [n, I] diagonals in solving order; NULL: those of h
     int64_t I;
     int n;
 } osh_gptq_hessians;
-osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
-size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room); // of the arena; more than `room`: the least
-osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x); // host: [n, I]
+osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
+                                 const osh_gptq_hessians *x);
+/* Bytes of the arena for as many of n Hessians at a time as fit in `room`, at least one. */
+size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room);
+/* Copies the diagonals of the Hessians to diag [n, I] on the host. */
+osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
 size_t osh_gptq_diags_cuda_bytes(int64_t I, int n);
 
 #ifdef __cplusplus
 }
 #endif
 
-/* A row of the op table: the function where CUDA was built, else NULL. */
+/* For the rows of the op table: the function if the binary has CUDA, else NULL. */
 #ifdef OSH_CUDA_BUILT
 #define OSH_CUDA_FN(f) f
 #else

@@ -1,9 +1,10 @@
-/* elementwise_grad.cu - gradients of add, scale, slice, glu and act, element by element in f32.
+/* elementwise_grad.cu - the gradients of add, scale, slice, glu and act, in f32.
  *
- *   scale dx += dy by            slice dx += dy, where it lay
- *   add   da += dy, db += dy     glu   dgate += dy up act'(gate), dup += dy act(gate)     act   dx += dy act'(x)
- *
- * Of a clamped glu (glu.c) nothing where it is clamped. */
+ *   add     da += dy, db += dy
+ *   scale   dx += dy by
+ *   slice   dx += dy, at the columns of the slice
+ *   glu     dgate += dy up act'(gate), dup += dy act(gate); clamped values have gradient 0 (glu.c)
+ *   act     dx += dy act'(x) */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -13,11 +14,12 @@ enum { THREADS = 256 };
 
 static __global__ void add_back(float *to, const float *dy, int64_t n, float by)
 {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS)
         to[i] += __fmul_rn(by, dy[i]);
 }
 
-static osh_status add_to(osh_ctx *cx, const osh_grad_args *a, int k, float by)
+static osh_status add_back_run(osh_ctx *cx, const osh_grad_args *a, int k, float by)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
@@ -25,7 +27,8 @@ static osh_status add_to(osh_ctx *cx, const osh_grad_args *a, int k, float by)
 
     if (!n || !a->din[k]) return OSH_OK;
     OSH_LAUNCH(add_back, osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d),
-               static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data), n, by);
+               static_cast<float *>(a->din[k]->data), static_cast<const float *>(a->dout[0]->data),
+               n, by);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -33,23 +36,27 @@ done:
 
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_status rc = add_to(cx, a, 0, 1); // both may be one
-    return rc ? rc : add_to(cx, a, 1, 1);
+    osh_status rc = add_back_run(cx, a, 0, 1); // both may be the same tensor
+    return rc ? rc : add_back_run(cx, a, 1, 1);
 }
 
 osh_status osh_scale_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_scale_attr *at = static_cast<const osh_scale_attr *>(a->attr);
-    return add_to(cx, a, 0, osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
+    return add_back_run(cx, a, 0,
+                        osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32));
 }
 
-typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape; // each: of a part of dy
+/* each: columns of dy per period. */
+typedef struct slice_shape { int64_t parts, period, first, width, each; } slice_shape;
 
 static __global__ void slice_back(float *to, const float *dy, slice_shape p)
 {
     int64_t n = p.parts * p.width;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
-        to[i / p.width * p.period + p.first + i % p.width] += dy[i / p.width * p.each + i % p.width];
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * THREADS)
+        to[i / p.width * p.period + p.first + i % p.width] +=
+            dy[i / p.width * p.each + i % p.width];
 }
 
 osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
@@ -58,28 +65,35 @@ osh_status osh_slice_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     const osh_slice_attr *at = static_cast<const osh_slice_attr *>(a->attr);
     osh_device *d = a->dout[0]->device;
     int64_t W = osh_width(a->in[0]), period = at->period ? at->period : W;
-    slice_shape p = {osh_rows(a->in[0]) * (W / period), period, at->first, at->width, at->width + at->pad};
+    slice_shape p = {osh_rows(a->in[0]) * (W / period), period, at->first, at->width,
+                     at->width + at->pad};
 
     if (!p.parts || !p.width || !a->din[0]) return OSH_OK;
-    OSH_LAUNCH(slice_back, osh_cu_grid(d, p.parts * p.width, THREADS), THREADS, 0, osh_cuda_stream(d),
-               static_cast<float *>(a->din[0]->data), static_cast<const float *>(a->dout[0]->data), p);
+    OSH_LAUNCH(slice_back, osh_cu_grid(d, p.parts * p.width, THREADS), THREADS, 0,
+               osh_cuda_stream(d), static_cast<float *>(a->din[0]->data),
+               static_cast<const float *>(a->dout[0]->data), p);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-typedef struct pair { float first, second; } pair; // what the gate, or x, and up get
+typedef struct pair { float first, second; } pair; // gradients of gate (or x) and of up
 
 template <class F> struct glu_back {
     F act;
-    __device__ pair operator()(float x, float up, float dy) const { return {dy * up * act.slope(x), dy * act(x)}; }
+    __device__ pair operator()(float x, float up, float dy) const
+    {
+        return {dy * up * act.slope(x), dy * act(x)};
+    }
 };
 struct clamped_back {
     float limit, alpha;
     __device__ pair operator()(float x, float up, float dy) const
     {
-        float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit), s = 1 / (1 + expf(-alpha * g));
-        return {x > limit ? 0 : dy * (u + 1) * s * (1 + alpha * g * (1 - s)), u != up ? 0 : dy * g * s};
+        float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit),
+              s = 1 / (1 + expf(-alpha * g));
+        return {x > limit ? 0 : dy * (u + 1) * s * (1 + alpha * g * (1 - s)),
+                u != up ? 0 : dy * g * s};
     }
 };
 template <class F> struct act_back {
@@ -88,7 +102,10 @@ template <class F> struct act_back {
 };
 struct relu_back {
     bool square;
-    __device__ pair operator()(float x, float, float dy) const { return {x > 0 ? (square ? 2 * x : 1) * dy : 0, 0}; }
+    __device__ pair operator()(float x, float, float dy) const
+    {
+        return {x > 0 ? (square ? 2 * x : 1) * dy : 0, 0};
+    }
 };
 
 template <class T> struct elements { // [n]
@@ -98,16 +115,17 @@ template <class T> struct elements { // [n]
     int64_t n;
 };
 
-template <class T, class F> static __global__ void back_kernel(elements<T> e, F f)
+template <class T, class F> static __global__ void elementwise_back_kernel(elements<T> e, F f)
 {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < e.n; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < e.n;
+         i += (int64_t)gridDim.x * THREADS) {
         pair p = f(osh_cu_load(e.x[i]), e.y ? osh_cu_load(e.y[i]) : 0, e.dy[i]);
         if (e.first) e.first[i] += p.first;
         if (e.second) e.second[i] += p.second;
     }
 }
 
-template <class F> static osh_status back(osh_ctx *cx, const osh_grad_args *a, F f)
+template <class F> static osh_status elementwise_back(osh_ctx *cx, const osh_grad_args *a, F f)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
@@ -120,7 +138,8 @@ template <class F> static osh_status back(osh_ctx *cx, const osh_grad_args *a, F
         elements<T> e = {first, second, static_cast<const T *>(a->in[0]->data),
                          static_cast<const T *>(a->in[1] ? a->in[1]->data : NULL),
                          static_cast<const float *>(a->dout[0]->data), n};
-        OSH_LAUNCH((back_kernel<T, F>), osh_cu_grid(d, n, THREADS), THREADS, 0, osh_cuda_stream(d), e, f));
+        OSH_LAUNCH((elementwise_back_kernel<T, F>), osh_cu_grid(d, n, THREADS), THREADS, 0,
+                   osh_cuda_stream(d), e, f));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -130,18 +149,20 @@ osh_status osh_glu_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_glu_attr *at = static_cast<const osh_glu_attr *>(a->attr);
 
-    if (at->limit > 0) return back(cx, a, clamped_back{(float)at->limit, (float)at->alpha});
-    if (!strcmp(at->act, "gelu")) return back(cx, a, glu_back<osh_cu_gelu>());
-    if (osh_act_is_tanh(at->act)) return back(cx, a, glu_back<osh_cu_gelu_tanh>());
-    return back(cx, a, glu_back<osh_cu_silu>());
+    if (at->limit > 0)
+        return elementwise_back(cx, a, clamped_back{(float)at->limit, (float)at->alpha});
+    if (!strcmp(at->act, "gelu")) return elementwise_back(cx, a, glu_back<osh_cu_gelu>());
+    if (osh_act_is_tanh(at->act)) return elementwise_back(cx, a, glu_back<osh_cu_gelu_tanh>());
+    return elementwise_back(cx, a, glu_back<osh_cu_silu>());
 }
 
 osh_status osh_act_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
     const char *act = static_cast<const osh_act_attr *>(a->attr)->act;
 
-    if (!strncmp(act, "relu", strlen("relu"))) return back(cx, a, relu_back{!strcmp(act, "relu2")});
-    if (!strcmp(act, "gelu")) return back(cx, a, act_back<osh_cu_gelu>());
-    if (osh_act_is_tanh(act)) return back(cx, a, act_back<osh_cu_gelu_tanh>());
-    return back(cx, a, act_back<osh_cu_silu>());
+    if (!strncmp(act, "relu", strlen("relu")))
+        return elementwise_back(cx, a, relu_back{!strcmp(act, "relu2")});
+    if (!strcmp(act, "gelu")) return elementwise_back(cx, a, act_back<osh_cu_gelu>());
+    if (osh_act_is_tanh(act)) return elementwise_back(cx, a, act_back<osh_cu_gelu_tanh>());
+    return elementwise_back(cx, a, act_back<osh_cu_silu>());
 }

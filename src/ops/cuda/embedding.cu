@@ -1,26 +1,29 @@
-/* embedding.cu - embedding: a block copies a row at a time.
+/* embedding.cu - embedding. A block copies one row at a time.
  *
  *   in[0] ids I32 [N], on the device or in host memory     in[1] w [V, D]     out y [N, D]
  *
- * A row is copied bit for bit where w has the dtype of y, else rounded to it. Ids in host memory are checked before
- * anything is asked of the device; a bad id that lies there gives a row of NaN, which the search for non-finite values
- * finds. */
+ * A row is copied bit for bit if w has the dtype of y, else rounded to it. Ids in host memory are
+ * checked before the launch. A bad id in device memory gives a row of NaN, which the search for
+ * non-finite values finds. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
 
-template <class T> static __device__ inline void keep(T *to, T from) { *to = from; }
-template <class T, class S> static __device__ inline void keep(T *to, S from) { osh_cu_store(to, osh_cu_load(from)); }
+template <class T> static __device__ inline void embedding_put(T *to, T from) { *to = from; }
+template <class T, class S> static __device__ inline void embedding_put(T *to, S from)
+{
+    osh_cu_store(to, osh_cu_load(from));
+}
 
 template <class S> struct table {
     const S *w; // [V, D]
     int64_t V, D;
-    bool packed; // S is T, and rows may be taken by packs
+    bool packed; // S is T, and rows are read by packs
 };
 
 /* y [N, D], ids [N] */
-template <class T, class S> static __global__ void gather_kernel(T *y, const int32_t *ids, int64_t N,
-                                                                 table<S> from_rows)
+template <class T, class S>
+static __global__ void gather_kernel(T *y, const int32_t *ids, int64_t N, table<S> from_rows)
 {
     const S *w = from_rows.w;
     const int64_t V = from_rows.V, D = from_rows.D;
@@ -35,17 +38,19 @@ template <class T, class S> static __global__ void gather_kernel(T *y, const int
             for (int64_t i = threadIdx.x; i < D; i += blockDim.x) osh_cu_store(&to[i], NAN);
         else if (packed)
             for (int64_t i = threadIdx.x; i < D / P; i += blockDim.x)
-                osh_cu_pack_store(to + i * P, osh_cu_pack_load(reinterpret_cast<const T *>(from) + i * P));
+                osh_cu_pack_store(to + i * P,
+                                  osh_cu_pack_load(reinterpret_cast<const T *>(from) + i * P));
         else
-            for (int64_t i = threadIdx.x; i < D; i += blockDim.x) keep(&to[i], from[i]);
+            for (int64_t i = threadIdx.x; i < D; i += blockDim.x) embedding_put(&to[i], from[i]);
     }
 }
 
-static osh_status check_ids(osh_ctx *cx, const int32_t *ids, int64_t N, int64_t V)
+static osh_status embedding_check_ids(osh_ctx *cx, const int32_t *ids, int64_t N, int64_t V)
 {
     for (int64_t n = 0; n < N; n++)
         if (ids[n] < 0 || ids[n] >= V)
-            return osh_fail(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[n],
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "token id %d at position %lld, want an id in [0, %lld)", (int)ids[n],
                             (long long)n, (long long)V);
     return OSH_OK;
 }
@@ -62,7 +67,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!N || !D) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, w->dtype));
     if (!ids->device) {
-        OSH_TRY(check_ids(cx, static_cast<const int32_t *>(ids->data), N, V));
+        OSH_TRY(embedding_check_ids(cx, static_cast<const int32_t *>(ids->data), N, V));
         OSH_TRY(osh_tensor_new_on(cx, &copy, osh_where{d, OSH_LIFE_SHORT}, OSH_I32, 1, &N));
         OSH_TRY(osh_tensor_copy(cx, copy, ids));
         ids = copy;

@@ -1,42 +1,44 @@
-/* factors.cu - what gptq_factor.cu does, of many small Hessians of one width at a time: A = L L^T, X = L^-1, where A is
- * H in solving order, flipped, and U is X turned by 180 degrees.
+/* factors.cu - the factors of gptq_factor.cu for many small Hessians of one width at a time:
+ * A = L L^T, X = L^-1. A is H in solving order, flipped; U is X turned by 180 degrees.
  *
- * H is read and left alone; the work is done in room beside it, [n, n] of each matrix with zeros above the diagonal,
- * blocks of SIDE columns:
+ * The work is done in scratch, an [n, n] for each matrix with zeros above the diagonal, in blocks
+ * of SIDE columns:
  *
- *   | D0          |   for each block column j:  A_ij -= sum of L_ik L_jk^T   (i >= j, k < j)   one product
- *   | L10 D1      |                             D_j   = L_jj^-1              a thread block for each matrix
- *   | L20 L21 D2  |                             L_ij  = A_ij D_j^T           a thread block for 64 rows
- *                     then row by row           X_i   = - D_i (L_i X)        two products, of all columns on the left
+ *   | D0          |   each block column j:  A_ij -= sum of L_ik L_jk^T  (i >= j, k < j)  a product
+ *   | L10 D1      |                         D_j   = L_jj^-1       one thread block per matrix
+ *   | L20 L21 D2  |                         L_ij  = A_ij D_j^T    one thread block per 64 rows
+ *                     then row by row       X_i   = - D_i (L_i X) two products, columns before i
  *
- * All launches and products are of all matrices at once, a product's algorithm is that of one matrix and a sum is never
- * cut: U depends on its H and the card alone. Of 768 columns these are 59 launches, however many matrices there are,
- * and n^3 operations instead of 2/3 n^3, since a product takes the square of X.
+ * Each launch and product computes all matrices. A product has the algorithm of a single matrix and
+ * a sum is never split: U depends only on its H and the GPU. 768 columns take 59 launches for any
+ * number of matrices. They take n^3 operations instead of 2/3 n^3, because a product computes the
+ * square of X.
  *
- * Nothing is written to an H before its X is known to be finite. One that has none keeps H as it was. */
+ * U is written to H after X is known to be finite. If there is no X, H is unchanged. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
-typedef struct matrices { // at work
+typedef struct matrices { // matrices of a launch
     float *a;            // [matrices, n, ld]
-    float *left;         // [matrices, SIDE, ld] of a block row: L X
-    float *const *h;     // [matrices] of n x n
-    const int32_t *perm; // [matrices, n] solving order -> column; NULL: as it is
-    const float *diag;   // [matrices, n] in solving order, in the place of H's; NULL: H's
+    float *left;         // [matrices, SIDE, ld]: L X of a block row
+    float *const *h;     // [matrices] pointers to [n, n]
+    const int32_t *perm; // [matrices, n] solving order -> column; NULL: column order
+    const float *diag;   // [matrices, n] diagonal in solving order; NULL: that of H
     int *failed;         // [matrices]
     int64_t n, ld;
 } matrices;
 
-/* a = H in solving order, flipped. */
+/* Sets a to H in solving order, flipped. */
 static __global__ void gather_lower(matrices x)
 {
-    int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x, n = x.n;
+    int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x,
+            n = x.n;
     if (j >= x.ld) return;
     float v = 0;
     if (j <= i) {
-        int64_t row = n - 1 - j, col = n - 1 - i; // the element of the lower triangle that comes here
+        int64_t row = n - 1 - j, col = n - 1 - i; // position before the flip
         const int32_t *perm = x.perm ? x.perm + b * n : NULL;
         int64_t p = perm ? perm[row] : row, q = perm ? perm[col] : col;
         v = i == j && x.diag ? x.diag[b * n + row] : x.h[b][p > q ? p * n + q : q * n + p];
@@ -44,13 +46,14 @@ static __global__ void gather_lower(matrices x)
     x.a[(b * n + i) * x.ld + j] = v;
 }
 
-/* D of the block at j. In step k column k of L is known; what is left of it is multiplied into the columns behind, and
- * into the rows of X that are being made of the identity in the place of the columns before. */
+/* Computes D of the diagonal block at `at`. Step k has column k of L. It updates the columns after
+ * k, and the rows of X, which grow from the identity in place of the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row k of X, its diagonal, and column k of L behind that
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X, then column k of L
     int64_t b = blockIdx.x;
-    int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE, first = threadIdx.x / SIDE;
+    int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
+        first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
     if (x.failed[b]) return; // all threads of the block
@@ -64,7 +67,8 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
             return;
         }
         float d = __fsqrt_rn(pivot);
-        if (!first && c < w) row[c] = c == k ? __fdiv_rn(1, d) : __fdiv_rn(c < k ? m[k][c] : m[c][k], d);
+        if (!first && c < w)
+            row[c] = c == k ? __fdiv_rn(1, d) : __fdiv_rn(c < k ? m[k][c] : m[c][k], d);
         __syncthreads();
         for (int i = k + first; i < w; i += STEP) {
             if (c > i) continue;
@@ -77,12 +81,14 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
         if (c < w) a[i * x.ld + c] = m[i][c];
 }
 
-/* L_ij = A_ij D_j^T, SIDE rows of the block column at `at`. A thread has PART x PART elements, 16 apart. */
+/* Computes L_ij = A_ij D_j^T for SIDE rows of the block column at `at`. A thread has PART x PART
+ * elements at distances of 16. */
 static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int64_t at)
 {
     __shared__ float d[SIDE][SIDE + 1], rows[SIDE][SIDE + 1];
     int64_t b = blockIdx.y, i0 = at + SIDE * (1 + (int64_t)blockIdx.x);
-    int n = x.n - i0 < SIDE ? (int)(x.n - i0) : SIDE, c = threadIdx.x % SIDE, first = threadIdx.x / SIDE;
+    int n = x.n - i0 < SIDE ? (int)(x.n - i0) : SIDE, c = threadIdx.x % SIDE,
+        first = threadIdx.x / SIDE;
     int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
@@ -106,27 +112,28 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
             if (ty + 16 * i < n) a[(ty + 16 * i) * x.ld + tx + 16 * j] = sum[i][j];
 }
 
-static __global__ void find_nonfinite(matrices x)
+static __global__ void factors_find_nonfinite(matrices x)
 {
     int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (j <= i && !isfinite(x.a[(b * x.n + i) * x.ld + j])) atomicExch(&x.failed[b], 1);
 }
 
-/* H = U, zeros below the diagonal. */
+/* Sets H to U, with zeros below the diagonal. */
 static __global__ void store_upper(matrices x)
 {
-    int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x, last = x.n - 1;
+    int64_t b = blockIdx.z, i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x,
+            last = x.n - 1;
     if (j < x.n && !x.failed[b])
         x.h[b][i * x.n + j] = j >= i ? x.a[(b * x.n + last - i) * x.ld + last - j] : 0;
 }
 
 /* ---- host ---- */
-typedef struct corner { // of a matrix of a batch: its first element, and the distance of rows and of matrices
-    float *at;
-    int64_t ld, stride;
+typedef struct corner { // a submatrix of each matrix
+    float *at;          // view: first element
+    int64_t ld, stride; // elements between rows, between matrices
 } corner;
 
-/* c [m, n] = alpha a b + beta c; turned: b is given turned. */
+/* c [m, n] = alpha a b + beta c; turned: b is transposed. */
 typedef struct product {
     corner c, a, b;
     int64_t m, n, k;
@@ -134,9 +141,10 @@ typedef struct product {
     float alpha, beta;
 } product;
 
-static osh_status multiply(osh_ctx *cx, osh_device *d, const product &p, int64_t n_matrices)
+static osh_status factors_multiply(osh_ctx *cx, osh_device *d, const product &p, int64_t n_matrices)
 {
-    osh_cuda_mat c = {p.c.at, p.c.ld, p.c.stride, OSH_F32, false}, a = {p.a.at, p.a.ld, p.a.stride, OSH_F32, false};
+    osh_cuda_mat c = {p.c.at, p.c.ld, p.c.stride, OSH_F32, false},
+                 a = {p.a.at, p.a.ld, p.a.stride, OSH_F32, false};
     osh_cuda_mat b = {p.b.at, p.b.ld, p.b.stride, OSH_F32, p.turned};
     return osh_cuda_gemm(cx, d, {&c, &a, &b, p.m, p.n, p.k, n_matrices, p.alpha, p.beta, 1});
 }
@@ -146,84 +154,96 @@ static corner corner_at(const matrices &x, int64_t row, int64_t col)
     return {x.a + row * x.ld + col, x.ld, x.n * x.ld};
 }
 
-static osh_status factor_column(osh_ctx *cx, osh_device *d, const matrices &x, int64_t j, int64_t n_matrices)
+static osh_status factors_column(osh_ctx *cx, osh_device *d, const matrices &x, int64_t j,
+                                 int64_t n_matrices)
 {
     osh_status rc = OSH_OK;
     int64_t below = x.n - j - SIDE;
     if (j)
-        OSH_TRY(multiply(cx, d, {corner_at(x, j, j), corner_at(x, j, 0), corner_at(x, j, 0), x.n - j,
-                                 osh_min64(SIDE, x.n - j), j, true, -1, 1}, n_matrices));
+        OSH_TRY(factors_multiply(cx, d, {corner_at(x, j, j), corner_at(x, j, 0), corner_at(x, j, 0),
+                                         x.n - j, osh_min64(SIDE, x.n - j), j, true, -1, 1},
+                                 n_matrices));
     OSH_LAUNCH(invert_corner, (unsigned)n_matrices, THREADS, 0, osh_cuda_stream(d), x, j);
     if (below > 0)
-        OSH_LAUNCH(divide_column, dim3((unsigned)osh_div_up(below, SIDE), (unsigned)n_matrices), THREADS, 0,
-                   osh_cuda_stream(d), x, j);
+        OSH_LAUNCH(divide_column, dim3((unsigned)osh_div_up(below, SIDE), (unsigned)n_matrices),
+                   THREADS, 0, osh_cuda_stream(d), x, j);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-static osh_status invert_row(osh_ctx *cx, osh_device *d, const matrices &x, int64_t i, int64_t n_matrices)
+static osh_status factors_invert_row(osh_ctx *cx, osh_device *d, const matrices &x, int64_t i,
+                                     int64_t n_matrices)
 {
     osh_status rc = OSH_OK;
     int64_t rows = osh_min64(SIDE, x.n - i);
     corner left = {x.left, x.ld, SIDE * x.ld};
-    OSH_TRY(multiply(cx, d, {left, corner_at(x, i, 0), corner_at(x, 0, 0), rows, i, i, false, 1, 0}, n_matrices));
-    OSH_TRY(multiply(cx, d, {corner_at(x, i, 0), corner_at(x, i, i), left, rows, i, rows, false, -1, 0}, n_matrices));
+    OSH_TRY(factors_multiply(cx, d, {left, corner_at(x, i, 0), corner_at(x, 0, 0), rows, i, i,
+                                     false, 1, 0}, n_matrices));
+    OSH_TRY(factors_multiply(cx, d, {corner_at(x, i, 0), corner_at(x, i, i), left, rows, i, rows,
+                                     false, -1, 0}, n_matrices));
 done:
     return rc;
 }
 
-static osh_status factor_all(osh_ctx *cx, osh_device *d, const matrices &x, int64_t n_matrices)
+static osh_status factors_all(osh_ctx *cx, osh_device *d, const matrices &x, int64_t n_matrices)
 {
     osh_status rc = OSH_OK;
     dim3 square((unsigned)osh_div_up(x.ld, THREADS), (unsigned)x.n, (unsigned)n_matrices);
 
     OSH_LAUNCH(gather_lower, square, THREADS, 0, osh_cuda_stream(d), x);
     OSH_CUDA(cx, cudaGetLastError());
-    for (int64_t j = 0; j < x.n; j += SIDE) OSH_TRY(factor_column(cx, d, x, j, n_matrices));
-    for (int64_t i = SIDE; i < x.n; i += SIDE) OSH_TRY(invert_row(cx, d, x, i, n_matrices));
-    OSH_LAUNCH(find_nonfinite, square, THREADS, 0, osh_cuda_stream(d), x);
+    for (int64_t j = 0; j < x.n; j += SIDE) OSH_TRY(factors_column(cx, d, x, j, n_matrices));
+    for (int64_t i = SIDE; i < x.n; i += SIDE) OSH_TRY(factors_invert_row(cx, d, x, i, n_matrices));
+    OSH_LAUNCH(factors_find_nonfinite, square, THREADS, 0, osh_cuda_stream(d), x);
     OSH_LAUNCH(store_upper, square, THREADS, 0, osh_cuda_stream(d), x);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* What the matrices' lists are on the host, in the layout of the first arrays. */
-static osh_status put_lists(osh_ctx *cx, osh_device *d, char *base, const size_t *at, const osh_gptq_hessians *x)
+/* Copies the lists of x to the arrays in the block at `base` and clears `failed`. */
+static osh_status factors_put_lists(osh_ctx *cx, osh_device *d, char *base, const size_t *at,
+                                    const osh_gptq_hessians *x)
 {
     osh_status rc = OSH_OK;
     size_t n = (size_t)x->n;
     OSH_TRY(d->type->put(cx, d, base + at[OSH_FACTORS_H], x->h, n * sizeof *x->h));
     OSH_TRY(d->type->fill(cx, d, base + at[OSH_FACTORS_FAILED], 0, n * sizeof(int)));
     n *= (size_t)x->I;
-    if (x->perm) OSH_TRY(d->type->put(cx, d, base + at[OSH_FACTORS_PERM], x->perm, n * sizeof *x->perm));
-    if (x->diag) OSH_TRY(d->type->put(cx, d, base + at[OSH_FACTORS_DIAG], x->diag, n * sizeof *x->diag));
+    if (x->perm)
+        OSH_TRY(d->type->put(cx, d, base + at[OSH_FACTORS_PERM], x->perm, n * sizeof *x->perm));
+    if (x->diag)
+        OSH_TRY(d->type->put(cx, d, base + at[OSH_FACTORS_DIAG], x->diag, n * sizeof *x->diag));
 done:
     return rc;
 }
 
-osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x)
+osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
+                                 const osh_gptq_hessians *x)
 {
     osh_status rc = OSH_OK;
     size_t at[OSH_FACTORS_N_ARRAYS];
     int most = osh_factors_at_once(x->I, x->n, osh_arena_room(d->arena));
-    char *base = static_cast<char *>(osh_device_alloc(cx, d, osh_factors_offsets(at, x->I, x->n, most),
-                                                      OSH_LIFE_SHORT)); // own
+    char *base =
+        static_cast<char *>(osh_device_alloc(cx, d, osh_factors_offsets(at, x->I, x->n, most),
+                                             OSH_LIFE_SHORT)); // own
     if (!base) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(put_lists(cx, d, base, at, x));
+    OSH_TRY(factors_put_lists(cx, d, base, at, x));
     for (int first = 0; first < x->n; first += most) {
         int64_t list = first * x->I;
         const int32_t *perm = reinterpret_cast<int32_t *>(base + at[OSH_FACTORS_PERM]) + list;
         const float *diag = reinterpret_cast<float *>(base + at[OSH_FACTORS_DIAG]) + list;
         matrices m = {reinterpret_cast<float *>(base + at[OSH_FACTORS_A]),
                       reinterpret_cast<float *>(base + at[OSH_FACTORS_LEFT]),
-                      reinterpret_cast<float **>(base + at[OSH_FACTORS_H]) + first, x->perm ? perm : NULL,
-                      x->diag ? diag : NULL, reinterpret_cast<int *>(base + at[OSH_FACTORS_FAILED]) + first, x->I,
+                      reinterpret_cast<float **>(base + at[OSH_FACTORS_H]) + first,
+                      x->perm ? perm : NULL, x->diag ? diag : NULL,
+                      reinterpret_cast<int *>(base + at[OSH_FACTORS_FAILED]) + first, x->I,
                       osh_factors_ld(x->I)};
-        OSH_TRY(factor_all(cx, d, m, osh_min64(most, x->n - first)));
+        OSH_TRY(factors_all(cx, d, m, osh_min64(most, x->n - first)));
     }
-    OSH_TRY(d->type->get(cx, d, failed, base + at[OSH_FACTORS_FAILED], (size_t)x->n * sizeof *failed));
+    OSH_TRY(d->type->get(cx, d, failed, base + at[OSH_FACTORS_FAILED],
+                         (size_t)x->n * sizeof *failed));
 done:
     osh_device_free(d, base);
     return rc;

@@ -1,18 +1,21 @@
-/* finite.cu - what is asked of every value: the first element that is not finite, the smallest and the largest.
+/* finite.cu - finds the first non-finite element of a tensor, and its smallest and largest element.
  *
- * Integer minima and maxima over all threads by atomics: they do not depend on the order. A float that is not negative
- * orders as its bits do as a signed integer, a negative one against the order of its bits as an unsigned one, so the
- * two kinds of atomics keep a float in memory. */
+ * Threads combine their results by atomic integer minima and maxima, which do not depend on the
+ * order. The bits of non-negative floats, as signed integers, have the order of the floats. The
+ * bits of negative floats, as unsigned integers, have the reverse order. So atomics of both kinds
+ * work on floats. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
 
 /* x [n] */
 template <class T>
-static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs, long long base)
+static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs,
+                                     long long base)
 {
     const int N = osh_cu_pack<T>::N;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, at = -1;
+    int64_t step = (int64_t)gridDim.x * blockDim.x,
+            me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, at = -1;
 
     for (int64_t i = me; i < n_packs && at < 0; i += step) {
         osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);
@@ -33,15 +36,16 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
     OSH_CU_BY_DTYPE(x->dtype, T, {
         int64_t n_packs = osh_cu_aligned(x->data) ? n / osh_cu_pack<T>::N : 0;
         OSH_LAUNCH(finite_kernel<T>, osh_cu_grid(x->device, n_packs ? n_packs : n, 256), 256, 0,
-                   osh_cuda_stream(x->device), reinterpret_cast<long long *>(first), static_cast<const T *>(x->data),
-                   n, n_packs, (long long)base);
+                   osh_cuda_stream(x->device), reinterpret_cast<long long *>(first),
+                   static_cast<const T *>(x->data), n, n_packs, (long long)base);
     });
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d,
+                               const osh_tensor *const *tensors, int n)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, bad = 0, *verdict = (int64_t *)osh_cuda_sums(d);
@@ -59,24 +63,26 @@ done:
     return rc;
 }
 
-static __device__ inline void lower_to(float *p, float x)
+static __device__ inline void minmax_lower(float *p, float x)
 {
     if (__float_as_int(x) >= 0) atomicMin(reinterpret_cast<int *>(p), __float_as_int(x));
     else atomicMax(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
-static __device__ inline void raise_to(float *p, float x)
+static __device__ inline void minmax_raise(float *p, float x)
 {
     if (__float_as_int(x) >= 0) atomicMax(reinterpret_cast<int *>(p), __float_as_int(x));
     else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
 /* minmax [2], x [n] */
-template <class T> static __global__ void minmax_kernel(float *minmax, const T *x, int64_t n, int64_t n_packs)
+template <class T>
+static __global__ void minmax_kernel(float *minmax, const T *x, int64_t n, int64_t n_packs)
 {
     const int N = osh_cu_pack<T>::N;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float high = -INFINITY, low = -INFINITY; // of x and of -x; fmaxf passes over a NaN
+    int64_t step = (int64_t)gridDim.x * blockDim.x,
+            me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float high = -INFINITY, low = -INFINITY; // maxima of x and -x; fmaxf ignores NaN
 
     for (int64_t i = me; i < n_packs; i += step) {
         osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);
@@ -92,8 +98,8 @@ template <class T> static __global__ void minmax_kernel(float *minmax, const T *
     high = osh_cu_warp_max(high);
     low = -osh_cu_warp_max(low);
     if (threadIdx.x % 32 == 0 && low <= high) {
-        lower_to(&minmax[0], low);
-        raise_to(&minmax[1], high);
+        minmax_lower(&minmax[0], low);
+        minmax_raise(&minmax[1], high);
     }
 }
 

@@ -1,16 +1,22 @@
-/* gptq_factor.cu - flip-Cholesky in place: flip, the inverse of the Cholesky factor (triangle.cu), turn by 180
- * degrees (ops/gptq_factor.c). Hessians of few columns go to factors.cu.
+/* gptq_factor.cu - flip-Cholesky in place (ops/gptq_factor.c): flips H, computes the inverse of its
+ * Cholesky factor (triangle.cu), and turns it by 180 degrees. factors.cu computes Hessians of few
+ * columns.
  *
- * Above the diagonal nothing is written before the inverse is known to be finite: after a failure it is the
- * caller's. */
+ * Elements above the diagonal are written after the inverse is known to be finite: a failure leaves
+ * them unchanged. */
 #include "ops/cuda/op.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
 
-__device__ static bool is_first(int64_t i, int64_t j, int64_t n) { return j <= i && i + j < n - 1; } // of its pair
+/* True if (i, j) is the upper left element of its pair. */
+__device__ static bool flip_is_first(int64_t i, int64_t j, int64_t n)
+{
+    return j <= i && i + j < n - 1;
+}
 
-/* J H J of the lower triangle: element (i, j) trades places with (n-1-j, n-1-i). The block of tile (y, x) holds the
- * upper left one of each pair, and reads and writes both along rows. */
+/* Replaces the lower triangle of H by that of J H J: swaps element (i, j) with (n-1-j, n-1-i). The
+ * block of tile (y, x) takes the pairs whose upper left element is in it, and reads and writes both
+ * along rows. */
 static __global__ void flip_lower(float *a, int64_t n)
 {
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
@@ -18,23 +24,25 @@ static __global__ void flip_lower(float *a, int64_t n)
 
     if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
-        if (is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
-        if (is_first(i0 + tx, j0 + y, n)) there[y][tx] = a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx];
+        if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
+        if (flip_is_first(i0 + tx, j0 + y, n))
+            there[y][tx] = a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx];
     }
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
-        if (is_first(i0 + y, j0 + tx, n)) a[(i0 + y) * n + j0 + tx] = there[tx][y];
-        if (is_first(i0 + tx, j0 + y, n)) a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx] = here[tx][y];
+        if (flip_is_first(i0 + y, j0 + tx, n)) a[(i0 + y) * n + j0 + tx] = there[tx][y];
+        if (flip_is_first(i0 + tx, j0 + y, n))
+            a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx] = here[tx][y];
     }
 }
 
-/* Upper triangle = the lower one turned by 180 degrees, lower = 0. An element of the diagonal trades places with its
- * mirror image. */
+/* Moves the lower triangle, turned by 180 degrees, to the upper one and sets the lower one to 0.
+ * Elements of the diagonal are swapped with their mirror images. */
 static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // of a pair on the diagonal the upper one moves both
+    if (j > i || (j == i && i >= m)) return; // the upper element of a diagonal pair moves both
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;
@@ -45,13 +53,14 @@ static __global__ void turn_to_upper(float *a, int64_t n)
     }
 }
 
-static __global__ void find_nonfinite(int *found, const float *a, int64_t n)
+static __global__ void factor_find_nonfinite(int *found, const float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x;
     if (j <= i && !isfinite(a[i * n + j])) atomicExch(found, 1);
 }
 
-static osh_status is_finite(osh_ctx *cx, osh_device *d, bool *finite, const float *h, int64_t n, dim3 grid)
+static osh_status factor_is_finite(osh_ctx *cx, osh_device *d, bool *finite, const float *h,
+                                   int64_t n, dim3 grid)
 {
     osh_status rc = OSH_OK;
     int found = 0;
@@ -59,7 +68,7 @@ static osh_status is_finite(osh_ctx *cx, osh_device *d, bool *finite, const floa
 
     if (!flag) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(d->type->fill(cx, d, flag, 0, sizeof found));
-    OSH_LAUNCH(find_nonfinite, grid, TILE * STEP, 0, osh_cuda_stream(d), flag, h, n);
+    OSH_LAUNCH(factor_find_nonfinite, grid, TILE * STEP, 0, osh_cuda_stream(d), flag, h, n);
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(d->type->get(cx, d, &found, flag, sizeof found));
     *finite = !found;
@@ -88,7 +97,7 @@ osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_factor_inverse(cx, d, h, n, &ok));
     if (!ok) OSH_TRY(OSH_E_NUMERIC);
-    OSH_TRY(is_finite(cx, d, &ok, h, n, rows));
+    OSH_TRY(factor_is_finite(cx, d, &ok, h, n, rows));
     if (!ok) OSH_TRY(OSH_E_NUMERIC);
     OSH_LAUNCH(turn_to_upper, rows, TILE * STEP, 0, osh_cuda_stream(d), h, n);
     OSH_CUDA(cx, cudaGetLastError());

@@ -1,4 +1,4 @@
-/* grid.cuh - math/grid.h and the roundings of a quantized weight in kernels. */
+/* grid.cuh - rounding to the values of a grid (math/grid.h) and their codes, for kernels. */
 #ifndef OSH_GRID_CUH
 #define OSH_GRID_CUH
 #include "ops/cuda/op.cuh"
@@ -6,42 +6,49 @@ extern "C" {
 #include "math/grid.h"
 }
 
-/* The nearest value, |x| within the grid: as v8_on_grid of solver/cpu/panel.c. */
+/* Returns the value of the grid nearest to x; |x| is within the grid. The same as v8_on_grid of
+ * solver/cpu/panel.c. */
 __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
 {
     if (!g.digits) return rintf(x);
     int cut = 24 - g.digits;
     uint32_t u = __float_as_uint(x), sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    float r = __uint_as_float((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1));
-    float magic = __uint_as_float((uint32_t)(127 + 23 + g.least) << 23); // leaves multiples of 2^least
+    float r =
+        __uint_as_float((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1));
+    /* Adding and subtracting `magic` rounds to multiples of 2^least. */
+    float magic = __uint_as_float((uint32_t)(127 + 23 + g.least) << 23);
     if (a < (uint32_t)(127 + g.least + g.digits - 1) << 23)
         r = __fsub_rn(__fadd_rn(__uint_as_float(a), magic), magic);
     return __uint_as_float(__float_as_uint(r) | sign);
 }
 
-/* The code of a value. */
+/* Returns the code of a value of the grid. */
 __device__ inline int osh_cu_code(const osh_grid &g, float x)
 {
     if (!g.digits) return (int)x;
     uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu, fraction = (uint32_t)g.digits - 1;
-    uint32_t first = (uint32_t)(127 + g.least + (int)fraction); // exponent of the smallest value with all digits
+    /* first: exponent of the smallest value with all digits. */
+    uint32_t first = (uint32_t)(127 + g.least + (int)fraction);
     float whole = __fmul_rn(__uint_as_float(a), __uint_as_float((uint32_t)(127 - g.least) << 23));
-    int low = a < first << 23 ? (int)whole : (int)((a >> (23 - fraction)) - ((first - 1) << fraction));
+    int low =
+        a < first << 23 ? (int)whole : (int)((a >> (23 - fraction)) - ((first - 1) << fraction));
     return (int)(u >> 31) << (g.bits - 1) | low;
 }
 
-/* The value of a code. */
+/* Returns the value of a code. */
 __device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
 {
     if (!g.digits) return (float)code;
-    uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31, low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
+    uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31,
+             low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
     uint32_t fraction = (uint32_t)g.digits - 1;
-    float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23)); // few digits: a multiple
+    /* whole: the value of a code with few digits, a multiple of 2^least. */
+    float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23));
     uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);
     return __uint_as_float(sign | (low < 1u << fraction ? __float_as_uint(whole) : all));
 }
 
-/* Rounded to T at either step. */
+/* Returns (q - zero) s, rounded to T after each step. */
 template <class T> __device__ inline float osh_cu_value(float q, float s, float zero)
 {
     return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));

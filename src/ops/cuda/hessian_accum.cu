@@ -1,26 +1,30 @@
-/* hessian_accum.cu - H += X^T X, lower triangle: products of bf16 (f16, f32) columns with f32 sums into parts, which H
- * takes one after the other.
+/* hessian_accum.cu - H += X^T X, lower triangle. Products of bf16 (f16, f32) columns with f32 sums
+ * give parts, which are added to H one after the other.
  *
  *               columns of H                  tokens of a batch
  *   1024 rows   | a |                         | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
  *   1024 rows   | b   b |                     |    a batch of products    |  1  |       1        |
  *   1024 rows   | c   c | d |                       H + part + part + part + part + part + part
  *
- * A piece (a, b, c, d) has up to ROWS rows and PIECE elements: 2048 columns, or more where it is the last rows and they
- * are fewer. What is above the diagonal in it is multiplied, too, and left out when the parts are added.
+ * A piece (a, b, c, d) has up to ROWS rows and PIECE elements: 2048 columns, or more if the last
+ * rows are fewer than ROWS. The product includes elements above the diagonal; they are left out
+ * when the parts are added.
  *
- * A tensor core cuts its sum off behind every few products: half a unit in the last place each, always towards zero,
- * up to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7 of the trace, so that two channels that
- * are nearly multiples of each other would make H indefinite. A part is a sum of at most TOKENS tokens, and H takes the
- * parts in the order of the tokens, in f32: calls of whole multiples of TOKENS give the same bytes as one call. What a
- * ragged batch leaves is cut into whole multiples of 256 tokens and filled up with zeros to 256, so that a piece has 16
- * shapes of products and not one for each batch.
+ * A tensor core truncates its sum after every few products: half a unit in the last place each,
+ * always towards zero, up to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7
+ * of the trace, so two channels that are nearly multiples of each other would make H indefinite.
+ * Therefore a part sums at most TOKENS tokens, and the parts are added to H in f32, in the order of
+ * the tokens. Calls of whole multiples of TOKENS give the same bytes as one call. The rest of a
+ * ragged batch is split into whole multiples of 256 tokens and a remainder that is padded with
+ * zeros to 256. So a piece has 16 shapes of products, not one for each batch.
  *
- * Pieces and algorithms follow from I alone. A batch on a card has 16,384 tokens (osh_batch_end_on_device), but for the
- * last one: PARTS chunks are the rule, so the algorithm is that of a batch of PARTS however many there are.
+ * Pieces and algorithms depend only on I. A batch on a GPU has 16,384 tokens
+ * (osh_batch_end_on_device), except for the last one. PARTS chunks are the usual case, so the
+ * algorithm for any number of chunks is that of a batch of PARTS.
  *
- * Why so: PARTS chunks of 1024 x 1024 are 128 tiles of 128 x 256, one wave on 132 multiprocessors, as a chunk of
- * 2048 x 2048 is; smaller pieces leave out more of the square. Of 16,384 tokens, in waves / share of the square:
+ * The sizes: PARTS chunks of 1024 x 1024 are 128 tiles of 128 x 256, one wave on 132
+ * multiprocessors, like one chunk of 2048 x 2048. Smaller pieces leave out more of the square. For
+ * 16,384 tokens, in waves / share of the square:
  *
  *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       here
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
@@ -31,32 +35,36 @@
  *   11,008          68 / 0.59                        68 / 0.55           68 / 0.52    64 / 0.55
  *   14,336         112 / 0.57                       108 / 0.54          104 / 0.52   105 / 0.54
  *
- * (halved: the squares of 2048 x 2048 on the diagonal, those of one size as a batch, each chunk straight into H). H is
- * read and written once for PARTS chunks; parts (32 MiB at most) fit into the L2 cache of a card that has 50 MB. */
+ * (halved: the squares of 2048 x 2048 on the diagonal are halved, squares of one size are a batch,
+ * and each chunk is added to H directly). H is read and written once for PARTS chunks. The parts
+ * (at most 32 MiB) fit in an L2 cache of 50 MB. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIAN_ROWS, PARTS = OSH_HESSIAN_PARTS };
+enum { TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN, ROWS = OSH_HESSIAN_ROWS,
+       PARTS = OSH_HESSIAN_PARTS };
 enum { THREADS = 256 };
 
-typedef struct piece { // of H
+typedef struct piece { // rows [row, + m), columns [col, + n) of H
     int64_t row, col, m, n;
 } piece;
 
 typedef struct job {
     osh_device *d;
-    float *h, *parts; // [I, I]; up to PARTS times [m, n] of the piece at hand
-    int64_t I, most, used; // parts: that there is room for; that wait to be added
+    float *h, *parts;      // [I, I]; [up to PARTS, m, n] of the current piece
+    int64_t I, most, used; // most: parts with room; used: parts not added yet
     osh_dtype dt;
 } job;
 
-typedef struct tokens { // n_chunks times n rows of x that lie together
-    char *x; // [n_chunks, n, I]
+typedef struct tokens { // n_chunks chunks of n consecutive rows of x
+    char *x; // view: [n_chunks, n, I]
     int64_t n, n_chunks;
 } tokens;
 
-/* H += the parts, one after the other, where that is not above the diagonal: a block has THREADS columns of a row. */
-static __global__ void add_parts(float *h, const float *parts, int n_parts, int64_t I, piece p)
+/* Adds the parts to H one after the other, except above the diagonal. A block takes THREADS columns
+ * of a row. */
+static __global__ void hessian_add_parts(float *h, const float *parts, int n_parts, int64_t I,
+                                         piece p)
 {
     int64_t r = blockIdx.y, c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (c >= p.n || p.col + c > p.row + r) return;
@@ -70,20 +78,20 @@ static __global__ void add_parts(float *h, const float *parts, int n_parts, int6
     *to = sum;
 }
 
-static osh_status flush_parts(osh_ctx *cx, job *j, const piece &p)
+static osh_status hessian_flush_parts(osh_ctx *cx, job *j, const piece &p)
 {
     osh_status rc = OSH_OK;
     if (!j->used) return OSH_OK;
-    OSH_LAUNCH(add_parts, dim3((unsigned)osh_div_up(p.n, THREADS), (unsigned)p.m), THREADS, 0, osh_cuda_stream(j->d),
-               j->h, j->parts, (int)j->used, j->I, p);
+    OSH_LAUNCH(hessian_add_parts, dim3((unsigned)osh_div_up(p.n, THREADS), (unsigned)p.m), THREADS,
+               0, osh_cuda_stream(j->d), j->h, j->parts, (int)j->used, j->I, p);
     OSH_CUDA(cx, cudaGetLastError());
     j->used = 0;
 done:
     return rc;
 }
 
-/* The parts of the tokens, of one piece; they wait where there is room for more. */
-static osh_status multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
+/* Computes the parts of one piece for the tokens. Adds them to H when there is no room for more. */
+static osh_status hessian_multiply_piece(osh_ctx *cx, job *j, const piece &p, const tokens &t)
 {
     osh_status rc = OSH_OK;
     size_t each = osh_dtype_bytes(j->dt);
@@ -93,32 +101,34 @@ static osh_status multiply_piece(osh_ctx *cx, job *j, const piece &p, const toke
         osh_cuda_mat left = {x + (size_t)p.row * each, j->I, t.n * j->I, j->dt, true};
         osh_cuda_mat right = {x + (size_t)p.col * each, j->I, t.n * j->I, j->dt, false};
         osh_cuda_mat to = {j->parts + j->used * p.m * p.n, p.n, p.m * p.n, OSH_F32, false};
-        OSH_TRY(osh_cuda_gemm(cx, j->d, {&to, &left, &right, p.m, p.n, t.n, k, 1, 0, t.n == TOKENS ? PARTS : 1}));
+        OSH_TRY(osh_cuda_gemm(cx, j->d, {&to, &left, &right, p.m, p.n, t.n, k, 1, 0,
+                                         t.n == TOKENS ? PARTS : 1}));
         j->used += k;
-        if (j->used == j->most) OSH_TRY(flush_parts(cx, j, p));
+        if (j->used == j->most) OSH_TRY(hessian_flush_parts(cx, j, p));
     }
 done:
     return rc;
 }
 
-/* All pieces, each of all tokens. */
-static osh_status add_pieces(osh_ctx *cx, job *j, const tokens *t, int n)
+/* Computes all pieces, each for all n groups of tokens. */
+static osh_status hessian_add_pieces(osh_ctx *cx, job *j, const tokens *t, int n)
 {
     osh_status rc = OSH_OK;
     for (int64_t row = 0, m; row < j->I; row += m) {
         m = osh_min64(ROWS, j->I - row);
         for (int64_t col = 0, step = osh_hessian_columns(m); col < row + m; col += step) {
             piece p = {row, col, m, osh_min64(step, row + m - col)};
-            for (int i = 0; i < n; i++) OSH_TRY(multiply_piece(cx, j, p, t[i]));
-            OSH_TRY(flush_parts(cx, j, p));
+            for (int i = 0; i < n; i++) OSH_TRY(hessian_multiply_piece(cx, j, p, t[i]));
+            OSH_TRY(hessian_flush_parts(cx, j, p));
         }
     }
 done:
     return rc;
 }
 
-/* The last n < GRAIN rows and zeros. */
-static osh_status fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x, int64_t n, size_t row)
+/* Copies the last n < GRAIN rows of x to *out (own) and pads them with zeros. row: bytes. */
+static osh_status hessian_fill_grain(osh_ctx *cx, char **out, osh_device *d, const void *x,
+                                     int64_t n, size_t row)
 {
     osh_status rc = OSH_OK;
     size_t used = (size_t)n * row, all = GRAIN * row;
@@ -136,23 +146,26 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     osh_device *d = a->out[0]->device;
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
-    job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype}; // own: parts
+    /* own: parts */
+    job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
     char *grain = NULL; // own: [GRAIN, I]
     tokens t[3];
     int n = 0;
 
     if (!N) goto done;
-    j.parts = static_cast<float *>(osh_device_alloc(cx, d, osh_hessian_parts_bytes(N, I), OSH_LIFE_SHORT));
+    j.parts = static_cast<float *>(osh_device_alloc(cx, d, osh_hessian_parts_bytes(N, I),
+                                                    OSH_LIFE_SHORT));
     if (!j.parts) OSH_TRY(OSH_E_NOMEM);
     if (chunks) t[n++] = {static_cast<char *>(x->data), TOKENS, chunks};
     if (whole > chunks * TOKENS)
-        t[n++] = {static_cast<char *>(osh_elem(x, chunks * TOKENS * I)), whole - chunks * TOKENS, 1};
+        t[n++] = {static_cast<char *>(osh_elem(x, chunks * TOKENS * I)), whole - chunks * TOKENS,
+                  1};
     if (whole < N) {
         size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
-        OSH_TRY(fill_grain(cx, &grain, d, osh_elem(x, whole * I), N - whole, row));
+        OSH_TRY(hessian_fill_grain(cx, &grain, d, osh_elem(x, whole * I), N - whole, row));
         t[n++] = {grain, GRAIN, 1};
     }
-    OSH_TRY(add_pieces(cx, &j, t, n));
+    OSH_TRY(hessian_add_pieces(cx, &j, t, n));
 done:
     osh_device_free(d, grain);
     osh_device_free(d, j.parts);

@@ -1,19 +1,26 @@
-/* kl.cu - kl: the logits of the same rows and tokens of two models side by side.
+/* kl.cu - kl: compares the logits of two models for the same rows, block by block of the
+ * vocabulary.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]     out[1] same F32 [N]
  *
- * r being the reference's logits and x the model's, KL = sum_v r_v (r - x) - lse(r) + lse(x): a block leaves, beside
- * largest, sum and first largest of each, the sum of e^(r - max) (r - x). */
+ * With the logits r of the reference and x of the model, and p = softmax(r):
+ *
+ *   KL = sum_v p_v (r_v - x_v) - lse(r) + lse(x)
+ *
+ * For each row a block of the vocabulary updates the largest logit, its first index and the sum of
+ * both models, and the sum of e^(r - max) (r - x). */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct kl_state { // of one row
+typedef struct kl_state { // state of one row
     osh_vocab_sum x, r;
     double diff;
 } kl_state;
 
-/* Index of the first of row [cols] that equals max; 0 where none does, that is, where all is NaN. */
-template <class T> static __device__ inline int32_t first_equal(const T *row, int cols, float max, float *shared)
+/* Returns the index of the first element of row [cols] that equals max; 0 if none does (all are
+ * NaN). */
+template <class T>
+static __device__ inline int32_t kl_first_equal(const T *row, int cols, float max, float *shared)
 {
     int first = cols;
     for (int v = (int)threadIdx.x; v < cols && first == cols; v += 256)
@@ -22,17 +29,21 @@ template <class T> static __device__ inline int32_t first_equal(const T *row, in
     return first < cols ? first : 0;
 }
 
-/* x, r [rows, ld]; state, kl, same of the same rows */
+/* x, r [rows, OSH_VOCAB_COLS]; state, kl, same [rows] */
 template <class T, class R>
-static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const T *x, const R *r, osh_vocab_block b)
+static __global__ void kl_kernel(kl_state *state, float *kl, float *same, const T *x, const R *r,
+                                 osh_vocab_block b)
 {
     __shared__ float shared[8];
     const T *x_row = x + (int64_t)blockIdx.x * OSH_VOCAB_COLS;
     const R *r_row = r + (int64_t)blockIdx.x * OSH_VOCAB_COLS;
     int cols = (int)b.cols;
-    float x_max = osh_vocab_max(x_row, cols, shared), r_max = osh_vocab_max(r_row, cols, shared), diff = 0;
-    float x_sum = osh_vocab_sum_exp(x_row, cols, x_max, shared), r_sum = osh_vocab_sum_exp(r_row, cols, r_max, shared);
-    int32_t x_best = first_equal(x_row, cols, x_max, shared), r_best = first_equal(r_row, cols, r_max, shared);
+    float x_max = osh_vocab_max(x_row, cols, shared), r_max = osh_vocab_max(r_row, cols, shared),
+          diff = 0;
+    float x_sum = osh_vocab_sum_exp(x_row, cols, x_max, shared),
+          r_sum = osh_vocab_sum_exp(r_row, cols, r_max, shared);
+    int32_t x_best = kl_first_equal(x_row, cols, x_max, shared),
+            r_best = kl_first_equal(r_row, cols, r_max, shared);
 
     for (int v = (int)threadIdx.x; v < cols; v += 256) {
         float lr = osh_cu_load(r_row[v]);
@@ -72,14 +83,18 @@ static osh_status kl_block(osh_ctx *cx, void *user, const osh_vocab_block *b)
     OSH_TRY(osh_vocab_logits(cx, &j->x, b));
     OSH_TRY(osh_vocab_logits(cx, &j->r, b));
     OSH_CU_BY_DTYPE(j->x.x->dtype, T, OSH_CU_BY_DTYPE(j->r.x->dtype, R,
-        OSH_LAUNCH((kl_kernel<T, R>), (unsigned)(b->n_panels * b->n), 256, 0, osh_cuda_stream(j->x.x->device),
-                   j->state, kl, same, static_cast<const T *>(j->x.logits), static_cast<const R *>(j->r.logits), *b)));
+        OSH_LAUNCH((kl_kernel<T, R>), (unsigned)(b->n_panels * b->n), 256, 0,
+                   osh_cuda_stream(j->x.x->device), j->state, kl, same,
+                   static_cast<const T *>(j->x.logits), static_cast<const R *>(j->r.logits), *b)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-static size_t state_bytes(int64_t n_tokens) { return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * sizeof(kl_state); }
+static size_t kl_state_bytes(int64_t n_tokens)
+{
+    return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * sizeof(kl_state);
+}
 
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
 {
@@ -89,7 +104,8 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
     kl_job j = {a, {NULL, NULL, NULL, NULL, {0, 0}}, {NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
-    j.state = static_cast<kl_state *>(osh_device_alloc(cx, d, state_bytes(osh_rows(a->in[0])), OSH_LIFE_SHORT));
+    j.state = static_cast<kl_state *>(osh_device_alloc(cx, d, kl_state_bytes(osh_rows(a->in[0])),
+                                                       OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
     if (at) j.x.rule = at->rule[0], j.r.rule = at->rule[1];
     OSH_TRY(osh_vocab_open(cx, &j.x, a->in[0], a->in[1]));
@@ -102,9 +118,10 @@ done:
     return rc;
 }
 
-size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, osh_dtype dt)
+size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width, (void)dt;
     return osh_vocab_bytes(in_width[0], n_tokens) + osh_vocab_bytes(in_width[2], n_tokens) +
-           osh_arena_gross(state_bytes(n_tokens));
+           osh_arena_gross(kl_state_bytes(n_tokens));
 }

@@ -1,12 +1,14 @@
-/* layer_norm.cu - layer_norm: a block for each row; sums in f32, each thread its share, then as a team sums.
+/* layer_norm.cu - layer_norm. A block takes a row. Sums are f32: each thread adds its share, then
+ * the team adds the shares (pack.cuh).
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* A stored weight as a value of the compute dtype T. */
-template <class T> static __device__ inline float weight_at(const void *w, osh_dtype stored, int64_t i)
+/* Returns a stored weight, rounded to the compute dtype T. */
+template <class T>
+static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored, int64_t i)
 {
     float f = 0;
     if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
@@ -23,7 +25,8 @@ typedef struct layer_norm_weights {
 
 /* x, y [N, D] */
 template <class T>
-static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p, int64_t N, int64_t D, float eps)
+static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p, int64_t N,
+                                         int64_t D, float eps)
 {
     __shared__ float shared[8];
 
@@ -39,8 +42,10 @@ static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p,
         sum = osh_cu_team_sum<256>(sum, shared);
         float r = 1.0f / sqrtf(sum / (float)D + eps);
         for (int64_t i = threadIdx.x; i < D; i += 256) {
-            float v = __fmul_rn(osh_cu_load(from[i]) - mean, r), b = p.b ? weight_at<T>(p.b, p.b_dtype, i) : 0;
-            osh_cu_store(&y[n * D + i], __fadd_rn(__fmul_rn(v, weight_at<T>(p.w, p.w_dtype, i)), b));
+            float v = __fmul_rn(osh_cu_load(from[i]) - mean, r),
+                  b = p.b ? layer_norm_weight<T>(p.b, p.b_dtype, i) : 0;
+            osh_cu_store(&y[n * D + i],
+                         __fadd_rn(__fmul_rn(v, layer_norm_weight<T>(p.w, p.w_dtype, i)), b));
         }
     }
 }
@@ -58,8 +63,8 @@ osh_status osh_layer_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_cu_readable(cx, p.b_dtype));
     OSH_CU_BY_DTYPE(x->dtype, T,
                     OSH_LAUNCH(layer_norm_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 1), 256, 0,
-                               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               p, osh_rows(x), osh_width(x), eps));
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+                               static_cast<const T *>(x->data), p, osh_rows(x), osh_width(x), eps));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -1,33 +1,43 @@
-/* linear.cu - y = x W^T + b: a product of cuBLASLt, with two detours.
+/* linear.cu - y = x W^T + b: a product of cuBLASLt, with two special cases.
  *
- *   w in another dtype than x    rows of W are cast to it first, a panel at a time
- *   b                            the sums of a panel stay f32; b is added to them before the one rounding
+ *   w has another dtype than x    rows of W are cast to it first, one panel at a time
+ *   there is a bias               the sums of a panel stay f32; b is added before the only rounding
  *
- * A panel has at most 2^23 elements, whatever the arena has left. Where single rows are wanted they are routed.cu's, or
- * all are made. */
+ * A panel has at most 2^23 elements, independent of the free bytes of the arena. If only some rows
+ * are wanted, routed.cu computes them; if it cannot, all rows are computed. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { THREADS = 256 };
 
-/* y [n_rows, n] with rows ldy apart = sums [n_rows, n] + b [n], in the dtype of x, rounded once. */
+/* Computes y [n_rows, n] = sums [n_rows, n] + b [n], rounded once. ldy: elements between rows of
+ * y. */
 template <class S, class T>
-static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n, int64_t ldy)
+static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n,
+                                int64_t ldy)
 {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n_rows * n; i += (int64_t)gridDim.x * THREADS)
-        osh_cu_store(&y[i / n * ldy + i % n], __fadd_rn(sums[i], osh_cu_round<T>(osh_cu_load(b[i % n]))));
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n_rows * n;
+         i += (int64_t)gridDim.x * THREADS)
+        osh_cu_store(&y[i / n * ldy + i % n],
+                     __fadd_rn(sums[i], osh_cu_round<T>(osh_cu_load(b[i % n]))));
 }
 
-static unsigned grid_of(int64_t n) { return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16); }
+static unsigned bias_grid(int64_t n)
+{
+    return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16);
+}
 
-/* Columns [first, first + n) of y: of the rows of W that w holds. sums: NULL where there is no bias. */
-static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums, int64_t first, int64_t n)
+/* Computes columns [first, first + n) of y. w holds their rows of W. sums: scratch; NULL: no
+ * bias. */
+static osh_status linear_columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums,
+                                 int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *y = a->out[0], *bias = a->in[2];
     osh_device *d = y->device;
-    int64_t N = osh_rows(x), I = osh_width(x), O = osh_width(y), rows = sums ? osh_linear_panel_rows(N, n) : N;
+    int64_t N = osh_rows(x), I = osh_width(x), O = osh_width(y),
+            rows = sums ? osh_linear_panel_rows(N, n) : N;
     osh_cuda_mat b = {w, I, 0, x->dtype, true};
 
     for (int64_t row = 0; row < N; row += rows) {
@@ -38,8 +48,9 @@ static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sum
         OSH_TRY(osh_cuda_gemm(cx, d, {&c, &xs, &b, m, n, I, 1, 1, 0}));
         if (!sums) continue;
         OSH_CU_BY_STORED(bias->dtype, S, OSH_CU_BY_DTYPE(y->dtype, T,
-            OSH_LAUNCH((add_bias<S, T>), grid_of(m * n), THREADS, 0, osh_cuda_stream(d), static_cast<T *>(to), sums,
-                       static_cast<const S *>(osh_elem(bias, first)), m, n, O)));
+            OSH_LAUNCH((add_bias<S, T>), bias_grid(m * n), THREADS, 0, osh_cuda_stream(d),
+                       static_cast<T *>(to), sums, static_cast<const S *>(osh_elem(bias, first)), m,
+                       n, O)));
         OSH_CUDA(cx, cudaGetLastError());
     }
 done:
@@ -54,12 +65,13 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
     int64_t step = other ? osh_linear_panel_rows(O, I) : O;
-    void *copy = NULL;  // own: [step, I] in the dtype of x, where that of w is another
-    float *sums = NULL; // own: [panel, step]
+    void *copy = NULL;  // own: [step, I] in the dtype of x; NULL: w has it
+    float *sums = NULL; // own: [panel, step]; NULL: no bias
 
     if (!N || (a->rows && !a->rows->n)) return OSH_OK;
     if (osh_cuda_linear_takes_rows(a)) return osh_cuda_linear_rows(cx, a);
-    if (other && !(copy = osh_device_alloc(cx, d, (size_t)(step * I) * osh_dtype_bytes(x->dtype), OSH_LIFE_SHORT)))
+    if (other && !(copy = osh_device_alloc(cx, d, (size_t)(step * I) * osh_dtype_bytes(x->dtype),
+                                           OSH_LIFE_SHORT)))
         OSH_TRY(OSH_E_NOMEM);
     if (a->in[2]) {
         size_t n_bytes = (size_t)(osh_linear_panel_rows(N, step) * step) * sizeof *sums;
@@ -70,7 +82,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
         int64_t n = osh_min64(step, O - first);
         void *from = osh_elem(w, first * I);
         if (other) OSH_TRY(osh_cuda_cast(cx, d, {copy, x->dtype}, {from, w->dtype}, n * I));
-        OSH_TRY(columns(cx, a, other ? copy : from, sums, first, n));
+        OSH_TRY(linear_columns(cx, a, other ? copy : from, sums, first, n));
     }
 done:
     osh_device_free(d, sums);

@@ -1,9 +1,10 @@
-/* linear_grad.cu - gradients of linear as products of cuBLASLt, of all rows of the batch:
+/* linear_grad.cu - the gradient of linear: products of cuBLASLt over all rows of the batch.
  *
  *   dx += dy W     dw += dy^T x     db += sum over rows of dy
  *
- * W and x are widened to f32 for it, some rows at a time; a panel has at most 2^23 elements, whatever the arena has
- * left, and panels are added in their order. Rough ones of BF16 round dy instead, and multiply on tensor cores. */
+ * W and x are widened to f32, one panel of rows at a time. A panel has at most 2^23 elements,
+ * independent of the free bytes of the arena; panels are added in order. Rough gradients of BF16
+ * round dy to BF16 instead and multiply on tensor cores. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -11,30 +12,32 @@ typedef struct linear_back {
     const osh_grad_args *a;
     osh_device *d;
     int64_t N, I, O;
-    void *room; // own
+    void *room; // own: panel, rounded dy or sums
 } linear_back;
 
-static float *at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
+static float *grad_at(const osh_tensor *t, int64_t i) { return static_cast<float *>(t->data) + i; }
 
-/* dx += dy [N, n] W [n, I], of n columns of dy from first on. */
-static osh_status to_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n, void *w, osh_dtype dt)
+/* Adds dy [N, n] W [n, I] to dx, for n columns of dy from `first` on. w holds these rows of W. */
+static osh_status linear_back_x(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
+                                void *w, osh_dtype dt)
 {
     osh_cuda_mat c = {j->a->din[0]->data, j->I, 0, OSH_F32, false}, b = {w, j->I, 0, dt, false};
-    osh_cuda_mat dy = {at(j->a->dout[0], first), j->O, 0, OSH_F32, false};
+    osh_cuda_mat dy = {grad_at(j->a->dout[0], first), j->O, 0, OSH_F32, false};
     if (dt != OSH_F32) dy = {j->room, j->O, 0, dt, false};
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->N, j->I, n, 1, 1, 1});
 }
 
-/* dw += dy^T [O, n] x [n, I], of n rows from first on. */
-static osh_status to_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n, void *x, osh_dtype dt)
+/* Adds dy^T [O, n] x [n, I] to dw, for n rows from `first` on. x holds these rows. */
+static osh_status linear_back_w(osh_ctx *cx, const linear_back *j, int64_t first, int64_t n,
+                                void *x, osh_dtype dt)
 {
     osh_cuda_mat c = {j->a->din[1]->data, j->I, 0, OSH_F32, false}, b = {x, j->I, 0, dt, false};
-    osh_cuda_mat dy = {at(j->a->dout[0], first * j->O), j->O, 0, OSH_F32, true};
+    osh_cuda_mat dy = {grad_at(j->a->dout[0], first * j->O), j->O, 0, OSH_F32, true};
     if (dt != OSH_F32) dy = {j->room, j->O, 0, dt, true};
     return osh_cuda_gemm(cx, j->d, {&c, &dy, &b, j->O, j->I, n, 1, 1, 1});
 }
 
-static osh_status exact(osh_ctx *cx, const linear_back *j)
+static osh_status linear_back_exact(osh_ctx *cx, const linear_back *j)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = j->a->in[0], *w = j->a->in[1];
@@ -44,25 +47,32 @@ static osh_status exact(osh_ctx *cx, const linear_back *j)
     for (int64_t first = 0; j->a->din[0] && first < j->O; first += w_rows) {
         int64_t n = osh_min64(w_rows, j->O - first);
         bool as_it_is = w->dtype == OSH_F32 && x->dtype == OSH_F32;
-        if (!as_it_is) OSH_TRY(osh_cu_widen(cx, j->d, room, {osh_elem(w, first * j->I), w->dtype}, n * j->I, x->dtype));
-        OSH_TRY(to_x(cx, j, first, n, as_it_is ? osh_elem(w, first * j->I) : room, OSH_F32));
+        if (!as_it_is)
+            OSH_TRY(osh_cu_widen(cx, j->d, room, {osh_elem(w, first * j->I), w->dtype}, n * j->I,
+                                 x->dtype));
+        OSH_TRY(linear_back_x(cx, j, first, n, as_it_is ? osh_elem(w, first * j->I) : room,
+                              OSH_F32));
     }
     for (int64_t first = 0; j->a->din[1] && first < j->N; first += x_rows) {
         int64_t n = osh_min64(x_rows, j->N - first);
         bool as_it_is = x->dtype == OSH_F32;
-        if (!as_it_is) OSH_TRY(osh_cu_widen(cx, j->d, room, {osh_elem(x, first * j->I), x->dtype}, n * j->I, x->dtype));
-        OSH_TRY(to_w(cx, j, first, n, as_it_is ? osh_elem(x, first * j->I) : room, OSH_F32));
+        if (!as_it_is)
+            OSH_TRY(osh_cu_widen(cx, j->d, room, {osh_elem(x, first * j->I), x->dtype}, n * j->I,
+                                 x->dtype));
+        OSH_TRY(linear_back_w(cx, j, first, n, as_it_is ? osh_elem(x, first * j->I) : room,
+                              OSH_F32));
     }
 done:
     return rc;
 }
 
-static osh_status rough(osh_ctx *cx, const linear_back *j)
+static osh_status linear_back_rough(osh_ctx *cx, const linear_back *j)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_cuda_cast(cx, j->d, {j->room, OSH_BF16}, {j->a->dout[0]->data, OSH_F32}, j->N * j->O));
-    if (j->a->din[0]) OSH_TRY(to_x(cx, j, 0, j->O, j->a->in[1]->data, OSH_BF16));
-    if (j->a->din[1]) OSH_TRY(to_w(cx, j, 0, j->N, j->a->in[0]->data, OSH_BF16));
+    OSH_TRY(osh_cuda_cast(cx, j->d, {j->room, OSH_BF16}, {j->a->dout[0]->data, OSH_F32},
+                          j->N * j->O));
+    if (j->a->din[0]) OSH_TRY(linear_back_x(cx, j, 0, j->O, j->a->in[1]->data, OSH_BF16));
+    if (j->a->din[1]) OSH_TRY(linear_back_w(cx, j, 0, j->N, j->a->in[0]->data, OSH_BF16));
 done:
     return rc;
 }
@@ -76,19 +86,23 @@ struct linear_bias_back {
 osh_status osh_linear_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    linear_back j = {a, a->dout[0]->device, osh_rows(a->in[0]), osh_width(a->in[0]), a->in[1]->shape[0], NULL};
+    linear_back j = {a, a->dout[0]->device, osh_rows(a->in[0]), osh_width(a->in[0]),
+                     a->in[1]->shape[0], NULL};
     int64_t in_width[1] = {j.I};
 
     if (!j.N) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
-    j.room = osh_device_alloc(cx, j.d, osh_linear_grad_cuda_scratch(a->attr, in_width, j.O, j.N, a->in[0]->dtype),
-                              OSH_LIFE_SHORT);
+    j.room = osh_device_alloc(
+        cx, j.d, osh_linear_grad_cuda_scratch(a->attr, in_width, j.O, j.N, a->in[0]->dtype),
+        OSH_LIFE_SHORT);
     if (!j.room) OSH_TRY(OSH_E_NOMEM);
-    if (a->rough && a->in[0]->dtype == OSH_BF16 && a->in[1]->dtype == OSH_BF16) OSH_TRY(rough(cx, &j));
-    else OSH_TRY(exact(cx, &j));
+    if (a->rough && a->in[0]->dtype == OSH_BF16 && a->in[1]->dtype == OSH_BF16)
+        OSH_TRY(linear_back_rough(cx, &j));
+    else OSH_TRY(linear_back_exact(cx, &j));
     if (a->din[2])
-        OSH_TRY(osh_cu_sums(cx, j.d, at(a->din[2], 0), {j.N, j.O, static_cast<float *>(j.room)},
-                            linear_bias_back{at(a->dout[0], 0), j.O}));
+        OSH_TRY(osh_cu_sums(cx, j.d, grad_at(a->din[2], 0),
+                            {j.N, j.O, static_cast<float *>(j.room)},
+                            linear_bias_back{grad_at(a->dout[0], 0), j.O}));
 done:
     osh_device_free(j.d, j.room);
     return rc;

@@ -1,8 +1,11 @@
-/* map.cu - scale, act, slice and join: each element of the output from one of an input.
+/* map.cu - scale, act, slice and join: each element of the output comes from one element of an
+ * input.
  *
- *   scale   by x             act   max(x, 0), its square, and of act.cuh           slice, join   columns of each period
+ *   scale         by x
+ *   act           max(x, 0), its square, or a function of act.cuh
+ *   slice, join   copies of columns
  *
- * Computed in f32, one rounding. x [N, W], y [N, S]; y of scale and act may be x. */
+ * Results are f32 and rounded once. x [N, W], y [N, S]; y of scale and act may be x. */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -24,11 +27,12 @@ struct osh_cu_relu_fn {
 /* y, x [n] */
 template <class T, class F> static __global__ void map_kernel(T *y, const T *x, int64_t n, F f)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
         osh_cu_store(&y[i], f(osh_cu_load(x[i])));
 }
 
-template <class F> static osh_status map(osh_ctx *cx, const osh_op_args *a, F f)
+template <class F> static osh_status map_run(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *y = a->out[0];
@@ -37,8 +41,9 @@ template <class F> static osh_status map(osh_ctx *cx, const osh_op_args *a, F f)
     assert(x->dtype == y->dtype);
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH((map_kernel<T, F>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
-                               static_cast<T *>(y->data), static_cast<const T *>(x->data), n, f));
+                    OSH_LAUNCH((map_kernel<T, F>), osh_cu_grid(y->device, n, 256), 256, 0,
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+                               static_cast<const T *>(x->data), n, f));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -48,7 +53,7 @@ osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_scale_attr *at = static_cast<const osh_scale_attr *>(a->attr);
     osh_cu_by_fn f = {osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32)};
-    return map(cx, a, f);
+    return map_run(cx, a, f);
 }
 
 osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -56,17 +61,19 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     const char *act = static_cast<const osh_act_attr *>(a->attr)->act;
     osh_cu_relu_fn relu = {!strcmp(act, "relu2")};
 
-    if (!strncmp(act, "relu", strlen("relu"))) return map(cx, a, relu);
-    if (!strcmp(act, "gelu")) return map(cx, a, osh_cu_gelu());
-    if (osh_act_is_tanh(act)) return map(cx, a, osh_cu_gelu_tanh());
-    return map(cx, a, osh_cu_silu());
+    if (!strncmp(act, "relu", strlen("relu"))) return map_run(cx, a, relu);
+    if (!strcmp(act, "gelu")) return map_run(cx, a, osh_cu_gelu());
+    if (osh_act_is_tanh(act)) return map_run(cx, a, osh_cu_gelu_tanh());
+    return map_run(cx, a, osh_cu_silu());
 }
 
 /* y [N, S], x [N, W] */
 template <class T>
-static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S, osh_slice_attr at)
+static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S,
+                                    osh_slice_attr at)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
         int64_t row = i / S, each = at.width + at.pad, p = i % S / each, c = i % S % each;
         if (c < at.width) y[i] = x[row * W + p * at.period + at.first + c];
         else osh_cu_store(&y[i], 0);
@@ -83,15 +90,16 @@ osh_status osh_slice_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!n) return OSH_OK;
     if (!at.period) at.period = osh_width(x);
     OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH(slice_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
-                               static_cast<T *>(y->data), static_cast<const T *>(x->data), n, osh_width(x),
-                               osh_width(y), at));
+                    OSH_LAUNCH(slice_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+                               static_cast<const T *>(x->data), n, osh_width(x), osh_width(y), at));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-typedef struct join_sizes { int64_t n, A, B; } join_sizes; // elements of all that is joined; of a row of x, of y
+/* Elements: n of the output, A of a row of x, B of a row of y. */
+typedef struct join_sizes { int64_t n, A, B; } join_sizes;
 
 /* to [N, O], x [N, A], y [N, B] */
 template <class T>
@@ -99,9 +107,12 @@ static __global__ void join_kernel(T *to, const T *x, const T *y, join_sizes s, 
 {
     const int64_t n = s.n, A = s.A, B = s.B;
     int64_t each = at.width + at.second, O = A / at.width * each;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        int64_t row = i / O, head = i % O / each, c = i % O % each, shared = B == at.second ? 0 : head;
-        to[i] = c < at.width ? x[row * A + head * at.width + c] : y[row * B + shared * at.second + c - at.width];
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t row = i / O, head = i % O / each, c = i % O % each,
+                shared = B == at.second ? 0 : head;
+        to[i] = c < at.width ? x[row * A + head * at.width + c]
+                             : y[row * B + shared * at.second + c - at.width];
     }
 }
 
@@ -113,9 +124,10 @@ osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH(join_kernel<T>, osh_cu_grid(to->device, n, 256), 256, 0, osh_cuda_stream(to->device),
-                               static_cast<T *>(to->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(y->data), (join_sizes{n, osh_width(x), osh_width(y)}),
+                    OSH_LAUNCH(join_kernel<T>, osh_cu_grid(to->device, n, 256), 256, 0,
+                               osh_cuda_stream(to->device), static_cast<T *>(to->data),
+                               static_cast<const T *>(x->data), static_cast<const T *>(y->data),
+                               (join_sizes{n, osh_width(x), osh_width(y)}),
                                *static_cast<const osh_join_attr *>(a->attr)));
     OSH_CUDA(cx, cudaGetLastError());
 done:

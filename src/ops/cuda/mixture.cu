@@ -1,15 +1,16 @@
-/* mixture.cu - a mixture's experts on the rows that the router sends to them, in rounds of as many experts as have no
- * more rows together than the batch has tokens (one at least):
+/* mixture.cu - runs the experts of a mixture on the rows that are routed to them. A round takes as
+ * many experts as have together no more rows than the batch has tokens (at least one):
  *
  *   x [N, D] ─ gather ─► f [rows, F] = act(x Wg^T) (x Wu^T) ─► y [rows, D] = f Wd^T ─► out [N, D]
  *
- * Three launches a round (routed.cuh, and combine below), where each expert alone would be five that leave most of a
- * card idle. Of 16,384 tokens with 8 of 128 experts each there are 8 rounds of some 16 experts: 136 tiles of rows by 12
- * of columns, and by 16.
+ * A round is three launches (routed.cuh, and mixture_combine below). One expert alone would be five
+ * launches that leave most of a GPU idle. 16,384 tokens with 8 of 128 experts each are 8 rounds of
+ * about 16 experts: 136 tiles of rows by 12 tiles of columns, and by 16.
  *
- * combine: out = sum + round(y weight), rounded, for the experts of a token in their order, as op moe_combine does
- * expert by expert: first from sum, in later rounds from what out has. A warp takes a token; where an expert has its
- * row of y the list of that expert's rows tells, by bisection. */
+ * mixture_combine: out = sum + round(y weight), rounded, for the experts of a token in order, like
+ * op moe_combine does expert by expert. The first round begins with sum, later rounds with out. A
+ * warp takes a token. It finds the row of y of an expert by bisection in the list of rows of the
+ * expert. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
@@ -24,8 +25,8 @@ typedef struct combine_sizes {
     bool plain;
 } combine_sizes;
 
-/* The place of token in rows [n], where it is. */
-static __device__ inline int64_t place_of(const int32_t *rows, int n, int64_t token)
+/* Returns the index of `token` in rows [n], which contains it. */
+static __device__ inline int64_t mixture_row_of(const int32_t *rows, int n, int64_t token)
 {
     int lo = 0;
     for (int hi = n; hi - lo > 1;) {
@@ -36,17 +37,18 @@ static __device__ inline int64_t place_of(const int32_t *rows, int n, int64_t to
     return lo;
 }
 
-/* out, sum [N, D], y [rows, D], route [N, E]; out may be sum */
+/* Adds the experts of `parts` to out [N, D]. sum [N, D], y [rows, D], route [N, E]; out may be
+ * sum. */
 template <class T>
-static __global__ void combine(T *out, const T *sum, const T *y, const T *route, const routed_part *parts,
-                               combine_sizes z)
+static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T *route,
+                                       const routed_part *parts, combine_sizes z)
 {
     __shared__ int64_t row[WARPS][32];
     __shared__ float weight[WARPS][32];
     const int N = osh_cu_pack<T>::N;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t token = (int64_t)blockIdx.x * WARPS + warp;
-    if (token >= z.N) return; // all of a warp
+    if (token >= z.N) return; // the whole warp
 
     for (int first = 0; first < z.n_parts; first += 32) {
         float w = 0;
@@ -58,7 +60,7 @@ static __global__ void combine(T *out, const T *sum, const T *y, const T *route,
         if (w != 0) {
             const routed_part &p = parts[first + lane];
             int at = __popc(those & ((1u << lane) - 1));
-            row[warp][at] = p.first + place_of(p.rows, p.n, token), weight[warp][at] = w;
+            row[warp][at] = p.first + mixture_row_of(p.rows, p.n, token), weight[warp][at] = w;
         }
         __syncwarp();
         int n = __popc(those);
@@ -68,12 +70,13 @@ static __global__ void combine(T *out, const T *sum, const T *y, const T *route,
             for (int k = 0; k < n; k++) {
                 osh_cu_pack<T> v = osh_cu_pack_load(y + row[warp][k] * z.D + i);
                 for (int e = 0; e < N; e++)
-                    osh_cu_store(&s.v[e], __fadd_rn(osh_cu_load(s.v[e]), osh_cu_round<T>(__fmul_rn(osh_cu_load(v.v[e]),
-                                                                                                  weight[warp][k]))));
+                    osh_cu_store(&s.v[e], __fadd_rn(osh_cu_load(s.v[e]),
+                                                    osh_cu_round<T>(__fmul_rn(osh_cu_load(v.v[e]),
+                                                                              weight[warp][k]))));
             }
             osh_cu_pack_store(out + token * z.D + i, s);
         }
-        __syncwarp(); // row and weight were read
+        __syncwarp(); // row and weight are free
     }
 }
 
@@ -82,16 +85,16 @@ typedef struct mixture {
     const osh_cuda_mixture *m; // view
     osh_device *d;
     int64_t N, D, F;
-    char *room;           // own: of the arena
-    void *f, *y;          // views of it: [N, F], [N, D]
-    routed_part *on_card; // the same: those of gate and up [n_experts], then those of down
-    routed_tile *tiles_on_card;
-    routed_part *parts;   // own: what goes there
-    routed_tile *tiles;   // own: of all rounds, one behind the other
+    char *room;           // own: block of the arena
+    void *f, *y;          // views of room: [N, F], [N, D]
+    routed_part *on_card; // view of room: gate and up [n_experts], then down [n_experts]
+    routed_tile *tiles_on_card; // view of room
+    routed_part *parts;   // own: host copy of on_card
+    routed_tile *tiles;   // own: tiles of all rounds in order
     int64_t n_tiles;
 } mixture;
 
-static int round_end(const osh_cuda_mixture *m, int first, int64_t N)
+static int mixture_round_end(const osh_cuda_mixture *m, int first, int64_t N)
 {
     int64_t rows = 0;
     int end = first;
@@ -102,25 +105,28 @@ static int round_end(const osh_cuda_mixture *m, int first, int64_t N)
     return end;
 }
 
-/* Of each round anew the rows begin at 0. */
-static osh_status list_parts(osh_ctx *cx, mixture *x)
+/* Lists the parts and tiles of all rounds. The rows of each round begin at 0. */
+static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
     const osh_cuda_mixture *m = x->m;
     int64_t most = 0;
     for (int k = 0; k < m->n_experts; k++) most += osh_div_up(m->experts[k].rows.n, ROUTED_TILE);
-    x->parts = static_cast<routed_part *>(osh_calloc(cx, 2 * (size_t)m->n_experts, sizeof *x->parts));
+    x->parts =
+        static_cast<routed_part *>(osh_calloc(cx, 2 * (size_t)m->n_experts, sizeof *x->parts));
     x->tiles = static_cast<routed_tile *>(osh_calloc(cx, (size_t)most + 1, sizeof *x->tiles));
     if (!x->parts || !x->tiles) OSH_TRY(OSH_E_NOMEM);
     for (int first = 0, end; first < m->n_experts; first = end) {
         int64_t rows = 0;
-        end = round_end(m, first, x->N);
+        end = mixture_round_end(m, first, x->N);
         for (int k = first; k < end; k++) {
             const osh_cuda_expert *e = &m->experts[k];
-            x->parts[k] = {{e->gate->data, e->up->data}, e->rows.at, rows, (int32_t)e->rows.n, e->column,
-                           reinterpret_cast<long long *>(e->found)};
-            x->parts[m->n_experts + k] = {{e->down->data, NULL}, e->rows.at, rows, (int32_t)e->rows.n, e->column, NULL};
-            for (int32_t row = 0; row < e->rows.n; row += ROUTED_TILE) x->tiles[x->n_tiles++] = {k, row};
+            x->parts[k] = {{e->gate->data, e->up->data}, e->rows.at, rows, (int32_t)e->rows.n,
+                           e->column, reinterpret_cast<long long *>(e->found)};
+            x->parts[m->n_experts + k] = {{e->down->data, NULL}, e->rows.at, rows,
+                                          (int32_t)e->rows.n, e->column, NULL};
+            for (int32_t row = 0; row < e->rows.n; row += ROUTED_TILE)
+                x->tiles[x->n_tiles++] = {k, row};
             rows += e->rows.n;
         }
     }
@@ -128,7 +134,7 @@ done:
     return rc;
 }
 
-static osh_status put_lists(osh_ctx *cx, mixture *x)
+static osh_status mixture_put_lists(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
     const osh_device_type *t = x->d->type;
@@ -138,24 +144,30 @@ done:
     return rc;
 }
 
-template <class T> static osh_status rounds(osh_ctx *cx, mixture *x)
+template <class T> static osh_status mixture_rounds(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
     const osh_cuda_mixture *m = x->m;
-    const T *sum = static_cast<const T *>(m->sum->data), *route = static_cast<const T *>(m->route->data);
+    const T *sum = static_cast<const T *>(m->sum->data),
+            *route = static_cast<const T *>(m->route->data);
     T *out = static_cast<T *>(m->out->data);
-    routed_launch up = {x->f, m->x->data, x->on_card, x->tiles_on_card, {}, {x->D, x->F, true, false}, 0};
-    routed_launch down = {x->y, x->f, x->on_card + m->n_experts, x->tiles_on_card, {}, {x->F, x->D, false, false}, 0};
+    routed_launch up = {x->f, m->x->data, x->on_card, x->tiles_on_card, {},
+                        {x->D, x->F, true, false}, 0};
+    routed_launch down = {x->y, x->f, x->on_card + m->n_experts, x->tiles_on_card, {},
+                          {x->F, x->D, false, false}, 0};
 
     for (int first = 0, end; first < m->n_experts; first = end, sum = out) {
-        end = round_end(m, first, x->N);
+        end = mixture_round_end(m, first, x->N);
         up.n_tiles = 0;
-        for (int k = first; k < end; k++) up.n_tiles += osh_div_up(m->experts[k].rows.n, ROUTED_TILE);
+        for (int k = first; k < end; k++)
+            up.n_tiles += osh_div_up(m->experts[k].rows.n, ROUTED_TILE);
         down.n_tiles = up.n_tiles;
-        OSH_TRY(osh_cu_with_glu<T>(m->glu, [&](auto act) { return routed_run<T>(cx, x->d, up, act); }));
+        OSH_TRY(
+            osh_cu_with_glu<T>(m->glu, [&](auto act) { return routed_run<T>(cx, x->d, up, act); }));
         OSH_TRY(routed_run<T>(cx, x->d, down, routed_plain()));
-        OSH_LAUNCH(combine<T>, (unsigned)osh_div_up(x->N, WARPS), COMBINE, 0, osh_cuda_stream(x->d), out, sum,
-                   static_cast<const T *>(x->y), route, x->on_card + first,
+        OSH_LAUNCH(mixture_combine<T>, (unsigned)osh_div_up(x->N, WARPS), COMBINE, 0,
+                   osh_cuda_stream(x->d), out, sum, static_cast<const T *>(x->y), route,
+                   x->on_card + first,
                    (combine_sizes{x->N, x->D, osh_width(m->route), end - first, m->plain}));
         OSH_CUDA(cx, cudaGetLastError());
         up.tiles += up.n_tiles, down.tiles += up.n_tiles;
@@ -177,9 +189,10 @@ osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m)
     x.f = x.room + at[OSH_MIXTURE_F], x.y = x.room + at[OSH_MIXTURE_Y];
     x.on_card = reinterpret_cast<routed_part *>(x.room + at[OSH_MIXTURE_PARTS]);
     x.tiles_on_card = reinterpret_cast<routed_tile *>(x.room + at[OSH_MIXTURE_TILES]);
-    OSH_TRY(list_parts(cx, &x));
-    OSH_TRY(put_lists(cx, &x));
-    rc = m->x->dtype == OSH_BF16 ? rounds<osh_bf16_t>(cx, &x) : rounds<osh_f16_t>(cx, &x);
+    OSH_TRY(mixture_list_parts(cx, &x));
+    OSH_TRY(mixture_put_lists(cx, &x));
+    rc = m->x->dtype == OSH_BF16 ? mixture_rounds<osh_bf16_t>(cx, &x)
+                                 : mixture_rounds<osh_f16_t>(cx, &x);
 done:
     osh_free(cx, x.tiles);
     osh_free(cx, x.parts);

@@ -1,23 +1,28 @@
-/* mma.cuh - the instructions of the tensor cores and of asynchronous copies (sm_80 and later), one function each; under
- * OSH_PLAY its plain twin. tests/kernels/test_mma.cu holds both to the definitions below.
+/* mma.cuh - the instructions of tensor cores and asynchronous copies (sm_80 and later), one
+ * function each. With OSH_PLAY the functions emulate them. tests/kernels/test_mma.cu tests both
+ * against the definitions below.
  *
- * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA 9, section
- * 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g = lane / 4 and t = lane % 4 a lane
- * holds, the lower half of a register first:
+ * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
+ * 9, section 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type"). With g =
+ * lane / 4 and t = lane % 4 a lane holds, the lower half of a register first:
  *
- *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]      a[2] = A[g][2t+8, 2t+9]      a[3] = A[g+8][2t+8, 2t+9]
+ *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]
+ *   a[2] = A[g][2t+8, 2t+9]    a[3] = A[g+8][2t+8, 2t+9]
  *   b[0] = B[2t, 2t+1][g]      b[1] = B[2t+8, 2t+9][g]
- *   c[0], c[1] = C[g][2t, 2t+1]                             c[2], c[3] = C[g+8][2t, 2t+1]
+ *   c[0], c[1] = C[g][2t, 2t+1]              c[2], c[3] = C[g+8][2t, 2t+1]
  *
- * So two D side by side, rounded and packed, are an A: a[0], a[1] of the left one, a[2], a[3] of the right one.
+ * So two adjacent D, rounded and packed, are an A: the left D is a[0], a[1], the right D is a[2],
+ * a[3].
  *
- * osh_cu_ldmatrix, four 8 x 8 matrices of 16-bit elements: ldmatrix.sync.aligned.m8n8.x4.shared.b16 (the same chapter,
- * "Warp-level matrix load instruction: ldmatrix"). Lane 8 m + r brings the address of row r (16 bytes, a multiple of
- * 16) of matrix m; r[m] of a lane is M[g][2t, 2t+1], or with .trans M[2t, 2t+1][g].
+ * osh_cu_ldmatrix, four 8 x 8 matrices of 16-bit elements: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+ * (the same chapter, "Warp-level matrix load instruction: ldmatrix"). Lane 8 m + r passes the
+ * address of row r (16 bytes, a multiple of 16) of matrix m; r[m] of a lane is M[g][2t, 2t+1], or
+ * with .trans M[2t, 2t+1][g].
  *
- * osh_cu_async_copy, 16 bytes from device to shared memory beside the thread's work: cp.async.cg.shared.global (section
- * "Data Movement and Conversion Instructions: cp.async"). It has landed for the thread behind a wait for its group, for
- * the others behind a barrier after that. */
+ * osh_cu_async_copy, 16 bytes from device to shared memory while the thread continues:
+ * cp.async.cg.shared.global (section "Data Movement and Conversion Instructions: cp.async"). The
+ * thread sees the bytes after a wait for their group; other threads see them after a barrier that
+ * follows the wait. */
 #ifndef OSH_MMA_CUH
 #define OSH_MMA_CUH
 #include "base/checked.h"
@@ -33,28 +38,31 @@ template <class T> static inline float osh_cu_half_of(uint32_t r, int i)
     return osh_cu_load(T{(uint16_t)(i & 1 ? r >> 16 : r)});
 }
 
-/* Each lane adds its four sums in f32, k ascending: the order inside the instruction is not documented. of [32]: the
- * operands of the lanes of the warp. */
-template <class T> OSH_RANGES_CHECKED static void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of, int lane)
+/* Adds the products of the four sums of a lane in f32, k ascending. The order inside the
+ * instruction is not documented. of [32]: the operands of the lanes of the warp. */
+template <class T>
+OSH_RANGES_CHECKED static void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of, int lane)
 {
     int g = lane / 4, t = lane % 4;
     uint32_t r[6];
     float left[2][16], right[2][16]; // rows g and g + 8 of A, columns 2t and 2t + 1 of B
-    for (int i = 0; i < 4; i++) { // the lane of the group that has k = 2i, 2i + 1, 2i + 8, 2i + 9
+    for (int i = 0; i < 4; i++) { // lane i of the group has k = 2i, 2i + 1, 2i + 8, 2i + 9
         memcpy(r, &of[4 * g + i], sizeof r);
         for (int k = 0; k < 4; k++)
             for (int row = 0; row < 2; row++)
                 left[row][2 * i + k % 2 + k / 2 * 8] = osh_cu_half_of<T>(r[row + k / 2 * 2], k);
         for (int col = 0; col < 2; col++) {
             memcpy(r, &of[4 * (2 * t + col) + i], sizeof r);
-            for (int k = 0; k < 4; k++) right[col][2 * i + k % 2 + k / 2 * 8] = osh_cu_half_of<T>(r[4 + k / 2], k);
+            for (int k = 0; k < 4; k++)
+                right[col][2 * i + k % 2 + k / 2 * 8] = osh_cu_half_of<T>(r[4 + k / 2], k);
         }
     }
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 16; k++) c[i] += left[i / 2][k] * right[i % 2][k];
 }
 
-template <class T> static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
+template <class T>
+static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
 {
     osh_play_slot mine;
     memcpy(mine.word, &a, sizeof a), memcpy(mine.word + 2, &b, sizeof b);
@@ -66,7 +74,8 @@ template <class T> static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_
 template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const void *row)
 {
     osh_play_aligned(row, 16, "ldmatrix");
-    const osh_play_slot *of = osh_play_warp(OSH_PLAY_SITE, 0xffffffffu, {{(uint64_t)(uintptr_t)row}});
+    const osh_play_slot *of =
+        osh_play_warp(OSH_PLAY_SITE, 0xffffffffu, {{(uint64_t)(uintptr_t)row}});
     int g = osh_play_lane() / 4, t = osh_play_lane() % 4;
     for (int m = 0; m < 4; m++) {
         uint16_t e[2];
@@ -78,7 +87,7 @@ template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const
     }
 }
 
-/* there false: zeros; `from` is not read. */
+/* there false: writes zeros and does not read `from`. */
 static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 {
     osh_play_async_copy(to, from, 16, there ? 16 : 0);
@@ -86,13 +95,14 @@ static inline void osh_cu_async_copy(void *to, const void *from, bool there)
 static inline void osh_cu_async_commit(void) { osh_play_async_commit(); }
 template <int LEFT> static inline void osh_cu_async_wait(void) { osh_play_async_wait(LEFT); }
 
-/* threadIdx.x, asked for again by each call: what follows from it takes no register in between. */
+/* Returns threadIdx.x and reads it again in each call, so that values computed from it need no
+ * register between calls. */
 static inline int osh_cu_thread(void) { return (int)threadIdx.x; }
 
-/* 2^x, 0 below 2^-126; within 2 units in the last place. */
+/* Returns 2^x within 2 units in the last place; 0 below 2^-126. */
 static inline float osh_cu_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
-/* Two values, rounded to T: lo in the lower half. */
+/* Returns two values, rounded to T and packed; lo is in the lower half. */
 template <class T> static inline uint32_t osh_cu_two(float lo, float hi)
 {
     T a, b;
@@ -104,21 +114,25 @@ template <class T> struct osh_cu_is_bf16 { static constexpr bool value = false; 
 template <> struct osh_cu_is_bf16<osh_bf16_t> { static constexpr bool value = true; };
 
 template <class T>
-static __device__ __forceinline__ void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
+static __device__ __forceinline__ void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a,
+                                                  const osh_cu_frag_b &b)
 {
     if constexpr (osh_cu_is_bf16<T>::value)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                     "{%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
-                     : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]), "r"(b.r[1]));
+                     : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]),
+                       "r"(b.r[1]));
     else
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                     "{%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
-                     : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]), "r"(b.r[1]));
+                     : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]),
+                       "r"(b.r[1]));
 }
 
-template <bool TRANS> static __device__ __forceinline__ void osh_cu_ldmatrix(uint32_t (&r)[4], const void *row)
+template <bool TRANS>
+static __device__ __forceinline__ void osh_cu_ldmatrix(uint32_t (&r)[4], const void *row)
 {
     uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
     if (TRANS)
@@ -131,8 +145,10 @@ template <bool TRANS> static __device__ __forceinline__ void osh_cu_ldmatrix(uin
 
 static __device__ __forceinline__ void osh_cu_async_copy(void *to, const void *from, bool there)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+                 : "memory");
 }
 static __device__ __forceinline__ void osh_cu_async_commit(void)
 {
@@ -160,7 +176,8 @@ static __device__ __forceinline__ float osh_cu_exp2(float x)
 template <class T> static __device__ __forceinline__ uint32_t osh_cu_two(float lo, float hi)
 {
     uint32_t r;
-    if constexpr (osh_cu_is_bf16<T>::value) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    if constexpr (osh_cu_is_bf16<T>::value)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }

@@ -1,16 +1,18 @@
-/* moe_combine.cu - moe_combine: a warp for each token.
+/* moe_combine.cu - moe_combine. A warp takes a token.
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- * sum + round(y * weight), rounded, where the token's weight of the expert is not 0; else the bytes of sum. plain: the
- * weight is 1 there. */
+ * out = sum + round(y * weight), rounded, if the weight of the expert for the token is not 0; else
+ * the bytes of sum. plain: a weight that is not 0 counts as 1. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-template <class T> static __device__ inline void add_one(T *out, T y, float weight) // out: sum
+/* Adds y * weight to *out. */
+template <class T> static __device__ inline void combine_add_one(T *out, T y, float weight)
 {
-    osh_cu_store(out, __fadd_rn(osh_cu_load(*out), osh_cu_round<T>(__fmul_rn(osh_cu_load(y), weight))));
+    osh_cu_store(out,
+                 __fadd_rn(osh_cu_load(*out), osh_cu_round<T>(__fmul_rn(osh_cu_load(y), weight))));
 }
 
 typedef struct combine_sizes {
@@ -18,17 +20,18 @@ typedef struct combine_sizes {
     bool packed;
 } combine_sizes;
 
-/* out, sum, y [n, D], route [n, E] */
+/* out, sum, y [n, D], route [n, E]. */
 template <class T>
-static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route, combine_sizes s,
-                                      osh_moe_combine_attr by)
+static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route,
+                                      combine_sizes s, osh_moe_combine_attr by)
 {
     const int64_t n = s.n, D = s.D, E = s.E;
     const bool packed = s.packed;
     const int N = osh_cu_pack<T>::N;
     int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, n_packs = packed ? D / N : 0;
 
-    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n;
+         r += (int64_t)gridDim.x * warps) {
         float weight = osh_cu_load(route[r * E + by.expert]);
         if (by.plain && weight != 0) weight = 1;
         int64_t at = r * D;
@@ -36,13 +39,13 @@ static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T 
             osh_cu_pack<T> p = osh_cu_pack_load(sum + at + i * N);
             if (weight != 0) {
                 osh_cu_pack<T> q = osh_cu_pack_load(y + at + i * N);
-                for (int k = 0; k < N; k++) add_one(&p.v[k], q.v[k], weight);
+                for (int k = 0; k < N; k++) combine_add_one(&p.v[k], q.v[k], weight);
             }
             osh_cu_pack_store(out + at + i * N, p);
         }
         for (int64_t i = n_packs * N + lane; i < D; i += 32) {
             T v = sum[at + i];
-            if (weight != 0) add_one(&v, y[at + i], weight);
+            if (weight != 0) combine_add_one(&v, y[at + i], weight);
             out[at + i] = v;
         }
     }
@@ -59,8 +62,9 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a)
     assert(osh_width(y) == D && osh_width(out) == D && at->expert < E);
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(out->dtype, T,
-        OSH_LAUNCH(combine_kernel<T>, osh_cu_grid(out->device, n, 4), 128, 0, osh_cuda_stream(out->device),
-                   static_cast<T *>(out->data), static_cast<const T *>(sum->data), static_cast<const T *>(y->data),
+        OSH_LAUNCH(combine_kernel<T>, osh_cu_grid(out->device, n, 4), 128, 0,
+                   osh_cuda_stream(out->device), static_cast<T *>(out->data),
+                   static_cast<const T *>(sum->data), static_cast<const T *>(y->data),
                    static_cast<const T *>(route->data), (combine_sizes{n, D, E, packed}), *at));
     OSH_CUDA(cx, cudaGetLastError());
 done:

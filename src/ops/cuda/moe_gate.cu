@@ -1,25 +1,28 @@
-/* moe_gate.cu - moe_gate: a warp for each token; lane l has the experts l, l + 32, ...
+/* moe_gate.cu - moe_gate. A warp takes a token; lane l has the experts l, l + 32, ...
  *
  *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
  *
- * A logit is the sum of the lanes' products as the warp's butterfly adds them; logits, scores and what the choice is
- * made by lie in shared memory. All in f32. */
+ * The butterfly of the warp adds the products of the lanes to a logit. Logits, scores s and choices
+ * c (moe_gate.c) are in shared memory. Everything is f32. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
 enum { WARPS = 4, MOST_GROUPS = OSH_MOE_MAX_EXPERTS / 2 };
 
-/* How many of x [n] are larger than x[at], or as large and before it. */
-static __device__ inline int rank_of(const float *x, int at, int n)
+/* Returns the number of elements of x [n] that are larger than x[at], or equal with a lower
+ * index. */
+static __device__ inline int gate_rank_of(const float *x, int at, int n)
 {
     int before = 0;
     for (int i = 0; i < n; i++) before += x[i] > x[at] || (x[i] == x[at] && i < at);
     return before;
 }
 
-/* choice [E] shared: of groups that are not kept it becomes -infinity. worth [n_group] shared */
-static __device__ OSH_CU_APART void keep_groups(float *choice, float *worth, const osh_moe_gate_attr &at, int lane)
+/* Sets choice [E] to -infinity for groups that are not kept. worth [n_group]: scratch. Both are in
+ * shared memory. */
+static __device__ OSH_CU_APART void gate_cu_keep_groups(float *choice, float *worth,
+                                                        const osh_moe_gate_attr &at, int lane)
 {
     int groups = (int)at.n_group, each = (int)(at.experts / at.n_group);
     for (int g = lane; g < groups; g += 32) {
@@ -33,7 +36,7 @@ static __device__ OSH_CU_APART void keep_groups(float *choice, float *worth, con
     }
     __syncwarp();
     for (int g = lane; g < groups; g += 32)
-        if (rank_of(worth, g, groups) >= at.topk_group)
+        if (gate_rank_of(worth, g, groups) >= at.topk_group)
             for (int e = g * each; e < (g + 1) * each; e++) choice[e] = -INFINITY;
     __syncwarp();
 }
@@ -43,10 +46,10 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* x [n, D], w [E, D], bias [E] or none, route [n, E] */
+/* x [n, D], w [E, D], bias [E] or none, route [n, E]. */
 template <class T, class S>
-static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias, gate_sizes sizes,
-                                   osh_moe_gate_attr at)
+static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
+                                   gate_sizes sizes, osh_moe_gate_attr at)
 {
     const int64_t n = sizes.n, D = sizes.D;
     const bool grouped = sizes.grouped;
@@ -60,7 +63,8 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vect
         float max = -INFINITY, sum = 0, top = 0;
         for (int e = 0; e < E; e++) {
             float dot = 0;
-            for (int64_t i = lane; i < D; i += 32) dot = fmaf(osh_cu_load(row[i]), osh_cu_load(w[e * D + i]), dot);
+            for (int64_t i = lane; i < D; i += 32)
+                dot = fmaf(osh_cu_load(row[i]), osh_cu_load(w[e * D + i]), dot);
             dot = osh_cu_warp_sum(dot);
             if (lane == e % 32) score[e] = dot;
             max = fmaxf(max, dot);
@@ -69,14 +73,15 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vect
         for (int e = lane; e < E; e += 32) sum += expf(score[e] - max);
         sum = osh_cu_warp_sum(sum);
         for (int e = lane; e < E; e += 32) {
-            float logit = score[e], s = at.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - max) / sum;
+            float logit = score[e],
+                  s = at.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - max) / sum;
             score[e] = s;
             choice[e] = bias.data ? __fadd_rn(s, osh_cu_at(bias, e)) : at.sigmoid ? s : logit;
         }
         __syncwarp();
-        if (grouped) keep_groups(choice, worths[warp], at, lane);
+        if (grouped) gate_cu_keep_groups(choice, worths[warp], at, lane);
         for (int e = lane; e < E; e += 32) {
-            if (rank_of(choice, e, E) >= at.route.top_k) score[e] = 0;
+            if (gate_rank_of(choice, e, E) >= at.route.top_k) score[e] = 0;
             top += score[e];
         }
         top = osh_cu_warp_sum(top);
@@ -88,13 +93,14 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vect
     }
 }
 
-template <class T, class S> static void launch(const osh_op_args *a)
+template <class T, class S> static void gate_launch(const osh_op_args *a)
 {
     const osh_moe_gate_attr *at = static_cast<const osh_moe_gate_attr *>(a->attr);
     const osh_tensor *x = a->in[0], *y = a->out[0];
     OSH_LAUNCH((gate_kernel<T, S>), osh_cu_grid(y->device, osh_rows(x), WARPS), 32 * WARPS, 0,
-               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-               static_cast<const S *>(a->in[1]->data), osh_cu_vector_of(a->in[2]),
+               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+               static_cast<const T *>(x->data), static_cast<const S *>(a->in[1]->data),
+               osh_cu_vector_of(a->in[2]),
                (gate_sizes{osh_rows(x), osh_width(x), osh_moe_gate_is_grouped(at)}), *at);
 }
 
@@ -107,7 +113,7 @@ osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!osh_rows(x)) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
     if (b) OSH_TRY(osh_cu_readable(cx, b->dtype));
-    OSH_CU_BY_DTYPE(x->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a)));
+    OSH_CU_BY_DTYPE(x->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, gate_launch<T, S>(a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -1,16 +1,19 @@
-/* moe_router.cu - moe_router: a warp for each token; lane l has the experts l, l + 32, ...
+/* moe_router.cu - moe_router. A warp takes a token; lane l has the experts l, l + 32, ...
  *
  *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
  *
- * route is 0 but for the top_k largest; of equal logits the lower index first:
- * e^(logit - max) / sum in f32, sums as the warp's butterfly; with norm_topk_prob divided by the sum of those chosen,
- * in the order in which they were chosen; scaled: times w. */
+ * route = e^(logit - max) / sum, f32, for the top_k largest logits (of equal ones the lower index),
+ * else 0. The butterfly of the warp adds the sum. norm_topk_prob: divided by the sum of the chosen,
+ * which is added in the order of the choice. scaled: multiplied by w. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* The expert that no lane has chosen with the largest logit, the same in all lanes. taken: bit i: this lane's i-th. */
-template <class T> static __device__ inline int next_best(float *logit, const T *row, int E, uint32_t taken, int lane)
+/* Returns the expert with the largest logit that is not chosen yet, the same in all lanes. taken,
+ * bit i: the i-th expert of this lane is chosen. */
+template <class T>
+static __device__ inline int router_next_best(float *logit, const T *row, int E, uint32_t taken,
+                                              int lane)
 {
     float best = -INFINITY;
     int at = E; // none
@@ -27,14 +30,15 @@ template <class T> static __device__ inline int next_best(float *logit, const T 
     return at;
 }
 
-/* logits, route [n, E]; w [E] if scaled */
+/* logits, route [n, E]; w [E] if scaled. */
 template <class T>
 static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w, int64_t n, int E,
                                      osh_moe_router_attr at)
 {
     int lane = (int)(threadIdx.x % 32), warps = (int)(blockDim.x / 32);
 
-    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n;
+         r += (int64_t)gridDim.x * warps) {
         const T *row = logits + r * E;
         T *to = route + r * E;
         float max = -INFINITY, sum = 0, top = 0, logit;
@@ -44,12 +48,13 @@ static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w,
         for (int e = lane; e < E; e += 32) sum += expf(osh_cu_load(row[e]) - max);
         sum = osh_cu_warp_sum(sum);
         for (int k = 0; k < at.top_k; k++) {
-            int e = next_best(&logit, row, E, taken, lane);
+            int e = router_next_best(&logit, row, E, taken, lane);
             if (e % 32 == lane) taken |= 1u << (e / 32);
             top += expf(logit - max) / sum;
         }
         for (int i = 0, e = lane; e < E; i++, e += 32) {
-            float x = osh_cu_load(row[e]), p = at.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - max) / sum;
+            float x = osh_cu_load(row[e]),
+                  p = at.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - max) / sum;
             if (!(taken >> i & 1)) p = 0;
             if (at.norm_topk_prob) p /= top;
             if (at.scaled) p *= osh_cu_round<T>(osh_cu_at(w, e));
@@ -58,13 +63,14 @@ static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w,
     }
 }
 
-template <class T> static void router_of(const osh_op_args *a)
+template <class T> static void router_launch(const osh_op_args *a)
 {
     const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 4), 128, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data), static_cast<const T *>(x->data),
-               osh_cu_vector_of(at->scaled ? a->in[1] : NULL), osh_rows(x), (int)osh_width(x), *at);
+    OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 4), 128, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+               static_cast<const T *>(x->data), osh_cu_vector_of(at->scaled ? a->in[1] : NULL),
+               osh_rows(x), (int)osh_width(x), *at);
 }
 
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -73,11 +79,12 @@ osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
     const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
     osh_dtype dt = a->in[0]->dtype, stored = at->scaled ? a->in[1]->dtype : dt;
 
-    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == osh_width(a->in[0]));
+    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS &&
+           osh_width(a->out[0]) == osh_width(a->in[0]));
     assert(at->top_k <= osh_width(a->in[0]));
     if (!osh_rows(a->in[0])) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, stored));
-    OSH_CU_BY_DTYPE(dt, T, router_of<T>(a));
+    OSH_CU_BY_DTYPE(dt, T, router_launch<T>(a));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

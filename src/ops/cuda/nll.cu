@@ -1,20 +1,22 @@
-/* nll.cu - nll: a block of threads for each row of a block of logits.
+/* nll.cu - nll. A thread block takes a row of a block of logits.
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored     out nll F32 [N]
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
+ *   out nll F32 [N]
  *
- * -log softmax(x W^T)[target]: log sum e^logit - logit[target], the logits rounded to the dtype of x, the sum of a
- * block in f32 about its largest, blocks joined in double. A target past the vocabulary gives NaN. */
+ * nll = log sum e^logit - logit[target]. The logits are rounded to the dtype of x. The sum of a
+ * block is f32, relative to its largest logit; blocks are joined in double. A target outside the
+ * vocabulary gives NaN. */
 #include "ops/cuda/vocab.cuh"
 
-typedef struct nll_state { // of one row
+typedef struct nll_state { // state of one row
     osh_vocab_sum s;
     float at_target;
 } nll_state;
 
-/* logits [rows, ld]; state, target, nll of the same rows */
+/* logits [rows, OSH_VOCAB_COLS]; state, target, nll [rows]. */
 template <class T>
-static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits, const int32_t *target,
-                                  osh_vocab_block b)
+static __global__ void nll_kernel(nll_state *state, float *nll, const T *logits,
+                                  const int32_t *target, osh_vocab_block b)
 {
     __shared__ float shared[8];
     const T *row = logits + (int64_t)blockIdx.x * OSH_VOCAB_COLS;
@@ -50,15 +52,20 @@ static osh_status nll_block(osh_ctx *cx, void *user, const osh_vocab_block *b)
 
     OSH_TRY(osh_vocab_logits(cx, &j->side, b));
     OSH_CU_BY_DTYPE(x->dtype, T,
-        OSH_LAUNCH(nll_kernel<T>, (unsigned)(b->n_panels * b->n), 256, 0, osh_cuda_stream(x->device), j->state,
-                   static_cast<float *>(j->a->out[0]->data) + b->row, static_cast<const T *>(j->side.logits),
+        OSH_LAUNCH(nll_kernel<T>, (unsigned)(b->n_panels * b->n), 256, 0,
+                   osh_cuda_stream(x->device), j->state,
+                   static_cast<float *>(j->a->out[0]->data) + b->row,
+                   static_cast<const T *>(j->side.logits),
                    static_cast<const int32_t *>(j->a->in[2]->data) + b->row, *b));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-static size_t state_bytes(int64_t n_tokens) { return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * sizeof(nll_state); }
+static size_t nll_state_bytes(int64_t n_tokens)
+{
+    return (size_t)osh_min64(n_tokens, OSH_VOCAB_ROWS) * sizeof(nll_state);
+}
 
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a)
 {
@@ -67,7 +74,8 @@ osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a)
     nll_job j = {a, {NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
-    j.state = static_cast<nll_state *>(osh_device_alloc(cx, d, state_bytes(osh_rows(a->in[0])), OSH_LIFE_SHORT));
+    j.state = static_cast<nll_state *>(osh_device_alloc(cx, d, nll_state_bytes(osh_rows(a->in[0])),
+                                                        OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
     if (a->attr) j.side.rule = static_cast<const osh_vocab_attr *>(a->attr)->rule[0];
     OSH_TRY(osh_vocab_open(cx, &j.side, a->in[0], a->in[1]));
@@ -82,5 +90,5 @@ size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t o
                             int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width, (void)dt;
-    return osh_vocab_bytes(in_width[0], n_tokens) + osh_arena_gross(state_bytes(n_tokens));
+    return osh_vocab_bytes(in_width[0], n_tokens) + osh_arena_gross(nll_state_bytes(n_tokens));
 }

@@ -1,16 +1,18 @@
-/* norm_grad.cu - gradients of rms_norm and layer_norm: a warp or a block for each row gives it its own, and keeps its
- * 1 / sqrt and mean, of which what the weights get is summed over rows (sums.cuh). Sums in f32.
+/* norm_grad.cu - the gradients of rms_norm and layer_norm. A warp or a block takes a row: it
+ * computes dx and keeps r and the mean of the row. The gradients of the weights are then sums over
+ * rows (sums.cuh). Sums are f32.
  *
- *   rms_norm     n = x r, g = dy (w + offset)      dx += (g - n mean(g n)) r               dw += dy n
- *   layer_norm   n = (x - mean) r, g = dy w        dx += (g - mean(g) - n mean(g n)) r     dw += dy n     db += dy */
+ *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
+ *   layer_norm   n = (x - mean) r   g = dy w              dx += (g - mean(g) - n mean(g n)) r
+ *   both         dw += dy n         db += dy */
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
-    float *dx, *r, *mean; // [rows, D] or NULL, [rows], [rows]: of layer_norm alone
+    float *dx, *r, *mean; // [rows, D] or NULL, [rows], [rows]; mean: layer_norm
     const float *dy;      // [rows, D]
     int64_t rows, D;
     float eps, offset;
-    bool plain;           // w is 1, whatever is there
+    bool plain;           // there is no w: it is 1
 } norm_back;
 
 template <class T, class S, int TEAM>
@@ -20,12 +22,14 @@ static __global__ void rms_norm_back(const T *x, const S *w, norm_back p)
     __shared__ float shared[8];
     int64_t lane = threadIdx.x % TEAM;
 
-    for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < p.rows; s += (int64_t)gridDim.x * TEAMS) {
+    for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < p.rows;
+         s += (int64_t)gridDim.x * TEAMS) {
         const T *from = x + s * p.D;
         const float *dy = p.dy + s * p.D;
         float sum = 0, dot = 0;
         for (int64_t i = lane; i < p.D; i += TEAM) {
-            float v = osh_cu_load(from[i]), g = p.plain ? 1 : osh_cu_round<T>(osh_cu_load(w[i])) + p.offset;
+            float v = osh_cu_load(from[i]),
+                  g = p.plain ? 1 : osh_cu_round<T>(osh_cu_load(w[i])) + p.offset;
             sum += v * v, dot += dy[i] * g * v;
         }
         sum = osh_cu_team_sum<TEAM>(sum, shared);
@@ -33,7 +37,8 @@ static __global__ void rms_norm_back(const T *x, const S *w, norm_back p)
         float r = 1.0f / sqrtf(sum / (float)p.D + p.eps), mean = dot * r / (float)p.D;
         if (!lane) p.r[s] = r;
         for (int64_t i = lane; p.dx && i < p.D; i += TEAM) {
-            float n = osh_cu_load(from[i]) * r, g = p.plain ? 1 : osh_cu_round<T>(osh_cu_load(w[i])) + p.offset;
+            float n = osh_cu_load(from[i]) * r,
+                  g = p.plain ? 1 : osh_cu_round<T>(osh_cu_load(w[i])) + p.offset;
             p.dx[s * p.D + i] += (dy[i] * g - n * mean) * r;
         }
     }
@@ -60,13 +65,14 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
         gn = osh_cu_team_sum<256>(gn, shared) * r / (float)p.D;
         if (!threadIdx.x) p.r[s] = r, p.mean[s] = mean;
         for (int64_t i = threadIdx.x; p.dx && i < p.D; i += 256) {
-            float n = (osh_cu_load(from[i]) - mean) * r, g = dy[i] * osh_cu_round<T>(osh_cu_load(w[i]));
+            float n = (osh_cu_load(from[i]) - mean) * r,
+                  g = dy[i] * osh_cu_round<T>(osh_cu_load(w[i]));
             p.dx[s * p.D + i] += (g - g1 - n * gn) * r;
         }
     }
 }
 
-template <class T> struct norm_weight_back { // dy n
+template <class T> struct norm_weight_back { // returns dy n
     const float *dy, *r, *mean; // mean NULL: 0
     const T *x;
     int64_t D;
@@ -81,19 +87,21 @@ struct norm_bias_back {
     __device__ float operator()(int64_t row, int64_t i) const { return dy[row * D + i]; }
 };
 
-/* What the weights get, behind the rows. */
+/* Adds the gradients of the weights, after the kernel of the rows. */
 template <class T>
-static osh_status to_weights(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
+static osh_status norm_weights_back(osh_ctx *cx, const osh_grad_args *a, const norm_back *p)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
     float *room = NULL; // own: on the device
     if (!a->din[1] && !a->din[2]) goto done;
-    room = static_cast<float *>(osh_device_alloc(cx, d, osh_sums_bytes(p->rows, p->D), OSH_LIFE_SHORT));
+    room = static_cast<float *>(osh_device_alloc(cx, d, osh_sums_bytes(p->rows, p->D),
+                                                 OSH_LIFE_SHORT));
     if (!room) OSH_TRY(OSH_E_NOMEM);
     if (a->din[1])
         OSH_TRY(osh_cu_sums(cx, d, static_cast<float *>(a->din[1]->data), {p->rows, p->D, room},
-                            norm_weight_back<T>{p->dy, p->r, p->mean, static_cast<const T *>(a->in[0]->data), p->D}));
+                            norm_weight_back<T>{p->dy, p->r, p->mean,
+                                                static_cast<const T *>(a->in[0]->data), p->D}));
     if (a->din[2])
         OSH_TRY(osh_cu_sums(cx, d, static_cast<float *>(a->din[2]->data), {p->rows, p->D, room},
                             norm_bias_back{p->dy, p->D}));
@@ -102,8 +110,9 @@ done:
     return rc;
 }
 
-/* rows of D; keeps: floats that are kept of a row. */
-static osh_status back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D, int keeps)
+/* Fills p for rows of D elements. keeps: floats kept of a row (r, mean). */
+static osh_status norm_back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, int64_t D,
+                                  int keeps)
 {
     osh_device *d = a->dout[0]->device;
     p->D = D, p->rows = osh_tensor_numel(a->in[0]) / D;
@@ -115,15 +124,18 @@ static osh_status back_begin(osh_ctx *cx, norm_back *p, const osh_grad_args *a, 
     return p->r ? OSH_OK : OSH_E_NOMEM;
 }
 
-template <class T, class S> static void rms_launch(const osh_grad_args *a, const norm_back &p)
+template <class T, class S>
+static void rms_norm_back_launch(const osh_grad_args *a, const norm_back &p)
 {
     osh_device *d = a->dout[0]->device;
     const T *x = static_cast<const T *>(a->in[0]->data);
     const S *w = static_cast<const S *>(a->in[1] ? a->in[1]->data : a->in[0]->data);
     if (p.D <= 1024)
-        OSH_LAUNCH((rms_norm_back<T, S, 32>), osh_cu_grid(d, p.rows, 8), 256, 0, osh_cuda_stream(d), x, w, p);
+        OSH_LAUNCH((rms_norm_back<T, S, 32>), osh_cu_grid(d, p.rows, 8), 256, 0, osh_cuda_stream(d),
+                   x, w, p);
     else
-        OSH_LAUNCH((rms_norm_back<T, S, 256>), osh_cu_grid(d, p.rows, 1), 256, 0, osh_cuda_stream(d), x, w, p);
+        OSH_LAUNCH((rms_norm_back<T, S, 256>), osh_cu_grid(d, p.rows, 1), 256, 0,
+                   osh_cuda_stream(d), x, w, p);
 }
 
 osh_status osh_rms_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
@@ -136,10 +148,10 @@ osh_status osh_rms_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     p.eps = (float)at->eps, p.offset = (float)at->offset, p.plain = !a->in[1];
     OSH_TRY(osh_cu_readable(cx, stored));
-    OSH_TRY(back_begin(cx, &p, a, at->head_dim ? at->head_dim : osh_width(a->in[0]), 1));
-    OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S, rms_launch<T, S>(a, p)));
+    OSH_TRY(norm_back_begin(cx, &p, a, at->head_dim ? at->head_dim : osh_width(a->in[0]), 1));
+    OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S, rms_norm_back_launch<T, S>(a, p)));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_CU_BY_DTYPE(dt, T, rc = to_weights<T>(cx, a, &p));
+    OSH_CU_BY_DTYPE(dt, T, rc = norm_weights_back<T>(cx, a, &p));
 done:
     osh_device_free(a->dout[0]->device, p.r);
     return rc;
@@ -155,12 +167,13 @@ osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     p.eps = (float)static_cast<const osh_layer_norm_attr *>(a->attr)->eps;
     OSH_TRY(osh_cu_readable(cx, stored));
-    OSH_TRY(back_begin(cx, &p, a, osh_width(a->in[0]), 2));
+    OSH_TRY(norm_back_begin(cx, &p, a, osh_width(a->in[0]), 2));
     OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S,
         OSH_LAUNCH((layer_norm_back<T, S>), osh_cu_grid(d, p.rows, 1), 256, 0, osh_cuda_stream(d),
-                   static_cast<const T *>(a->in[0]->data), static_cast<const S *>(a->in[1]->data), p)));
+                   static_cast<const T *>(a->in[0]->data), static_cast<const S *>(a->in[1]->data),
+                   p)));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_CU_BY_DTYPE(dt, T, rc = to_weights<T>(cx, a, &p));
+    OSH_CU_BY_DTYPE(dt, T, rc = norm_weights_back<T>(cx, a, &p));
 done:
     osh_device_free(d, p.r);
     return rc;

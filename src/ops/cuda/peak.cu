@@ -1,14 +1,16 @@
-/* peak.cu - what the card sustains: products of square matrices, attention, copies inside its memory and from the
- * host's page-locked memory. Each repeats its work until the time is over; clocks fall while a card gets warm, so a
- * rate of less than a few seconds is too high. */
+/* peak.cu - measures what the GPU sustains: products of square matrices, attention, copies inside
+ * its memory and from page-locked host memory. Each measurement repeats its work until the time is
+ * over. The clock falls while a GPU gets warm, so a measurement of less than a few seconds is too
+ * high. */
 #include "ops/cuda/op.cuh"
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // elements that are made on the host; calls between two looks at the clock
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // elements made on the host; calls per reading of the clock
 
-/* Random values: a card's clock, and so its rate, depends on how many bits change. */
-static osh_status fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
+/* Fills t with random values: the clock of a GPU, and so its rate, depends on how many bits
+ * change. */
+static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
 {
     osh_status rc = OSH_OK;
     int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
@@ -22,7 +24,7 @@ static osh_status fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
         osh_from_f32(block + (size_t)i * each, t->dtype, &f, 1);
     }
     OSH_TRY(osh_tensor_put(cx, t, 0, block, (size_t)have * each));
-    for (int64_t more; have < n; have += more) { // twice as much each time
+    for (int64_t more; have < n; have += more) { // doubles the filled part
         more = have < n - have ? have : n - have;
         OSH_TRY(t->device->type->copy(cx, t->device, (char *)t->data + (size_t)have * each, t->data,
                                       (size_t)more * each));
@@ -32,35 +34,37 @@ done:
     return rc;
 }
 
-typedef struct card_work { // one call of it
+typedef struct card_work { // one call
     osh_device *d;
     osh_tensor *a, *b, *c; // own
-    void *host;            // own: page-locked; NULL: the work is a copy inside the card
-    int64_t side;          // of a product; 0: a copy of c's bytes
-    const osh_op_args *attention; // NULL: none of it; view
+    void *host;            // own: page-locked; NULL: copies are inside the GPU
+    int64_t side;          // product: side of the matrices; 0: a copy of the bytes of c
+    const osh_op_args *attention; // view; NULL: not attention
 } card_work;
 
-static osh_status once(osh_ctx *cx, const card_work *w)
+static osh_status peak_call(osh_ctx *cx, const card_work *w)
 {
     if (w->attention) return osh_attention_cuda(cx, w->attention);
     if (w->side) {
-        osh_cuda_mat a = {w->a->data, w->side, 0, w->a->dtype, false}, b = {w->b->data, w->side, 0, w->b->dtype, true};
+        osh_cuda_mat a = {w->a->data, w->side, 0, w->a->dtype, false},
+                     b = {w->b->data, w->side, 0, w->b->dtype, true};
         osh_cuda_mat c = {w->c->data, w->side, 0, w->c->dtype, false};
         return osh_cuda_gemm(cx, w->d, {&c, &a, &b, w->side, w->side, w->side, 1, 1, 0});
     }
-    if (w->host) return w->d->type->put_ahead(cx, w->d, w->c->data, w->host, osh_tensor_bytes(w->c));
+    if (w->host)
+        return w->d->type->put_ahead(cx, w->d, w->c->data, w->host, osh_tensor_bytes(w->c));
     return w->d->type->copy(cx, w->d, w->c->data, w->a->data, osh_tensor_bytes(w->c));
 }
 
-/* Calls a second, of at least `seconds`, after a first round that is not counted. */
-static osh_status rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
+/* Measures calls per second for at least `seconds`, after a first round that is not counted. */
+static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
     int64_t n = -AT_ONCE; // the first round
 
     do {
-        for (int i = 0; i < AT_ONCE; i++) OSH_TRY(once(cx, w));
+        for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));
         OSH_TRY(w->d->type->fence(cx, w->d));
         OSH_TRY(w->d->type->sync(cx, w->d));
         now = osh_now(), n += AT_ONCE;
@@ -71,8 +75,8 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
-                                 double seconds)
+osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype,
+                                 int64_t side, double seconds)
 {
     osh_status rc = OSH_OK;
     int64_t shape[2] = {side, side};
@@ -82,9 +86,9 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
     OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
     OSH_TRY(osh_tensor_new_on(cx, &w.b, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
     OSH_TRY(osh_tensor_new_on(cx, &w.c, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
-    OSH_TRY(fill_random(cx, w.a, 1));
-    OSH_TRY(fill_random(cx, w.b, 2));
-    OSH_TRY(rate(cx, &calls, &w, seconds));
+    OSH_TRY(peak_fill_random(cx, w.a, 1));
+    OSH_TRY(peak_fill_random(cx, w.b, 2));
+    OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *flops_per_s = 2.0 * (double)side * (double)side * (double)side * calls;
 done:
     osh_tensor_free(cx, w.a);
@@ -93,10 +97,11 @@ done:
     return rc;
 }
 
-/* Heads of Llama-3-8B. */
+/* The heads of Llama-3-8B. */
 static const osh_attention_attr heads = {32, 8, 128, 0, 0};
 
-static void widths(int64_t *of) // of q, k, v and what comes out
+/* Sets of [4] to the widths of q, k, v and the output. */
+static void peak_widths(int64_t *of)
 {
     of[0] = of[3] = heads.n_heads * heads.head_dim;
     of[1] = of[2] = heads.n_kv_heads * heads.head_dim;
@@ -107,13 +112,14 @@ size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens)
     int64_t width[4], rows = n_samples * n_tokens;
     size_t n = 0;
 
-    widths(width);
-    for (int i = 0; i < 4; i++) n += osh_arena_gross((size_t)(rows * width[i]) * osh_dtype_bytes(OSH_BF16));
+    peak_widths(width);
+    for (int i = 0; i < 4; i++)
+        n += osh_arena_gross((size_t)(rows * width[i]) * osh_dtype_bytes(OSH_BF16));
     return n + osh_attention_cuda_scratch(&heads, width, width[3], rows, OSH_BF16);
 }
 
-osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d, int64_t n_samples,
-                                   int64_t n_tokens, double seconds)
+osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d,
+                                   int64_t n_samples, int64_t n_tokens, double seconds)
 {
     osh_status rc = OSH_OK;
     int64_t width[4], *offsets = NULL; // own: offsets
@@ -123,27 +129,29 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
     card_work w = {d, NULL, NULL, NULL, NULL, 0, &a};
     double calls = 0;
 
-    widths(width);
+    peak_widths(width);
     offsets = static_cast<int64_t *>(osh_alloc(cx, (size_t)(n_samples + 1) * sizeof *offsets));
     if (!offsets) OSH_TRY(OSH_E_NOMEM);
     for (int64_t i = 0; i <= n_samples; i++) offsets[i] = i * n_tokens;
     for (int i = 0; i < 4; i++) {
         int64_t shape[2] = {n_samples * n_tokens, width[i]};
         OSH_TRY(osh_tensor_new_on(cx, &t[i], osh_where{d, OSH_LIFE_SHORT}, OSH_BF16, 2, shape));
-        if (i < 3) OSH_TRY(fill_random(cx, t[i], (uint64_t)i));
+        if (i < 3) OSH_TRY(peak_fill_random(cx, t[i], (uint64_t)i));
     }
     seqs.offsets = offsets;
-    a.in[0] = t[0], a.in[1] = t[1], a.in[2] = t[2], a.out[0] = t[3], a.attr = &heads, a.seqs = &seqs;
-    OSH_TRY(rate(cx, &calls, &w, seconds));
-    *flops_per_s = 2.0 * (double)(width[0] * n_samples) * (double)n_tokens * (double)(n_tokens + 1) * calls;
+    a.in[0] = t[0], a.in[1] = t[1], a.in[2] = t[2], a.out[0] = t[3], a.attr = &heads,
+    a.seqs = &seqs;
+    OSH_TRY(peak_rate(cx, &calls, &w, seconds));
+    *flops_per_s =
+        2.0 * (double)(width[0] * n_samples) * (double)n_tokens * (double)(n_tokens + 1) * calls;
 done:
     for (int i = 0; i < 4; i++) osh_tensor_free(cx, t[i]);
     osh_free(cx, offsets);
     return rc;
 }
 
-osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
-                                double seconds)
+osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
+                                int64_t n_bytes, double seconds)
 {
     osh_status rc = OSH_OK;
     card_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
@@ -152,10 +160,10 @@ osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_p
     OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, OSH_U8, 1, &n_bytes));
     OSH_TRY(osh_tensor_new_on(cx, &w.c, osh_where{d, OSH_LIFE_SHORT}, OSH_U8, 1, &n_bytes));
     OSH_TRY(osh_tensor_zero(cx, w.a));
-    OSH_TRY(rate(cx, &calls, &w, seconds));
+    OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *inside_per_s = calls * (double)n_bytes;
     OSH_TRY(osh_cuda_host_alloc(cx, d, &w.host, (size_t)n_bytes));
-    OSH_TRY(rate(cx, &calls, &w, seconds));
+    OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *put_per_s = calls * (double)n_bytes;
 done:
     osh_cuda_host_free(cx, d, w.host);

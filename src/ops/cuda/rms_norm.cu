@@ -1,16 +1,18 @@
-/* rms_norm.cu - rms_norm: a warp or a block for each row (or slice of head_dim); memory is read once, the second look
- * at the row comes from the L1 cache.
+/* rms_norm.cu - rms_norm. A warp or a block takes a row (or a slice of head_dim). Memory is read
+ * once: the second pass over the row reads the L1 cache.
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
  *
- * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded; without the inner rounding where late. Sums in f32,
- * each thread its share, then as a team sums. */
+ * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded; late: without the inner rounding.
+ * Sums are f32: each thread adds its share, then the team adds the shares (pack.cuh). */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
 
-/* N consecutive weights as values of the compute dtype T. packed: S is T and the address is that of a pack. */
-template <class T, class S> static __device__ inline void load_weights(float *to, const S *w, bool packed)
+/* Loads the N weights of a pack, rounded to the compute dtype T. packed: S is T and w is
+ * aligned. */
+template <class T, class S>
+static __device__ inline void norm_load_weights(float *to, const S *w, bool packed)
 {
     const int N = osh_cu_pack<T>::N;
 
@@ -24,30 +26,33 @@ template <class T, class S> static __device__ inline void load_weights(float *to
 
 typedef struct norm_rule {
     float eps, offset;
-    bool late, packed, w_packed, plain; // plain: w is 1, whatever is there
+    bool late, packed, w_packed, plain; // plain: there is no w
 } norm_rule;
 
-template <class T, class X> static __device__ inline void normalize(T *y, X x, float r, float w, const norm_rule &p)
+template <class T, class X>
+static __device__ inline void normalize(T *y, X x, float r, float w, const norm_rule &p)
 {
     float n = __fmul_rn(osh_cu_load(x), r);
     osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
 }
 
-/* The same without a weight. */
+/* normalize without a weight. */
 template <class T, class X> static __device__ inline void normalize_plain(T *y, X x, float r)
 {
     osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
-/* x, y [n_slices, D], w [D]; TEAM threads for a slice. X: T, or float, which has no packs then. */
+/* x, y [n_slices, D], w [D]; TEAM threads take a slice. X: T, or float without packs. */
 template <class T, class X, class S, int TEAM>
-static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D, norm_rule p)
+static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slices, int64_t D,
+                                   norm_rule p)
 {
     const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
     int64_t lane = threadIdx.x % TEAM, n_packs = p.packed ? D / N : 0;
 
-    for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < n_slices; s += (int64_t)gridDim.x * TEAMS) {
+    for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < n_slices;
+         s += (int64_t)gridDim.x * TEAMS) {
         const X *from = x + s * D;
         const T *packs = reinterpret_cast<const T *>(from);
         T *to = y + s * D;
@@ -56,12 +61,13 @@ static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slice
             osh_cu_pack<T> v = osh_cu_pack_load(packs + i * N);
             for (int k = 0; k < N; k++) sum += osh_cu_load(v.v[k]) * osh_cu_load(v.v[k]);
         }
-        for (int64_t i = n_packs * N + lane; i < D; i += TEAM) sum += osh_cu_load(from[i]) * osh_cu_load(from[i]);
+        for (int64_t i = n_packs * N + lane; i < D; i += TEAM)
+            sum += osh_cu_load(from[i]) * osh_cu_load(from[i]);
         sum = osh_cu_team_sum<TEAM>(sum, shared);
         float r = 1.0f / sqrtf(sum / (float)D + p.eps);
         for (int64_t i = lane; i < n_packs; i += TEAM) {
             osh_cu_pack<T> v = osh_cu_pack_load(packs + i * N);
-            if (!p.plain) load_weights<T>(weights, w + i * N, p.w_packed);
+            if (!p.plain) norm_load_weights<T>(weights, w + i * N, p.w_packed);
             for (int k = 0; k < N; k++) {
                 if (p.plain) normalize_plain(&v.v[k], v.v[k], r);
                 else normalize(&v.v[k], v.v[k], r, weights[k], p);
@@ -74,7 +80,7 @@ static __global__ void norm_kernel(T *y, const X *x, const S *w, int64_t n_slice
     }
 }
 
-template <class T, class X, class S> static void launch(const osh_op_args *a, int64_t D)
+template <class T, class X, class S> static void rms_norm_launch(const osh_op_args *a, int64_t D)
 {
     const osh_rms_norm_attr *at = static_cast<const osh_rms_norm_attr *>(a->attr);
     const osh_tensor *x = a->in[0], *w = a->in[1] ? a->in[1] : x, *y = a->out[0];
@@ -88,11 +94,11 @@ template <class T, class X, class S> static void launch(const osh_op_args *a, in
     const S *weights = static_cast<const S *>(w->data);
 
     if (D <= 1024)
-        OSH_LAUNCH((norm_kernel<T, X, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0, osh_cuda_stream(d), to, from,
-                   weights, n_slices, D, p);
+        OSH_LAUNCH((norm_kernel<T, X, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0,
+                   osh_cuda_stream(d), to, from, weights, n_slices, D, p);
     else
-        OSH_LAUNCH((norm_kernel<T, X, S, 256>), osh_cu_grid(d, n_slices, 1), 256, 0, osh_cuda_stream(d), to, from,
-                   weights, n_slices, D, p);
+        OSH_LAUNCH((norm_kernel<T, X, S, 256>), osh_cu_grid(d, n_slices, 1), 256, 0,
+                   osh_cuda_stream(d), to, from, weights, n_slices, D, p);
 }
 
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -107,8 +113,11 @@ osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, w->dtype));
     if (a->in[0]->dtype == OSH_F32)
-        OSH_CU_BY_DTYPE(a->out[0]->dtype, T, OSH_CU_BY_STORED(w->dtype, S, (launch<T, float, S>(a, D))));
-    else OSH_CU_BY_DTYPE(a->out[0]->dtype, T, OSH_CU_BY_STORED(w->dtype, S, (launch<T, T, S>(a, D))));
+        OSH_CU_BY_DTYPE(a->out[0]->dtype, T,
+                        OSH_CU_BY_STORED(w->dtype, S, (rms_norm_launch<T, float, S>(a, D))));
+    else
+        OSH_CU_BY_DTYPE(a->out[0]->dtype, T,
+                        OSH_CU_BY_STORED(w->dtype, S, (rms_norm_launch<T, T, S>(a, D))));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

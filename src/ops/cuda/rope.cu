@@ -1,11 +1,12 @@
-/* rope.cu - rope: a block turns all heads of one token, having computed its cosines and sines once.
+/* rope.cu - rope. A block computes the cosines and sines of one token and turns all its heads.
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
  *
- * The angle is the f32 product of frequency and position; its cosine and sine are taken in double, so that they hold
- * for every position, and rounded to f32, times the scaling, to the dtype of q. No table: half of R double values a
- * token are less work than reading them. Long samples may have frequencies of their own: those of all samples are
- * computed by the host (ops/rope.h) and copied. */
+ * The angle is the f32 product of frequency and position. Its cosine and sine are double, so that
+ * they are exact enough for every position. They are rounded to f32, multiplied by the scaling, and
+ * rounded to the dtype of q. There is no table: computing R / 2 double values per token costs less
+ * than reading them. Long samples may have frequencies of their own. The host computes the
+ * frequencies of all samples (ops/rope.h) and copies them. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -17,21 +18,21 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of one half, 0: by elements
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of a half; 0: elements
     float scaling;
     bool interleaved, f32;
-    float beta, original; // factor by position; beta 0: none
+    float beta, original; // position factor; beta 0: none
 } rope_shape;
 
-/* What the host says about the samples, in one block of memory. */
+/* The samples of a batch. The host computes the three lists in one block of memory. */
 typedef struct rope_samples {
     const int64_t *offsets; // [n_seqs + 1]
-    const int32_t *table;   // [n_seqs]: row of freqs
+    const int32_t *table;   // [n_seqs] row of freqs
     const float *freqs;     // [tables, half]
 } rope_samples;
 
-/* The sample that holds row n. */
-static __device__ inline int64_t sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
+/* Returns the sample that has row n. */
+static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
 {
     int64_t low = 0, high = n_seqs; // offsets[low] <= n < offsets[high]
     while (high - low > 1) {
@@ -42,26 +43,30 @@ static __device__ inline int64_t sample_of(const int64_t *offsets, int64_t n_seq
     return low;
 }
 
-/* c, s: already values of T, unless f32. R: what products are rounded to. */
+/* Turns one pair. c, s are values of T, unless f32. Products are rounded to R. */
 template <class T, class R>
-static __device__ inline void turn_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
+static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {
-    osh_cu_store(to_lo, __fadd_rn(osh_cu_round<R>(__fmul_rn(lo, c)), osh_cu_round<R>(__fmul_rn(-hi, s))));
-    osh_cu_store(to_hi, __fadd_rn(osh_cu_round<R>(__fmul_rn(hi, c)), osh_cu_round<R>(__fmul_rn(lo, s))));
+    osh_cu_store(to_lo,
+                 __fadd_rn(osh_cu_round<R>(__fmul_rn(lo, c)), osh_cu_round<R>(__fmul_rn(-hi, s))));
+    osh_cu_store(to_hi,
+                 __fadd_rn(osh_cu_round<R>(__fmul_rn(hi, c)), osh_cu_round<R>(__fmul_rn(lo, s))));
 }
 template <class T> struct pair { T lo, hi; };
 template <class T>
-static __device__ inline void turn(T *to_lo, T *to_hi, pair<T> from, float c, float s, bool f32)
+static __device__ inline void turn_pair(T *to_lo, T *to_hi, pair<T> from, float c, float s,
+                                        bool f32)
 {
     float lo = osh_cu_load(from.lo), hi = osh_cu_load(from.hi);
 
-    if (f32) turn_as<T, float>(to_lo, to_hi, lo, hi, c, s);
-    else turn_as<T, T>(to_lo, to_hi, lo, hi, c, s);
+    if (f32) turn_pair_as<T, float>(to_lo, to_hi, lo, hi, c, s);
+    else turn_pair_as<T, T>(to_lo, to_hi, lo, hi, c, s);
 }
 
-/* One token: its heads, pair by pair. */
+/* Turns all heads of one token. */
 template <class T>
-static __device__ void turn_row(T *y, const T *x, const float *c, const float *s, const rope_shape &p)
+static __device__ void rope_turn_row(T *y, const T *x, const float *c, const float *s,
+                                     const rope_shape &p)
 {
     const int N = osh_cu_pack<T>::N;
     int64_t n_heads = p.width / p.head_dim;
@@ -70,7 +75,8 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
         for (int64_t j = threadIdx.x; j < n_heads * p.n_packs; j += THREADS) {
             int64_t i = j % p.n_packs * N, at = j / p.n_packs * p.head_dim + i;
             osh_cu_pack<T> lo = osh_cu_pack_load(x + at), hi = osh_cu_pack_load(x + at + p.half);
-            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], {lo.v[k], hi.v[k]}, c[i + k], s[i + k], p.f32);
+            for (int k = 0; k < N; k++)
+                turn_pair(&lo.v[k], &hi.v[k], {lo.v[k], hi.v[k]}, c[i + k], s[i + k], p.f32);
             osh_cu_pack_store(y + at, lo);
             osh_cu_pack_store(y + at + p.half, hi);
         }
@@ -78,7 +84,7 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
         for (int64_t j = threadIdx.x; j < n_heads * p.half; j += THREADS) {
             int64_t i = j % p.half, at = j / p.half * p.head_dim + (p.interleaved ? 2 * i : i);
             int64_t other = at + (p.interleaved ? 1 : p.half);
-            turn(&y[at], &y[other], {x[at], x[other]}, c[i], s[i], p.f32);
+            turn_pair(&y[at], &y[other], {x[at], x[other]}, c[i], s[i], p.f32);
         }
     }
     int64_t rest = p.head_dim - 2 * p.half;
@@ -88,13 +94,14 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
     }
 }
 
-/* x, y [N, width] */
-template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_shape p)
+/* x, y [N, width]. */
+template <class T>
+static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_shape p)
 {
     __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
 
     for (int64_t n = blockIdx.x; n < p.N; n += gridDim.x) {
-        int64_t sample = sample_of(seqs.offsets, p.n_seqs, n);
+        int64_t sample = rope_sample_of(seqs.offsets, p.n_seqs, n);
         const float *freqs = seqs.freqs + seqs.table[sample] * p.half;
         float pos = (float)(n - seqs.offsets[sample]);
         for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
@@ -104,7 +111,7 @@ template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_sam
             if (!p.f32) c[i] = osh_cu_round<T>(c[i]), s[i] = osh_cu_round<T>(s[i]);
         }
         __syncthreads();
-        turn_row(y + n * p.width, x + n * p.width, c, s, p);
+        rope_turn_row(y + n * p.width, x + n * p.width, c, s, p);
         __syncthreads();
         if (p.beta == 0) continue;
         float turns = floorf(__fdiv_rn(pos, p.original));
@@ -114,12 +121,15 @@ template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_sam
     }
 }
 
-/* Table 0 is that of attr; a run of samples with another key (ops/rope.h) shares one. Returns their number;
- * room NULL: counts only. */
-static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets, int64_t n_seqs)
+/* Writes the lists of rope_samples to room. Table 0 has the frequencies of attr. Samples with
+ * another key (ops/rope.h) have a table of their own, which consecutive ones with the same key
+ * share. Returns the number of tables. room NULL: only counts. */
+static int64_t rope_fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets,
+                                 int64_t n_seqs)
 {
     int64_t half = at->rotary_dim / 2, n_tables = 1;
-    int32_t *table = room ? reinterpret_cast<int32_t *>(room + (n_seqs + 1) * sizeof(int64_t)) : NULL;
+    int32_t *table =
+        room ? reinterpret_cast<int32_t *>(room + (n_seqs + 1) * sizeof(int64_t)) : NULL;
     float *freqs = reinterpret_cast<float *>(table) + n_seqs;
 
     if (room) memcpy(room, offsets, (size_t)(n_seqs + 1) * sizeof *offsets);
@@ -136,7 +146,7 @@ static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *
     return n_tables;
 }
 
-static rope_samples samples_at(const char *room, int64_t n_seqs)
+static rope_samples rope_samples_at(const char *room, int64_t n_seqs)
 {
     rope_samples seqs;
     seqs.offsets = reinterpret_cast<const int64_t *>(room);
@@ -145,33 +155,37 @@ static rope_samples samples_at(const char *room, int64_t n_seqs)
     return seqs;
 }
 
-static rope_shape shape_of(const osh_tensor *x, const osh_rope_attr *at, int64_t n_seqs)
+static rope_shape rope_shape_of(const osh_tensor *x, const osh_rope_attr *at, int64_t n_seqs)
 {
-    return {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0, (float)at->attention_scaling,
-            at->interleaved, at->f32, (float)at->position_beta, (float)at->position_original};
+    return {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0,
+            (float)at->attention_scaling, at->interleaved, at->f32, (float)at->position_beta,
+            (float)at->position_original};
 }
 
 template <class T>
-static void launch(const osh_op_args *a, const osh_rope_attr *at, const char *samples, int64_t n_seqs)
+static void rope_launch(const osh_op_args *a, const osh_rope_attr *at, const char *samples,
+                        int64_t n_seqs)
 {
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    rope_samples seqs = samples_at(samples, n_seqs);
-    rope_shape p = shape_of(x, at, n_seqs);
+    rope_samples seqs = rope_samples_at(samples, n_seqs);
+    rope_shape p = rope_shape_of(x, at, n_seqs);
 
-    if (!p.interleaved && osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) && osh_cu_packed(x, p.head_dim))
+    if (!p.interleaved && osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) &&
+        osh_cu_packed(x, p.head_dim))
         p.n_packs = p.half / osh_cu_pack<T>::N;
-    OSH_LAUNCH(rope_kernel<T>, osh_cu_grid(y->device, p.N, 1), THREADS, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data), static_cast<const T *>(x->data), seqs, p);
+    OSH_LAUNCH(rope_kernel<T>, osh_cu_grid(y->device, p.N, 1), THREADS, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+               static_cast<const T *>(x->data), seqs, p);
 }
 
-/* dq [N, width] += dy, each pair turned back; nothing is rounded. */
+/* Adds dy to dq [N, width], with each pair turned back. Nothing is rounded. */
 static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples seqs, rope_shape p)
 {
     __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
     int64_t n_heads = p.width / p.head_dim, rest = p.head_dim - 2 * p.half;
 
     for (int64_t n = blockIdx.x; n < p.N; n += gridDim.x) {
-        int64_t sample = sample_of(seqs.offsets, p.n_seqs, n);
+        int64_t sample = rope_sample_of(seqs.offsets, p.n_seqs, n);
         const float *freqs = seqs.freqs + seqs.table[sample] * p.half, *from = dy + n * p.width;
         float pos = (float)(n - seqs.offsets[sample]), by = 1, *to = dq + n * p.width;
         if (p.beta != 0) by += p.beta * (float)log(1 + (double)floorf(__fdiv_rn(pos, p.original)));
@@ -195,16 +209,17 @@ static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples
     }
 }
 
-/* What the host says about the samples, on the device: own. */
-static osh_status samples_new(osh_ctx *cx, char **room, osh_device *d, const osh_rope_attr *at, const int64_t *offsets,
-                              int64_t n_seqs)
+/* Sets *room (own) to the lists of rope_samples in device memory. */
+static osh_status rope_samples_new(osh_ctx *cx, char **room, osh_device *d, const osh_rope_attr *at,
+                                   const int64_t *offsets, int64_t n_seqs)
 {
     osh_status rc = OSH_OK;
-    size_t n_bytes = osh_rope_samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
+    size_t n_bytes = osh_rope_samples_bytes(n_seqs, rope_fill_samples(NULL, at, offsets, n_seqs),
+                                            at->rotary_dim / 2);
     char *host = static_cast<char *>(osh_alloc(cx, n_bytes)); // own
     *room = static_cast<char *>(osh_device_alloc(cx, d, n_bytes, OSH_LIFE_SHORT));
     if (!host || !*room) OSH_TRY(OSH_E_NOMEM);
-    fill_samples(host, at, offsets, n_seqs);
+    rope_fill_samples(host, at, offsets, n_seqs);
     OSH_TRY(d->type->put(cx, d, *room, host, n_bytes));
 done:
     osh_free(cx, host);
@@ -221,8 +236,8 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     char *room = NULL; // own: on the device
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
-    OSH_TRY(samples_new(cx, &room, d, at, offsets, n_seqs));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, launch<T>(a, at, room, n_seqs));
+    OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, rope_launch<T>(a, at, room, n_seqs));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     osh_device_free(d, room);
@@ -239,10 +254,11 @@ osh_status osh_rope_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     char *room = NULL; // own: on the device
 
     if (!osh_tensor_numel(a->in[0]) || !a->din[0]) return OSH_OK;
-    OSH_TRY(samples_new(cx, &room, d, at, offsets, n_seqs));
-    OSH_LAUNCH(rope_back_kernel, osh_cu_grid(d, osh_rows(a->in[0]), 1), THREADS, 0, osh_cuda_stream(d),
-               static_cast<float *>(a->din[0]->data), static_cast<const float *>(a->dout[0]->data),
-               samples_at(room, n_seqs), shape_of(a->in[0], at, n_seqs));
+    OSH_TRY(rope_samples_new(cx, &room, d, at, offsets, n_seqs));
+    OSH_LAUNCH(rope_back_kernel, osh_cu_grid(d, osh_rows(a->in[0]), 1), THREADS, 0,
+               osh_cuda_stream(d), static_cast<float *>(a->din[0]->data),
+               static_cast<const float *>(a->dout[0]->data), rope_samples_at(room, n_seqs),
+               rope_shape_of(a->in[0], at, n_seqs));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     osh_device_free(d, room);

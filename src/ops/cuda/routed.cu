@@ -1,15 +1,18 @@
-/* routed.cu - which rows of a batch go to each expert, and a linear layer of such rows.
+/* routed.cu - lists the rows of a batch that are routed to each expert, and computes op linear for
+ * some rows.
  *
- *   route [N, E]     lists: n [E], then rows [E, N], ascending: expert 5 has n[5] of them
+ *   route [N, E]     lists: n [E], then rows [E, N], ascending: expert 5 has n[5] rows
  *
- * A block goes through the tokens for its expert, 256 at a time: a vote of each warp tells a row its place. */
+ * A block goes through the tokens for one expert, 256 at a time. A vote of each warp gives the
+ * position of each row in the list. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // threads
+enum { ROUTES = 256 }; // threads of a block
 
-template <class T> static __global__ void find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
+template <class T>
+static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
 {
     __shared__ int of_warp[ROUTES / 32];
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, all = 0;
@@ -24,7 +27,7 @@ template <class T> static __global__ void find_rows(int32_t *n, int32_t *rows, c
         int at = all + __popc(those & ((1u << lane) - 1));
         for (int w = 0; w < ROUTES / 32; w++) at += w < warp ? of_warp[w] : 0, all += of_warp[w];
         if (goes) rows[expert * N + at] = (int32_t)token;
-        __syncthreads(); // of_warp was read
+        __syncthreads(); // of_warp is free
     }
     if (!threadIdx.x) n[expert] = all;
 }
@@ -36,8 +39,8 @@ osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_te
     int64_t N = osh_rows(route), E = osh_width(route);
 
     OSH_CU_BY_DTYPE(route->dtype, T,
-        OSH_LAUNCH(find_rows<T>, (unsigned)E, ROUTES, 0, osh_cuda_stream(d), lists, lists + E,
-                   static_cast<const T *>(route->data), N));
+        OSH_LAUNCH(routed_find_rows<T>, (unsigned)E, ROUTES, 0, osh_cuda_stream(d), lists,
+                   lists + E, static_cast<const T *>(route->data), N));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(d->type->get(cx, d, n, lists, (size_t)E * sizeof *n));
 done:
@@ -47,9 +50,9 @@ done:
 bool osh_cuda_linear_takes_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0], *w = a->in[1];
-    return a->rows && !a->in[2] && x->dtype != OSH_F32 && w->dtype == x->dtype && osh_width(x) % 8 == 0 &&
-           osh_width(a->out[0]) % 8 == 0 && osh_cu_aligned(x->data) && osh_cu_aligned(w->data) &&
-           osh_cu_aligned(a->out[0]->data);
+    return a->rows && !a->in[2] && x->dtype != OSH_F32 && w->dtype == x->dtype &&
+           osh_width(x) % 8 == 0 && osh_width(a->out[0]) % 8 == 0 && osh_cu_aligned(x->data) &&
+           osh_cu_aligned(w->data) && osh_cu_aligned(a->out[0]->data);
 }
 
 osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
@@ -62,25 +65,29 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* x [N, D], of which n rows count */
+/* x [N, D]; only the n rows of `rows` are searched. */
 template <class T>
-static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n, int64_t D)
+static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
+                                   int64_t D)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * D; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * D;
+         i += (int64_t)gridDim.x * blockDim.x) {
         int64_t at = rows[i / D] * D + i % D;
         if (!osh_cu_is_finite(osh_cu_load(x[at]))) atomicMin(first, (long long)at);
     }
 }
 
-osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x, const osh_op_rows *rows)
+osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x,
+                                const osh_op_rows *rows)
 {
     osh_status rc = OSH_OK;
     int64_t D = osh_width(x);
 
     if (!rows->n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
-        OSH_LAUNCH(finite_rows<T>, osh_cu_grid(x->device, rows->n * D, 256), 256, 0, osh_cuda_stream(x->device),
-                   reinterpret_cast<long long *>(first), static_cast<const T *>(x->data), rows->at, rows->n, D));
+        OSH_LAUNCH(finite_rows<T>, osh_cu_grid(x->device, rows->n * D, 256), 256, 0,
+                   osh_cuda_stream(x->device), reinterpret_cast<long long *>(first),
+                   static_cast<const T *>(x->data), rows->at, rows->n, D));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

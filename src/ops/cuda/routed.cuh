@@ -1,16 +1,20 @@
-/* routed.cuh - products of an expert's rows with its weights, many experts in one launch: y = x W^T on mma m16n8k16.
+/* routed.cuh - products of the rows of an expert with its weights, y = x W^T, on mma m16n8k16. One
+ * launch computes many experts.
  *
- *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40]  ->  a tile of 128 rows x 128 columns  ->  y[3], y[8], y[40]
- *                                  or, where rows of all experts follow each other,  y[first], y[first + 1], ...
+ *   rows of expert 5: 3, 8, 40     x[3], x[8], x[40] -> tile of 128 x 128 -> y[3], y[8], y[40]
  *
- * A block of four warps makes a tile, each warp 64 x 64 of it: four matrices of x and four of W, by ldmatrix, serve 32
- * mma. 32 elements of a row at a time come to shared memory by asynchronous copies, in a ring of four stages; rows of a
- * stage are 16 bytes longer than that, so that the eight rows of a matrix lie in different banks. An element is the sum
- * over its row of x from the first element to the last, 16 of them an instruction, whatever tile it lies in: it depends
- * neither on the rows nor on the experts beside it.
+ * Without scatter y has the rows of all experts in order: y[first], y[first + 1], ...
  *
- * With an activation two weights share the tile, gate and up, 64 columns each; a warp has 32 of both, and the lane that
- * has an element of gate has the same one of up: y = act(gate) up, with the roundings of op glu.
+ * A block of four warps computes a tile, each warp 64 x 64 of it: four matrices of x and four of W,
+ * read by ldmatrix, are used in 32 mma. Asynchronous copies bring 32 elements of each row at a time
+ * to shared memory, in a ring of four stages. Rows of a stage are padded by 16 bytes, so that the
+ * eight rows of a matrix are in different banks. An element is the sum over its row of x from the
+ * first element to the last, 16 per instruction, in every tile: it does not depend on the other
+ * rows or experts.
+ *
+ * With an activation two weights share the tile, gate and up, with 64 columns each. A warp has 32
+ * columns of both, and the lane that has an element of gate has the same element of up: y =
+ * act(gate) up, with the roundings of op glu.
  *
  * bf16 and f16; rows of x and of y begin at multiples of 16 bytes. */
 #ifndef OSH_ROUTED_CUH
@@ -18,44 +22,52 @@
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/mma.cuh"
 
-enum { ROUTED_TILE = 128, ROUTED_STEP = 32, ROUTED_STAGES = 4, ROUTED_THREADS = 128, ROUTED_LD = ROUTED_STEP + 8 };
+enum {
+    ROUTED_TILE = 128,
+    ROUTED_STEP = 32,
+    ROUTED_STAGES = 4,
+    ROUTED_THREADS = 128,
+    ROUTED_LD = ROUTED_STEP + 8
+};
 enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // elements of x, or of W, in a stage
 enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // elements
 enum { ROUTED_WARP = 64 }; // rows and columns of a warp
 
-typedef struct routed_part { // an expert; views, of the card
-    const void *w[2];    // [O, I]; [1]: up, where there is an activation
+typedef struct routed_part { // an expert; views of GPU memory
+    const void *w[2];    // [O, I]; w[1]: up, with an activation
     const int32_t *rows; // [n]
-    int64_t first;       // of its rows, where those of all experts follow each other
-    int32_t n, column;   // rows; of the router's output
-    long long *found;    // of [N, O]: the first element that is not finite; NULL: not wanted
+    int64_t first;       // its first row, if the rows of all experts are in order
+    int32_t n, column;   // rows; column of the router's output
+    long long *found;    // first non-finite element of [N, O]; NULL: not wanted
 } routed_part;
 
-typedef struct routed_tile { int32_t part, row; } routed_tile; // the expert; the first of its rows
+/* part: the expert; row: first row of the tile in the list of the expert. */
+typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    bool gather, scatter; // x, y have a row for each token; else rows that follow each other
+    bool gather, scatter; // x, y have a row for each token; else the rows of experts in order
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
 
-/* Where a thread copies from: four rows of x, and of W, of the tile. */
+/* The sources of the copies of a thread: four rows of x and of W of the tile. */
 template <class T> struct routed_reader {
     const T *x[4], *w[4];
     bool x_there[4], w_there[4];
 };
 
-/* The column of W that column v of the tile is. */
+/* Returns the row of W (column of y) for column v of the tile. */
 template <bool PAIR> static __device__ __forceinline__ int64_t routed_column(int v)
 {
     if (!PAIR) return (int64_t)blockIdx.x * ROUTED_TILE + v;
-    return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32; // 32 of gate, 32 of up, 32 of gate ...
+    /* The columns alternate: 32 of gate, 32 of up. */
+    return (int64_t)blockIdx.x * (ROUTED_TILE / 2) + v / 64 * 32 + v % 32;
 }
 
 template <class T, bool PAIR>
-static __device__ __forceinline__ void routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0,
-                                                    const routed_sizes &z)
+static __device__ __forceinline__ void
+routed_begin(routed_reader<T> &r, const T *x, const routed_part &p, int row0, const routed_sizes &z)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -68,9 +80,10 @@ static __device__ __forceinline__ void routed_begin(routed_reader<T> &r, const T
     }
 }
 
-/* Elements [k, k + ROUTED_STEP) of the rows, zeros where there are none. */
+/* Starts the copies of elements [k, k + ROUTED_STEP) of the rows; missing ones become zeros. */
 template <class T>
-static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k, int64_t I)
+static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reader<T> &r, int64_t k,
+                                                    int64_t I)
 {
     int col = (int)threadIdx.x % 4 * 8;
     bool inside = k + col < I;
@@ -83,13 +96,14 @@ static __device__ __forceinline__ void routed_fetch(T *stage, const routed_reade
     }
 }
 
-/* acc [64, 64] of the warp += its rows and columns of the stage. */
+/* Adds the products of a stage to acc [64, 64] of the warp. */
 template <class T>
 static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8], const T *stage)
 {
     int warp = (int)threadIdx.x / 32, m = (int)threadIdx.x % 32 / 8, r = (int)threadIdx.x % 8;
     const T *x = stage + (warp / 2 * ROUTED_WARP + m % 2 * 8 + r) * ROUTED_LD + m / 2 * 8;
-    const T *w = stage + ROUTED_SIDE + (warp % 2 * ROUTED_WARP + m / 2 * 8 + r) * ROUTED_LD + m % 2 * 8;
+    const T *w =
+        stage + ROUTED_SIDE + (warp % 2 * ROUTED_WARP + m / 2 * 8 + r) * ROUTED_LD + m % 2 * 8;
 #pragma unroll
     for (int k = 0; k < ROUTED_STEP; k += 16) {
         osh_cu_frag_a a[4];
@@ -108,9 +122,10 @@ static __device__ __forceinline__ void routed_multiply(osh_cu_frag_c (&acc)[4][8
     }
 }
 
-/* Two elements that follow each other in a row. */
+/* Writes two consecutive elements of a row and searches them for non-finite values. */
 template <class T>
-static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p, int64_t token_at)
+static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, const routed_part &p,
+                                                    int64_t token_at)
 {
     uint32_t two = osh_cu_two<T>(lo, hi);
     *reinterpret_cast<uint32_t *>(y) = two;
@@ -122,8 +137,9 @@ static __device__ __forceinline__ void routed_store(T *y, float lo, float hi, co
 }
 
 template <class T, class ACT>
-static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (&acc)[4][8], const routed_part &p,
-                                                     int row0, const routed_sizes &z, ACT act)
+static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (&acc)[4][8],
+                                                     const routed_part &p, int row0,
+                                                     const routed_sizes &z, ACT act)
 {
     int warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const int N = ACT::PAIR ? 4 : 8;
@@ -149,11 +165,11 @@ static __device__ __forceinline__ void routed_finish(T *y, const osh_cu_frag_c (
         }
 }
 
-/* y = x W^T, or glu of two such. tiles NULL: those of the one part, a row of blocks each. */
+/* Computes y = x W^T, or glu of two products. tiles NULL: the tiles of part `one`. */
 template <class T, class ACT>
 static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
-    routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles, routed_part one,
-                   routed_sizes z, ACT act)
+    routed_product(T *y, const T *x, const routed_part *parts, const routed_tile *tiles,
+                   routed_part one, routed_sizes z, ACT act)
 {
     OSH_DYNAMIC_SHARED(T, shared);
     int row0 = tiles ? tiles[blockIdx.y].row : (int)blockIdx.y * ROUTED_TILE;
@@ -173,22 +189,24 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // this stage is there for all, and nobody reads the one that comes next
-        routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP, z.I);
+        __syncthreads(); // all threads have this stage, and none reads the next one to fill
+        routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
+                        z.I);
         osh_cu_async_commit();
         routed_multiply<T>(acc, shared + stage * 2 * ROUTED_SIDE);
-        stage = stage + 1 == ROUTED_STAGES ? 0 : stage + 1, next = next + 1 == ROUTED_STAGES ? 0 : next + 1;
+        stage = stage + 1 == ROUTED_STAGES ? 0 : stage + 1,
+        next = next + 1 == ROUTED_STAGES ? 0 : next + 1;
     }
-    osh_cu_async_wait<0>(); // zeros that nobody reads
+    osh_cu_async_wait<0>(); // copies of zeros that are not read
     routed_finish<T, ACT>(y, acc, p, row0, z, act);
 }
 
 /* ---- host ---- */
-typedef struct routed_launch { // views, of the card but for z and one
+typedef struct routed_launch { // views of GPU memory, except z and one
     void *y;
     const void *x;
     const routed_part *parts;
-    const routed_tile *tiles; // NULL: of `one`
+    const routed_tile *tiles; // NULL: the tiles of `one`
     routed_part one;
     routed_sizes z;
     int64_t n_tiles;
@@ -199,12 +217,15 @@ static osh_status routed_run(osh_ctx *cx, osh_device *d, const routed_launch &l,
 {
     osh_status rc = OSH_OK;
     const int n_bytes = ROUTED_SHARED * (int)sizeof(T);
-    dim3 grid((unsigned)osh_div_up(l.z.O, ACT::PAIR ? ROUTED_TILE / 2 : ROUTED_TILE), (unsigned)l.n_tiles);
+    dim3 grid((unsigned)osh_div_up(l.z.O, ACT::PAIR ? ROUTED_TILE / 2 : ROUTED_TILE),
+              (unsigned)l.n_tiles);
 
     if (!l.n_tiles) return OSH_OK;
-    OSH_CUDA(cx, cudaFuncSetAttribute(routed_product<T, ACT>, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes));
+    OSH_CUDA(cx, cudaFuncSetAttribute(routed_product<T, ACT>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes));
     OSH_LAUNCH((routed_product<T, ACT>), grid, ROUTED_THREADS, (size_t)n_bytes, osh_cuda_stream(d),
-               static_cast<T *>(l.y), static_cast<const T *>(l.x), l.parts, l.tiles, l.one, l.z, act);
+               static_cast<T *>(l.y), static_cast<const T *>(l.x), l.parts, l.tiles, l.one, l.z,
+               act);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

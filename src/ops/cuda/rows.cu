@@ -1,26 +1,33 @@
-/* rows.cu - positions, gates and scales: each row with one of a table, or with one number.
+/* rows.cu - ops that combine each row of x [N, D] with a row of a table or with a number.
  *
- *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1] or [N, D]) x [N, D]
- *   routed_scale   x [N, D] an expert's weight          position_scale x [N, D] a number by position
- *   gain           x [N, D] w [1]
+ *   positions        x + w[position + offset]
+ *   sigmoid_gate     x sigmoid(gate), gate [N, 1] or [N, D]
+ *   routed_scale     x times the weight of an expert
+ *   position_scale   x times a factor of the position
+ *   gain             x w, w [1]
  *
- * f32, rounded as in the reference; out may be x. */
+ * Everything is f32, rounded as in the reference. out may be x. */
 #include "ops/cuda/pack.cuh"
 
-/* y, x [n, D] of one sample; w [P, D] from the row of its first position */
-template <class T, class S> static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
+/* y, x [n elements] of one sample; w: view of [P, D] from the row of its first position on. */
+template <class T, class S>
+static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
         osh_cu_store(&y[i], __fadd_rn(osh_cu_load(x[i]), osh_cu_round<T>(osh_cu_load(w[i]))));
 }
 
-template <class T, class S> static void add_positions(const osh_op_args *a, int64_t first, int64_t n_rows)
+template <class T, class S>
+static void add_positions(const osh_op_args *a, int64_t first, int64_t n_rows)
 {
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    int64_t D = osh_width(x), n = n_rows * D, offset = static_cast<const osh_positions_attr *>(a->attr)->offset;
+    int64_t D = osh_width(x), n = n_rows * D,
+            offset = static_cast<const osh_positions_attr *>(a->attr)->offset;
 
-    OSH_LAUNCH((positions_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data) + first * D, static_cast<const T *>(x->data) + first * D,
+    OSH_LAUNCH((positions_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data) + first * D,
+               static_cast<const T *>(x->data) + first * D,
                static_cast<const S *>(a->in[1]->data) + offset * D, n);
 }
 
@@ -35,22 +42,25 @@ osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a)
     for (int64_t s = 0; s < n_seqs; s++) {
         int64_t n = offsets[s + 1] - offsets[s];
         if (n + at->offset > at->rows)
-            OSH_FAIL(cx, OSH_E_FORMAT, "a sample has %lld tokens, and the model has %lld positions", (long long)n,
-                     (long long)(at->rows - at->offset));
+            OSH_FAIL(cx, OSH_E_FORMAT, "a sample has %lld tokens, and the model has %lld positions",
+                     (long long)n, (long long)(at->rows - at->offset));
         if (!n) continue;
-        OSH_CU_BY_DTYPE(a->in[0]->dtype, T,
-                        OSH_CU_BY_STORED(a->in[1]->dtype, S, add_positions<T, S>(a, offsets[s], n)));
+        OSH_CU_BY_DTYPE(
+            a->in[0]->dtype, T,
+            OSH_CU_BY_STORED(a->in[1]->dtype, S, add_positions<T, S>(a, offsets[s], n)));
     }
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* y, x [N, D], gate [N] */
+/* y, x [n elements]; gate i / share belongs to element i. */
 template <class T>
-static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n, int64_t share)
+static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
+                                           int64_t share)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
         float by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(gate[i / share]))));
         osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
     }
@@ -65,8 +75,9 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
                     OSH_LAUNCH(sigmoid_gate_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
-                               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(gate->data), n, osh_width(x) / osh_width(gate)));
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+                               static_cast<const T *>(x->data), static_cast<const T *>(gate->data),
+                               n, osh_width(x) / osh_width(gate)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -74,20 +85,24 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // >= 0: route is logits, and the weight that of this one
+    int expert; // >= 0: route holds logits; the weight of this expert
 } routed_sizes;
 
-/* y, x [n, D], route [n, E]: a warp for each token */
-template <class T> static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, routed_sizes z)
+/* y, x [n, D], route [n, E]. A warp takes a token. */
+template <class T>
+static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, routed_sizes z)
 {
     int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, D = z.D, E = z.E;
 
-    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < z.n; r += (int64_t)gridDim.x * warps) {
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < z.n;
+         r += (int64_t)gridDim.x * warps) {
         float by = 0;
         for (int64_t e = lane; e < E && z.expert < 0; e += 32) by += osh_cu_load(route[r * E + e]);
         by = osh_cu_warp_sum(by);
-        if (z.expert >= 0) by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(route[r * E + z.expert]))));
-        for (int64_t i = r * D + lane; i < (r + 1) * D; i += 32) osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
+        if (z.expert >= 0)
+            by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(route[r * E + z.expert]))));
+        for (int64_t i = r * D + lane; i < (r + 1) * D; i += 32)
+            osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
     }
 }
 
@@ -101,19 +116,22 @@ osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH(routed_scale_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
-                               static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(route->data), z));
+                    OSH_LAUNCH(routed_scale_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0,
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+                               static_cast<const T *>(x->data), static_cast<const T *>(route->data),
+                               z));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* y, x [n, D] of one sample */
+/* y, x [n elements] of one sample. */
 template <class T>
-static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta, float original)
+static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta,
+                                             float original)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
         float turns = floorf(((float)(i / D) + 1.0f) / original);
         float by = __fadd_rn(__fmul_rn((float)log(1 + (double)turns), beta), 1.0f);
         osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
@@ -142,20 +160,23 @@ done:
     return rc;
 }
 
-/* y, x [n] */
-template <class T, class S> static __global__ void gain_kernel(T *y, const T *x, const S *w, int64_t n)
+/* y, x [n]. */
+template <class T, class S>
+static __global__ void gain_kernel(T *y, const T *x, const S *w, int64_t n)
 {
     float by = osh_cu_round<T>(osh_cu_load(w[0]));
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
         osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
 }
 
-template <class T, class S> static void gain_of(const osh_op_args *a)
+template <class T, class S> static void gain_launch(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0], *y = a->out[0];
     int64_t n = osh_tensor_numel(x);
-    OSH_LAUNCH((gain_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data), static_cast<const T *>(x->data), static_cast<const S *>(a->in[1]->data), n);
+    OSH_LAUNCH((gain_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+               static_cast<const T *>(x->data), static_cast<const S *>(a->in[1]->data), n);
 }
 
 osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -164,7 +185,7 @@ osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, gain_of<T, S>(a)));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, gain_launch<T, S>(a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -1,28 +1,29 @@
-/* scan.cu - layers that keep a state: conv1d, delta_rule, ssm_scan, gated_norm.
+/* scan.cu - the ops of layers that keep a state: conv1d, delta_rule, ssm_scan, gated_norm.
  *
- *   conv1d       a thread for each channel of each token
- *   delta_rule   a block for a head of a sample: its matrix [Dk, Dv] lies in scratch, a thread has columns of it; the
- *                query and the key of the token at hand lie in shared memory
- *   ssm_scan     the same of [S, P], B and C
- *   gated_norm   a block for each head of each row
+ *   conv1d       a thread takes a channel of a token
+ *   delta_rule   a block takes a head of a sample. Its matrix [Dk, Dv] is in scratch, a thread has
+ *                columns of it; query and key of the current token are in shared memory
+ *   ssm_scan     like delta_rule, with the matrix [S, P], B and C
+ *   gated_norm   a block takes a head of a row
  *
- * f32, rounded as in the references; gates in double, by one thread. Sums over keys or the state run from the first to
- * the last in one thread, so the number of blocks changes nothing. */
+ * Everything is f32, rounded as in the references. One thread computes the gates in double. A sum
+ * over keys or over the state is added in order by one thread: the result does not depend on the
+ * number of blocks. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
 #include "ops/scan.h"
 }
 
-enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: of a launch
+enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: samples of a launch
 
 typedef struct scan_samples {
     int64_t row[SAMPLES], n[SAMPLES]; // first row; tokens
     int count;
 } scan_samples;
 
-/* Runs f with all samples, SAMPLES of them at a time. */
-template <class F> static osh_status by_samples(osh_ctx *cx, const osh_op_args *a, F f)
+/* Calls f with all samples, SAMPLES at a time. */
+template <class F> static osh_status scan_by_samples(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;
     int64_t one[2] = {0, osh_rows(a->in[0])}, n_seqs = a->seqs ? a->seqs->n : 1;
@@ -43,8 +44,9 @@ done:
     return rc;
 }
 
-/* A stored weight as a value of the compute dtype T. */
-template <class T> static __device__ inline float weight_at(const void *w, osh_dtype stored, int64_t i)
+/* Returns a stored weight, rounded to the compute dtype T. */
+template <class T>
+static __device__ inline float scan_weight(const void *w, osh_dtype stored, int64_t i)
 {
     float f = 0;
     if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
@@ -54,12 +56,12 @@ template <class T> static __device__ inline float weight_at(const void *w, osh_d
     return osh_cu_round<T>(f);
 }
 
-typedef struct weights { // of an op, as stored
+typedef struct weights { // stored weights of an op
     const void *w[3]; // NULL: absent
     osh_dtype dtype[3];
 } weights;
 
-static osh_status weights_of(osh_ctx *cx, weights *p, const osh_op_args *a, int first, int n)
+static osh_status scan_weights_of(osh_ctx *cx, weights *p, const osh_op_args *a, int first, int n)
 {
     osh_status rc = OSH_OK;
     for (int k = 0; k < n; k++) {
@@ -73,15 +75,18 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* y, x [n, C] of one sample, w [C, K], bias [C] */
+/* y, x [n, C] of one sample, w [C, K], bias [C]. */
 template <class T>
-static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C, osh_conv1d_attr at)
+static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
+                                   osh_conv1d_attr at)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * C; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * C;
+         i += (int64_t)gridDim.x * blockDim.x) {
         int64_t t = i / C, c = i % C, K = at.kernel;
-        float sum = p.w[1] ? weight_at<T>(p.w[1], p.dtype[1], c) : 0;
+        float sum = p.w[1] ? scan_weight<T>(p.w[1], p.dtype[1], c) : 0;
         for (int64_t k = t + 1 >= K ? 0 : K - 1 - t; k < K; k++)
-            sum += weight_at<T>(p.w[0], p.dtype[0], c * K + k) * osh_cu_load(x[(t - K + 1 + k) * C + c]);
+            sum += scan_weight<T>(p.w[0], p.dtype[0], c * K + k) *
+                   osh_cu_load(x[(t - K + 1 + k) * C + c]);
         sum = osh_cu_round<T>(sum);
         osh_cu_store(&y[i], at.silu ? silu(sum) : sum);
     }
@@ -95,13 +100,15 @@ osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t C = osh_width(x);
     weights p = {};
 
-    OSH_TRY(weights_of(cx, &p, a, 1, 2));
-    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_weights_of(cx, &p, a, 1, 2));
+    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
         for (int s = 0; s < of.count; s++)
             OSH_CU_BY_DTYPE(x->dtype, T,
-                            OSH_LAUNCH(conv_kernel<T>, osh_cu_grid(y->device, of.n[s] * C, THREADS), THREADS, 0,
-                                       osh_cuda_stream(y->device), static_cast<T *>(y->data) + of.row[s] * C,
-                                       static_cast<const T *>(x->data) + of.row[s] * C, p, of.n[s], C, at));
+                            OSH_LAUNCH(conv_kernel<T>, osh_cu_grid(y->device, of.n[s] * C, THREADS),
+                                       THREADS, 0, osh_cuda_stream(y->device),
+                                       static_cast<T *>(y->data) + of.row[s] * C,
+                                       static_cast<const T *>(x->data) + of.row[s] * C, p, of.n[s],
+                                       C, at));
     }));
 done:
     return rc;
@@ -109,20 +116,22 @@ done:
 
 static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 + exp(x)); }
 
-typedef struct scan_heads { // of a sample each
+typedef struct scan_heads { // the heads of a launch
     scan_samples of;
     weights p;
     float *state; // [blocks, rows, columns]
 } scan_heads;
 
-/* x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], y [N, Nv Dv]; shared: q, k [Dk], and the token's decay and beta */
+/* x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], y [N, Nv Dv]. Shared memory: q, k [Dk], decay and beta of
+ * the token. */
 template <class T>
 static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
                                     osh_delta_rule_attr at)
 {
     OSH_DYNAMIC_SHARED(float, shared);
     __shared__ float sums[8];
-    int64_t Dk = at.k_dim, Dv = at.v_dim, keys = at.k_heads * Dk, width = 2 * keys + at.v_heads * Dv;
+    int64_t Dk = at.k_dim, Dv = at.v_dim, keys = at.k_heads * Dk,
+            width = 2 * keys + at.v_heads * Dv;
     float *q = shared, *k = q + Dk, *gates = k + Dk, *S = h.state + (int64_t)blockIdx.x * Dk * Dv;
 
     for (int64_t item = blockIdx.x; item < h.of.count * at.v_heads; item += gridDim.x) {
@@ -131,7 +140,7 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + head / (at.v_heads / at.k_heads) * Dk;
             float qq = 0, kk = 0;
-            __syncthreads(); // nobody reads the last token's any more
+            __syncthreads(); // the last token is done
             for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
                 q[i] = osh_cu_load(from[i]), k[i] = osh_cu_load(from[keys + i]);
                 qq += q[i] * q[i], kk += k[i] * k[i];
@@ -142,11 +151,12 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
                 k[i] *= 1.0f / sqrtf(kk + 1e-6f);
             }
             if (threadIdx.x == 0) {
-                double fade = -exp((double)weight_at<T>(h.p.w[0], h.p.dtype[0], head)) *
+                double fade = -exp((double)scan_weight<T>(h.p.w[0], h.p.dtype[0], head)) *
                               softplus((double)osh_cu_load(a[t * at.v_heads + head]) +
-                                       weight_at<T>(h.p.w[1], h.p.dtype[1], head));
+                                       scan_weight<T>(h.p.w[1], h.p.dtype[1], head));
                 gates[0] = (float)exp(fade);
-                gates[1] = osh_cu_round<T>((float)(1 / (1 + exp(-(double)osh_cu_load(b[t * at.v_heads + head])))));
+                gates[1] = osh_cu_round<T>(
+                    (float)(1 / (1 + exp(-(double)osh_cu_load(b[t * at.v_heads + head])))));
             }
             __syncthreads();
             for (int64_t c = threadIdx.x; c < Dv; c += THREADS) {
@@ -178,29 +188,32 @@ osh_status osh_delta_rule_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!osh_rows(x)) return OSH_OK;
     if (at.k_dim > OSH_SCAN_DIM)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "delta_rule: keys of %lld, want at most %d on a card", (long long)at.k_dim,
-                 OSH_SCAN_DIM);
-    OSH_TRY(weights_of(cx, &h.p, a, 3, 2));
-    h.state = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(blocks * at.k_dim * at.v_dim) * sizeof(float),
-                                                    OSH_LIFE_SHORT));
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "delta_rule: keys of %lld, want at most %d on a GPU",
+                 (long long)at.k_dim, OSH_SCAN_DIM);
+    OSH_TRY(scan_weights_of(cx, &h.p, a, 3, 2));
+    h.state = static_cast<float *>(osh_device_alloc(
+        cx, d, (size_t)(blocks * at.k_dim * at.v_dim) * sizeof(float), OSH_LIFE_SHORT));
     if (!h.state) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
         h.of = of;
         OSH_CU_BY_DTYPE(x->dtype, T,
-                        OSH_LAUNCH(delta_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.v_heads), THREADS,
+                        OSH_LAUNCH(delta_kernel<T>,
+                                   (unsigned)osh_min64(blocks, of.count * at.v_heads), THREADS,
                                    (size_t)(2 * at.k_dim + 2) * sizeof(float), osh_cuda_stream(d),
                                    static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                                   static_cast<const T *>(a->in[1]->data), static_cast<const T *>(a->in[2]->data), h,
-                                   at));
+                                   static_cast<const T *>(a->in[1]->data),
+                                   static_cast<const T *>(a->in[2]->data), h, at));
     }));
 done:
     osh_device_free(d, h.state);
     return rc;
 }
 
-/* x [N, H P + 2 G S], dt [N, H], y [N, H P] F32; shared: B, C [S], and the token's decay and step */
+/* x [N, H P + 2 G S], dt [N, H], y [N, H P] F32. Shared memory: B, C [S], decay and step of the
+ * token. */
 template <class T>
-static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads h, osh_ssm_scan_attr at)
+static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads h,
+                                  osh_ssm_scan_attr at)
 {
     OSH_DYNAMIC_SHARED(float, shared);
     int64_t P = at.head_dim, S = at.state, inner = at.heads * P, width = inner + 2 * at.groups * S;
@@ -208,20 +221,22 @@ static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads 
 
     for (int64_t item = blockIdx.x; item < h.of.count * at.heads; item += gridDim.x) {
         int64_t head = item % at.heads, sample = item / at.heads;
-        float D = weight_at<T>(h.p.w[1], h.p.dtype[1], head);
+        float D = scan_weight<T>(h.p.w[1], h.p.dtype[1], head);
         for (int64_t i = threadIdx.x; i < P * S; i += THREADS) Z[i] = 0;
         for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
             const T *row = x + t * width, *from = row + inner + head / (at.heads / at.groups) * S;
-            __syncthreads(); // nobody reads the last token's any more
+            __syncthreads(); // the last token is done
             for (int64_t i = threadIdx.x; i < S; i += THREADS)
                 B[i] = osh_cu_load(from[i]), C[i] = osh_cu_load(from[at.groups * S + i]);
             if (threadIdx.x == 0) {
-                float bias = weight_at<T>(h.p.w[2], h.p.dtype[2], head);
+                float bias = scan_weight<T>(h.p.w[2], h.p.dtype[2], head);
                 float sum = osh_cu_round<T>(__fadd_rn(osh_cu_load(dt[t * at.heads + head]), bias));
                 float step = osh_cu_round<T>((float)softplus((double)sum));
                 if (step < (float)at.dt_min) step = (float)at.dt_min;
                 if (at.dt_max > 0 && step > (float)at.dt_max) step = (float)at.dt_max;
-                gates[0] = (float)exp(-exp((double)weight_at<T>(h.p.w[0], h.p.dtype[0], head)) * step), gates[1] = step;
+                gates[0] =
+                    (float)exp(-exp((double)scan_weight<T>(h.p.w[0], h.p.dtype[0], head)) * step),
+                gates[1] = step;
             }
             __syncthreads();
             for (int64_t c = threadIdx.x; c < P; c += THREADS) {
@@ -248,18 +263,19 @@ osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!osh_rows(x)) return OSH_OK;
     if (at.state > OSH_SCAN_DIM)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "ssm_scan: a state of %lld, want at most %d on a card", (long long)at.state,
-                 OSH_SCAN_DIM);
-    OSH_TRY(weights_of(cx, &h.p, a, 2, 3));
-    h.state = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(blocks * at.head_dim * at.state) * sizeof(float),
-                                                    OSH_LIFE_SHORT));
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "ssm_scan: a state of %lld, want at most %d on a GPU",
+                 (long long)at.state, OSH_SCAN_DIM);
+    OSH_TRY(scan_weights_of(cx, &h.p, a, 2, 3));
+    h.state = static_cast<float *>(osh_device_alloc(
+        cx, d, (size_t)(blocks * at.head_dim * at.state) * sizeof(float), OSH_LIFE_SHORT));
     if (!h.state) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+    OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
         h.of = of;
         OSH_CU_BY_DTYPE(x->dtype, T,
-                        OSH_LAUNCH(ssm_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.heads), THREADS,
-                                   (size_t)(2 * at.state + 2) * sizeof(float), osh_cuda_stream(d),
-                                   static_cast<float *>(y->data), static_cast<const T *>(x->data),
+                        OSH_LAUNCH(ssm_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.heads),
+                                   THREADS, (size_t)(2 * at.state + 2) * sizeof(float),
+                                   osh_cuda_stream(d), static_cast<float *>(y->data),
+                                   static_cast<const T *>(x->data),
                                    static_cast<const T *>(a->in[1]->data), h, at));
     }));
 done:
@@ -267,9 +283,10 @@ done:
     return rc;
 }
 
-/* x, z, y [n, D], w [D]: a block for each of the n; X: T or float */
+/* x, z, y [n, D], w [D]. A block takes a row. X: T or float. */
 template <class T, class X>
-static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n, osh_gated_norm_attr at)
+static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n,
+                                    osh_gated_norm_attr at)
 {
     __shared__ float shared[8];
     int64_t D = at.head_dim;
@@ -285,7 +302,7 @@ static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int
         float by = 1.0f / sqrtf(sum / (float)D + (float)at.eps);
         for (int64_t i = threadIdx.x; i < D; i += THREADS) {
             float v = osh_cu_load(x[r * D + i]), gate = silu(osh_cu_load(z[r * D + i]));
-            float w = weight_at<T>(p.w[0], p.dtype[0], i);
+            float w = scan_weight<T>(p.w[0], p.dtype[0], i);
             if (at.before) v = w * (v * gate * by);
             else v = osh_cu_round<X>(w * osh_cu_round<X>(v * by)) * gate;
             osh_cu_store(&y[r * D + i], v);
@@ -298,9 +315,10 @@ template <class T, class X> static void gated_launch(const osh_op_args *a, weigh
     const osh_tensor *y = a->out[0];
     osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
     int64_t n = osh_tensor_numel(y) / at.head_dim;
-    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, n, 1), THREADS, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data), static_cast<const X *>(a->in[0]->data),
-               static_cast<const T *>(a->in[1]->data), p, n, at);
+    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, n, 1), THREADS, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data),
+               static_cast<const X *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data), p, n,
+               at);
 }
 
 osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -309,7 +327,7 @@ osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     weights p = {};
 
     if (!osh_rows(a->out[0])) return OSH_OK;
-    OSH_TRY(weights_of(cx, &p, a, 2, 1));
+    OSH_TRY(scan_weights_of(cx, &p, a, 2, 1));
     OSH_CU_BY_DTYPE(a->out[0]->dtype, T, {
         if (a->in[0]->dtype == OSH_F32) gated_launch<T, float>(a, p);
         else gated_launch<T, T>(a, p);

@@ -1,36 +1,38 @@
-/* shift_accum.cu - D += (X0 - X)^T X: the difference, rounded to the dtype of x, then products as those of
- * hessian_accum.cu, in the same chunks of tokens, over the whole square. */
+/* shift_accum.cu - D += (X0 - X)^T X. The difference is rounded to the dtype of x. The products
+ * have the chunks of tokens of hessian_accum.cu and cover the whole square. */
 #include "ops/cuda/op.cuh"
 #include "ops/cuda/sizes.h"
 
 enum { SIDE = 2048, TOKENS = OSH_HESSIAN_TOKENS, THREADS = 256, GRAIN = OSH_HESSIAN_GRAIN };
 
-template <class T> static __global__ void subtract(T *to, const T *x0, const T *x, int64_t n)
+template <class T> static __global__ void subtract_kernel(T *to, const T *x0, const T *x, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-typedef struct difference { // left = x0 - x; on the card
+typedef struct difference { // left = x0 - x, in GPU memory
     void *left;
     const void *x0, *x;
     osh_dtype dt;
 } difference;
 
-/* Of n elements. */
-static osh_status run_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
+/* Computes the difference of n elements. */
+static osh_status shift_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
 {
     osh_status rc = OSH_OK;
     OSH_CU_BY_DTYPE(y.dt, T,
-        OSH_LAUNCH(subtract<T>, (unsigned)osh_div_up(n, THREADS), THREADS, 0, osh_cuda_stream(d),
-                   static_cast<T *>(y.left), static_cast<const T *>(y.x0), static_cast<const T *>(y.x), n));
+        OSH_LAUNCH(subtract_kernel<T>, (unsigned)osh_div_up(n, THREADS), THREADS, 0,
+                   osh_cuda_stream(d), static_cast<T *>(y.left), static_cast<const T *>(y.x0),
+                   static_cast<const T *>(y.x), n));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* D += left^T x of n rows. */
-static osh_status add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh_dtype dt, int64_t n)
+/* Adds left^T x of n rows to D. */
+static osh_status shift_add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh_dtype dt,
+                                 int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t I = to->shape[0];
@@ -38,37 +40,45 @@ static osh_status add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh
         char *first = static_cast<char *>(left) + (size_t)row * osh_dtype_bytes(dt);
         osh_cuda_mat panel = {first, I, 0, dt, true}, all = {x, I, 0, dt, false};
         osh_cuda_mat c = {osh_elem(to, row * I), I, 0, OSH_F32, false};
-        OSH_TRY(osh_cuda_gemm(cx, to->device, {&c, &panel, &all, osh_min64(SIDE, I - row), I, n, 1, 1, 1}));
+        OSH_TRY(osh_cuda_gemm(cx, to->device, {&c, &panel, &all, osh_min64(SIDE, I - row), I, n, 1,
+                                               1, 1}));
     }
 done:
     return rc;
 }
 
-/* Rows [token, token + n) of a batch; left [n in whole grains, I], grain [GRAIN, I]: room. */
-static osh_status add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, int64_t n, char *left, char *grain)
+/* Adds rows [token, token + n) of the batch. left [n rounded up to GRAIN, I], grain [GRAIN, I]:
+ * scratch. */
+static osh_status shift_add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, int64_t n,
+                                  char *left, char *grain)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *x0 = a->in[1];
     osh_device *d = a->out[0]->device;
     int64_t I = osh_width(x), whole = n / GRAIN * GRAIN, rest = n - whole;
-    size_t row = (size_t)I * osh_dtype_bytes(x->dtype), used = (size_t)rest * row, gap = (size_t)GRAIN * row - used;
+    size_t row = (size_t)I * osh_dtype_bytes(x->dtype), used = (size_t)rest * row,
+           gap = (size_t)GRAIN * row - used;
 
     if (whole) {
         void *here = osh_elem(x, token * I);
-        OSH_TRY(run_subtract(cx, d, {left, osh_elem(x0, token * I), here, x->dtype}, whole * I));
-        OSH_TRY(add_rows(cx, a->out[0], left, here, x->dtype, whole));
+        OSH_TRY(shift_subtract(cx, d, {left, osh_elem(x0, token * I), here, x->dtype}, whole * I));
+        OSH_TRY(shift_add_rows(cx, a->out[0], left, here, x->dtype, whole));
     }
     if (!rest) goto done;
     OSH_TRY(d->type->copy(cx, d, grain, osh_elem(x, (token + whole) * I), used));
     OSH_TRY(d->type->fill(cx, d, grain + used, 0, gap));
-    OSH_TRY(run_subtract(cx, d, {left, osh_elem(x0, (token + whole) * I), grain, x->dtype}, rest * I));
+    OSH_TRY(shift_subtract(cx, d, {left, osh_elem(x0, (token + whole) * I), grain, x->dtype},
+                           rest * I));
     OSH_TRY(d->type->fill(cx, d, left + used, 0, gap));
-    OSH_TRY(add_rows(cx, a->out[0], left, grain, x->dtype, GRAIN));
+    OSH_TRY(shift_add_rows(cx, a->out[0], left, grain, x->dtype, GRAIN));
 done:
     return rc;
 }
 
-static int64_t grains(int64_t n_tokens) { return osh_div_up(osh_min64(n_tokens, TOKENS), GRAIN) * GRAIN; }
+static int64_t shift_grains(int64_t n_tokens)
+{
+    return osh_div_up(osh_min64(n_tokens, TOKENS), GRAIN) * GRAIN;
+}
 
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a)
 {
@@ -80,11 +90,13 @@ osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     char *left = NULL, *grain = NULL; // own
 
     if (!N) goto done;
-    left = static_cast<char *>(osh_device_alloc(cx, d, (size_t)grains(N) * row, OSH_LIFE_SHORT));
-    if (left) grain = static_cast<char *>(osh_device_alloc(cx, d, (size_t)GRAIN * row, OSH_LIFE_SHORT));
+    left = static_cast<char *>(osh_device_alloc(cx, d, (size_t)shift_grains(N) * row,
+                                                OSH_LIFE_SHORT));
+    if (left)
+        grain = static_cast<char *>(osh_device_alloc(cx, d, (size_t)GRAIN * row, OSH_LIFE_SHORT));
     if (!grain) OSH_TRY(OSH_E_NOMEM);
     for (int64_t token = 0; token < N; token += TOKENS)
-        OSH_TRY(add_chunk(cx, a, token, osh_min64(TOKENS, N - token), left, grain));
+        OSH_TRY(shift_add_chunk(cx, a, token, osh_min64(TOKENS, N - token), left, grain));
 done:
     osh_device_free(d, grain);
     osh_device_free(d, left);

@@ -1,12 +1,13 @@
-/* sizes.c - scratch of the CUDA column, in every binary: a plan for a GPU needs neither GPU nor kernels. */
+/* sizes.c - the scratch of the CUDA kernels. It is in every binary: a plan for a GPU needs neither
+ * a GPU nor the kernels. */
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
 /* ---- ops ---- */
-size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                  osh_dtype dt)
+size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)in_width, (void)out_width, (void)dt;
     return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
@@ -19,24 +20,30 @@ int64_t osh_linear_panel_rows(int64_t n, int64_t width)
     return osh_min64(n, LINEAR_PANEL / width > 1 ? LINEAR_PANEL / width : 1);
 }
 
-size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               osh_dtype dt)
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt)
 {
-    (void)dt; // of the widest
+    (void)dt; // counts the widest dtype
     bool bias = attr && ((const osh_linear_attr *)attr)->bias;
     int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
-    /* The weight's dtype decides whether it is cast, and so how wide the sums are. */
-    int64_t whole = osh_linear_panel_rows(n_tokens, O) * O, part = osh_linear_panel_rows(n_tokens, step) * step;
+    /* The dtype of the weight is unknown here: it decides if W is cast, and so how wide the sums
+     * are. */
+    int64_t whole = osh_linear_panel_rows(n_tokens, O) * O,
+            part = osh_linear_panel_rows(n_tokens, step) * step;
     size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
-    return copy + (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
+    return copy +
+           (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
 }
 
-size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F, int n_experts)
+size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F,
+                           int n_experts)
 {
     size_t n = (size_t)n_experts, rows = (size_t)N, bytes[OSH_MIXTURE_N_ARRAYS], sum = 0;
-    bytes[OSH_MIXTURE_F] = rows * (size_t)F * 2, bytes[OSH_MIXTURE_Y] = rows * (size_t)D * 2; // bf16 or f16
+    /* Elements are bf16 or f16. */
+    bytes[OSH_MIXTURE_F] = rows * (size_t)F * 2, bytes[OSH_MIXTURE_Y] = rows * (size_t)D * 2;
     bytes[OSH_MIXTURE_PARTS] = 2 * n * OSH_MIXTURE_PART;
-    bytes[OSH_MIXTURE_TILES] = n * (size_t)osh_div_up(N, OSH_MIXTURE_TILE_ROWS) * 2 * sizeof(int32_t);
+    bytes[OSH_MIXTURE_TILES] =
+        n * (size_t)osh_div_up(N, OSH_MIXTURE_TILE_ROWS) * 2 * sizeof(int32_t);
     for (int i = 0; i < OSH_MIXTURE_N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
     return sum;
 }
@@ -54,16 +61,17 @@ bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F)
 
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half)
 {
-    return (size_t)(n_seqs + 1) * sizeof(int64_t) + (size_t)(n_seqs + n_tables * half) * sizeof(float);
+    return (size_t)(n_seqs + 1) * sizeof(int64_t) +
+           (size_t)(n_seqs + n_tables * half) * sizeof(float);
 }
 
-size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                             osh_dtype dt)
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                             int64_t n_tokens, osh_dtype dt)
 {
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* a sample has a token at least, one with a table of its own more than max_pos */
+    /* Each sample has at least one token; one with a table of its own has more than max_pos. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
@@ -72,27 +80,29 @@ int64_t osh_attention_row(int64_t n_keys) { return (n_keys + 7) & ~(int64_t)7; }
 
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
-    return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 && at->head_dim <= OSH_ATTENTION_FUSED_DIM &&
-           at->softcap == 0 && !at->chunk; // the fused kernel has neither
+    return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 &&
+           at->head_dim <= OSH_ATTENTION_FUSED_DIM && at->softcap == 0 &&
+           !at->chunk; // the fused kernel supports neither
 }
 
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
-    int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float), rows = at->n_heads * n_tokens;
+    int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float),
+            rows = at->n_heads * n_tokens;
     if (row > OSH_ATTENTION_SCORES) return (size_t)row; // a single query
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }
 
-size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                  osh_dtype dt)
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt)
 {
     (void)in_width, (void)out_width;
     if (osh_attention_is_fused(attr, dt)) return 0;
     return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens));
 }
 
-size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                        osh_dtype dt)
+size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
 {
     (void)in_width, (void)out_width, (void)dt;
     return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens));
@@ -100,14 +110,17 @@ size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_widt
 
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
 {
-    int64_t most = OSH_ATTENTION_SCORES / 2 / (at->n_kv_heads * osh_attention_row(T) * (int64_t)sizeof(float));
+    int64_t most =
+        OSH_ATTENTION_SCORES / 2 / (at->n_kv_heads * osh_attention_row(T) * (int64_t)sizeof(float));
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Of a shorter sample it is no more: more queries of fewer keys, up to half of the scores. */
+/* A shorter sample does not need more: it has more queries of fewer keys, up to half of the
+ * scores. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
-    int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float), n = osh_min64(n_tokens, 512);
+    int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),
+            n = osh_min64(n_tokens, 512);
     int64_t most = OSH_ATTENTION_SCORES / 2;
     return (size_t)(row > most ? row : row * n < most ? row * n : most);
 }
@@ -117,21 +130,22 @@ size_t osh_sums_bytes(int64_t rows, int64_t D)
     return (size_t)(osh_div_up(rows, OSH_SUM_ROWS) * D) * sizeof(float);
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t size_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                    osh_dtype dt)
+size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
 {
     int64_t I = in_width[0];
     size_t w = (size_t)(osh_linear_panel_rows(out_width, I) * I) * sizeof(float);
     size_t x = (size_t)(osh_linear_panel_rows(n_tokens, I) * I) * sizeof(float);
     size_t dy = (size_t)(n_tokens * out_width) * sizeof(uint16_t);
     (void)attr, (void)dt;
-    return osh_arena_gross(larger(larger(w, x), larger(dy, osh_sums_bytes(n_tokens, out_width))));
+    return osh_arena_gross(
+        size_larger(size_larger(w, x), size_larger(dy, osh_sums_bytes(n_tokens, out_width))));
 }
 
-size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                      osh_dtype dt)
+size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt)
 {
     const osh_rms_norm_attr *at = attr;
     int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
@@ -139,44 +153,47 @@ size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
     return osh_arena_gross((size_t)rows * sizeof(float)) + osh_arena_gross(osh_sums_bytes(rows, D));
 }
 
-size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                        int64_t n_tokens, osh_dtype dt)
+size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width, (void)dt;
     return osh_arena_gross((size_t)(2 * n_tokens) * sizeof(float)) +
            osh_arena_gross(osh_sums_bytes(n_tokens, in_width[0]));
 }
 
-size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                       osh_dtype dt)
+size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                       int64_t n_tokens, osh_dtype dt)
 {
     const osh_attention_attr *at = attr;
     size_t wide = (size_t)(n_tokens * (in_width[0] + in_width[1] + in_width[2])) * sizeof(float);
     size_t sinks = (size_t)(n_tokens * at->n_heads) * sizeof(float);
     (void)out_width;
-    return (dt == OSH_F32 ? 0 : osh_arena_gross(wide)) + 2 * osh_arena_gross(osh_attention_back_bytes(at, n_tokens)) +
-           osh_arena_gross(sinks);
+    return (dt == OSH_F32 ? 0 : osh_arena_gross(wide)) +
+           2 * osh_arena_gross(osh_attention_back_bytes(at, n_tokens)) + osh_arena_gross(sinks);
 }
 
 int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads)
 {
-    return n_tokens < OSH_SCAN_BLOCKS ? osh_min64(n_tokens * heads, OSH_SCAN_BLOCKS) : OSH_SCAN_BLOCKS;
+    return n_tokens < OSH_SCAN_BLOCKS ? osh_min64(n_tokens * heads, OSH_SCAN_BLOCKS)
+                                      : OSH_SCAN_BLOCKS;
 }
 
-size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                   osh_dtype dt)
+size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                   int64_t n_tokens, osh_dtype dt)
 {
     const osh_delta_rule_attr *at = attr;
     (void)in_width, (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)(osh_scan_blocks(n_tokens, at->v_heads) * at->k_dim * at->v_dim) * sizeof(float));
+    return osh_arena_gross(
+        (size_t)(osh_scan_blocks(n_tokens, at->v_heads) * at->k_dim * at->v_dim) * sizeof(float));
 }
 
-size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                 osh_dtype dt)
+size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                 int64_t n_tokens, osh_dtype dt)
 {
     const osh_ssm_scan_attr *at = attr;
     (void)in_width, (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)(osh_scan_blocks(n_tokens, at->heads) * at->head_dim * at->state) * sizeof(float));
+    return osh_arena_gross(
+        (size_t)(osh_scan_blocks(n_tokens, at->heads) * at->head_dim * at->state) * sizeof(float));
 }
 
 int64_t osh_hessian_columns(int64_t m) { return OSH_HESSIAN_PIECE / m / 256 * 256; }
@@ -189,7 +206,7 @@ int64_t osh_hessian_parts(int64_t n_tokens)
 
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I)
 {
-    int64_t most = 0; // elements of a piece
+    int64_t most = 0; // elements of the largest piece
     for (int64_t row = 0, m, n; row < I; row += m) {
         m = osh_min64(OSH_HESSIAN_ROWS, I - row);
         n = osh_min64(osh_hessian_columns(m), row + m);
@@ -198,44 +215,48 @@ size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I)
     return (size_t)(osh_hessian_parts(n_tokens) * most) * sizeof(float);
 }
 
-size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                      osh_dtype dt)
+size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width;
-    return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) + // and of the last tokens of any batch
+    /* The parts, and the padded last tokens of a batch. */
+    return osh_arena_gross(osh_hessian_parts_bytes(n_tokens, in_width[0])) +
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
 
-size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                    osh_dtype dt)
+size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
 {
     size_t row = (size_t)in_width[0] * osh_dtype_bytes(dt);
     int64_t grains = osh_div_up(osh_min64(n_tokens, OSH_HESSIAN_TOKENS), OSH_HESSIAN_GRAIN);
     (void)attr, (void)out_width;
-    return osh_arena_gross((size_t)(grains * OSH_HESSIAN_GRAIN) * row) + osh_arena_gross(OSH_HESSIAN_GRAIN * row);
+    return osh_arena_gross((size_t)(grains * OSH_HESSIAN_GRAIN) * row) +
+           osh_arena_gross(OSH_HESSIAN_GRAIN * row);
 }
 
 /* ---- the solve ---- */
-size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                   osh_dtype dt)
+size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                   int64_t n_tokens, osh_dtype dt)
 {
     int64_t I = in_width[0];
     (void)attr, (void)out_width, (void)n_tokens, (void)dt;
     return 2 * osh_arena_gross((size_t)(osh_min64(OSH_TARGET_ROWS, I) * I) * sizeof(float));
 }
 
-size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                    osh_dtype dt)
+size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt)
 {
     (void)attr, (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)(osh_min64(OSH_TARGET_ROWS, n_tokens) * in_width[0]) * sizeof(float));
+    return osh_arena_gross((size_t)(osh_min64(OSH_TARGET_ROWS, n_tokens) * in_width[0]) *
+                           sizeof(float));
 }
 
 int64_t osh_factors_ld(int64_t I) { return (I + 3) / 4 * 4; }
 
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most)
 {
-    size_t bytes[OSH_FACTORS_N_ARRAYS], sum = 0, row = (size_t)osh_factors_ld(I) * sizeof(float), all = (size_t)n;
+    size_t bytes[OSH_FACTORS_N_ARRAYS], sum = 0, row = (size_t)osh_factors_ld(I) * sizeof(float),
+                                        all = (size_t)n;
     bytes[OSH_FACTORS_A] = (size_t)most * (size_t)I * row;
     bytes[OSH_FACTORS_LEFT] = I > OSH_FACTORS_SIDE ? (size_t)most * OSH_FACTORS_SIDE * row : 0;
     bytes[OSH_FACTORS_H] = all * sizeof(float *);
@@ -261,10 +282,12 @@ size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room)
 
 size_t osh_gptq_factor_cuda_scratch(int64_t I)
 {
-    return I <= OSH_FACTORS_MOST ? osh_gptq_factors_cuda_bytes(I, 1, 0) : osh_cuda_triangle_bytes(I);
+    return I <= OSH_FACTORS_MOST ? osh_gptq_factors_cuda_bytes(I, 1, 0)
+                                 : osh_cuda_triangle_bytes(I);
 }
 
 size_t osh_gptq_diags_cuda_bytes(int64_t I, int n)
 {
-    return osh_arena_gross(osh_arena_gross((size_t)n * sizeof(float *)) + (size_t)n * (size_t)I * sizeof(float));
+    return osh_arena_gross(osh_arena_gross((size_t)n * sizeof(float *)) +
+                           (size_t)n * (size_t)I * sizeof(float));
 }

@@ -1,16 +1,19 @@
-/* sums.cuh - to[i] += sum over rows of f(row, i): what weights get of all rows. Chunks of OSH_SUM_ROWS rows first, then
- * these in their order, so that the bytes follow from the number of rows. */
+/* sums.cuh - to[i] += sum over rows of f(row, i), for the gradients of weights. Chunks of
+ * OSH_SUM_ROWS rows are summed first, then the chunks in order: the order of additions depends only
+ * on the number of rows. */
 #ifndef OSH_SUMS_CUH
 #define OSH_SUMS_CUH
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 
-/* partial [chunks, D]; a block has 32 columns of a chunk, 8 rows at a time. */
-template <class F> static __global__ void osh_cu_sums_kernel(float *partial, int64_t rows, int64_t D, F f)
+/* partial [chunks, D]. A block takes 32 columns of a chunk, 8 rows at a time. */
+template <class F>
+static __global__ void osh_cu_sums_kernel(float *partial, int64_t rows, int64_t D, F f)
 {
     __shared__ float shared[8][33];
-    int64_t tiles = (D + 31) / 32, chunk = blockIdx.x / tiles, lane = threadIdx.x % 32, team = threadIdx.x / 32;
+    int64_t tiles = (D + 31) / 32, chunk = blockIdx.x / tiles, lane = threadIdx.x % 32,
+            team = threadIdx.x / 32;
     int64_t i = blockIdx.x % tiles * 32 + lane, end = (chunk + 1) * OSH_SUM_ROWS;
     float sum = 0;
 
@@ -25,47 +28,51 @@ template <class F> static __global__ void osh_cu_sums_kernel(float *partial, int
 
 static __global__ void osh_cu_sums_end(float *to, const float *partial, int64_t chunks, int64_t D)
 {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < D; i += (int64_t)gridDim.x * 256) {
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < D;
+         i += (int64_t)gridDim.x * 256) {
         float sum = 0;
         for (int64_t c = 0; c < chunks; c++) sum += partial[c * D + i];
         to[i] += sum;
     }
 }
 
-typedef struct osh_cu_table { // what is summed
+typedef struct osh_cu_table { // the values to sum
     int64_t rows, D;
-    float *room; // osh_sums_bytes(rows, D) of the device
+    float *room; // scratch: osh_sums_bytes(rows, D) of device memory
 } osh_cu_table;
 
-template <class F> static osh_status osh_cu_sums(osh_ctx *cx, osh_device *d, float *to, osh_cu_table t, F f)
+template <class F>
+static osh_status osh_cu_sums(osh_ctx *cx, osh_device *d, float *to, osh_cu_table t, F f)
 {
     osh_status rc = OSH_OK;
     int64_t rows = t.rows, D = t.D, chunks = osh_div_up(rows, OSH_SUM_ROWS);
     float *room = t.room;
 
-    OSH_LAUNCH(osh_cu_sums_kernel<F>, (unsigned)(chunks * osh_div_up(D, 32)), 256, 0, osh_cuda_stream(d), room, rows, D,
-               f);
+    OSH_LAUNCH(osh_cu_sums_kernel<F>, (unsigned)(chunks * osh_div_up(D, 32)), 256, 0,
+               osh_cuda_stream(d), room, rows, D, f);
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_LAUNCH(osh_cu_sums_end, osh_cu_grid(d, D, 256), 256, 0, osh_cuda_stream(d), to, room, chunks, D);
+    OSH_LAUNCH(osh_cu_sums_end, osh_cu_grid(d, D, 256), 256, 0, osh_cuda_stream(d), to, room,
+               chunks, D);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-/* to [n], in f32: values of the compute dtype T, as from_pretrained casts a stored S. */
-template <class T, class S> static __global__ void osh_cu_widen_kernel(float *to, const S *from, int64_t n)
+/* Writes `from`, rounded to the compute dtype T as from_pretrained does, to `to` [n] in f32. */
+template <class T, class S>
+static __global__ void osh_cu_widen_kernel(float *to, const S *from, int64_t n)
 {
     for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < n; i += (int64_t)gridDim.x * 256)
         to[i] = osh_cu_round<T>(osh_cu_load(from[i]));
 }
 
-static inline osh_status osh_cu_widen(osh_ctx *cx, osh_device *d, float *to, osh_cuda_array from, int64_t n,
-                                      osh_dtype compute)
+static inline osh_status osh_cu_widen(osh_ctx *cx, osh_device *d, float *to, osh_cuda_array from,
+                                      int64_t n, osh_dtype compute)
 {
     osh_status rc = OSH_OK;
     OSH_CU_BY_DTYPE(compute, T, OSH_CU_BY_STORED(from.dtype, S,
-        OSH_LAUNCH((osh_cu_widen_kernel<T, S>), osh_cu_grid(d, n, 256), 256, 0, osh_cuda_stream(d), to,
-                   static_cast<const S *>(from.data), n)));
+        OSH_LAUNCH((osh_cu_widen_kernel<T, S>), osh_cu_grid(d, n, 256), 256, 0, osh_cuda_stream(d),
+                   to, static_cast<const S *>(from.data), n)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -1,9 +1,11 @@
-/* vocab.cu - blocks of logits: room, products, and the walk over panels and vocabulary. */
+/* vocab.cu - blocks of logits: their memory, their products, and the loop over panels and
+ * vocabulary. */
 #include "ops/cuda/cast.cuh"
 #include "ops/cuda/vocab.cuh"
 
-/* x [rows, OSH_VOCAB_COLS], of which cols are there */
-template <class T> static __global__ void rule_kernel(T *x, int64_t rows, int64_t cols, float divide, float cap)
+/* Divides and caps x [rows, cols]. Rows are OSH_VOCAB_COLS elements apart. */
+template <class T>
+static __global__ void rule_kernel(T *x, int64_t rows, int64_t cols, float divide, float cap)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * cols;
          i += (int64_t)gridDim.x * blockDim.x) {
@@ -13,7 +15,7 @@ template <class T> static __global__ void rule_kernel(T *x, int64_t rows, int64_
     }
 }
 
-static void *take(osh_ctx *cx, osh_device *d, int64_t n, osh_dtype dt)
+static void *vocab_alloc(osh_ctx *cx, osh_device *d, int64_t n, osh_dtype dt)
 {
     return osh_device_alloc(cx, d, (size_t)n * osh_dtype_bytes(dt), OSH_LIFE_SHORT);
 }
@@ -21,10 +23,11 @@ static void *take(osh_ctx *cx, osh_device *d, int64_t n, osh_dtype dt)
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w)
 {
     s->x = x, s->w = w;
-    s->logits = take(cx, x->device, osh_min64(osh_rows(x), OSH_VOCAB_ROWS) * OSH_VOCAB_COLS, x->dtype);
+    s->logits = vocab_alloc(cx, x->device, osh_min64(osh_rows(x), OSH_VOCAB_ROWS) * OSH_VOCAB_COLS,
+                            x->dtype);
     if (!s->logits) return OSH_E_NOMEM;
     if (w->dtype == x->dtype) return OSH_OK;
-    s->copy = take(cx, x->device, OSH_VOCAB_COLS * osh_width(x), x->dtype);
+    s->copy = vocab_alloc(cx, x->device, OSH_VOCAB_COLS * osh_width(x), x->dtype);
     return s->copy ? OSH_OK : OSH_E_NOMEM;
 }
 
@@ -45,16 +48,17 @@ osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_voca
     osh_cuda_mat w = {osh_elem(s->w, b->first * D), D, 0, x->dtype, true};
 
     if (s->copy) {
-        OSH_TRY(osh_cuda_cast(cx, x->device, {s->copy, x->dtype}, {w.data, s->w->dtype}, b->cols * D));
+        OSH_TRY(osh_cuda_cast(cx, x->device, {s->copy, x->dtype}, {w.data, s->w->dtype},
+                              b->cols * D));
         w.data = s->copy;
     }
     OSH_TRY(osh_cuda_gemm(cx, x->device, {&c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0, 1}));
     if (s->rule.divide > 0 || s->rule.cap > 0) {
         int64_t n_rows = n * b->n_panels;
         OSH_CU_BY_DTYPE(x->dtype, T,
-                        OSH_LAUNCH(rule_kernel<T>, osh_cu_grid(x->device, n_rows * b->cols, 256), 256, 0,
-                                   osh_cuda_stream(x->device), static_cast<T *>(s->logits), n_rows, b->cols,
-                                   (float)s->rule.divide, (float)s->rule.cap));
+                        OSH_LAUNCH(rule_kernel<T>, osh_cu_grid(x->device, n_rows * b->cols, 256),
+                                   256, 0, osh_cuda_stream(x->device), static_cast<T *>(s->logits),
+                                   n_rows, b->cols, (float)s->rule.divide, (float)s->rule.cap));
         OSH_CUDA(cx, cudaGetLastError());
     }
 done:
@@ -69,9 +73,12 @@ osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, vo
 
     OSH_TRY(osh_tiles_new(cx, &t, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_VOCAB_ROWS));
     for (int64_t i = 0; i < n_tiles; i = end) {
-        for (end = i + 1; end < n_tiles && t[end].n == t[i].n && (end + 1 - i) * t[i].n <= OSH_VOCAB_ROWS;) end++;
+        for (end = i + 1;
+             end < n_tiles && t[end].n == t[i].n && (end + 1 - i) * t[i].n <= OSH_VOCAB_ROWS;)
+            end++;
         for (int64_t v = 0; v < V; v += OSH_VOCAB_COLS) {
-            osh_vocab_block b = {t[i].row, end - i, t[i].n, v, osh_min64(OSH_VOCAB_COLS, V - v), false};
+            osh_vocab_block b = {t[i].row, end - i, t[i].n, v, osh_min64(OSH_VOCAB_COLS, V - v),
+                                 false};
             b.last = v + b.cols == V;
             OSH_TRY(fn(cx, user, &b));
         }
@@ -83,6 +90,7 @@ done:
 
 size_t osh_vocab_bytes(int64_t D, int64_t n_tokens)
 {
-    return osh_arena_gross((size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS) * sizeof(float)) +
+    return osh_arena_gross((size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS) *
+                           sizeof(float)) +
            osh_arena_gross((size_t)(OSH_VOCAB_COLS * D) * sizeof(float));
 }

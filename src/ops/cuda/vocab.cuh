@@ -1,24 +1,27 @@
-/* vocab.cuh - the next-token logits of a model by blocks of rows x vocabulary, for nll and kl.
+/* vocab.cuh - the next-token logits of a model in blocks of rows x vocabulary, for nll and kl.
  *
- *   logits = x W^T     x [N, D]     w [V, D]     block [rows, ld] of the dtype of x: the product's store rounds them
+ *   logits = x W^T     x [N, D]     w [V, D]     block [rows, OSH_VOCAB_COLS]
  *
- * Rows come in panels that begin at each sample's first token, so that a row's product has a shape that depends on its
- * own sample alone; panels of one size that stand behind each other are one batch. The blocks of a row's vocabulary are
- * joined in their order, in double. */
+ * A block has the dtype of x: the product rounds the logits when it stores them. Rows are in panels
+ * that begin at the first token of each sample, so that the shape of a product depends only on its
+ * sample. Consecutive panels of one size are one batch. The blocks of the vocabulary of a row are
+ * joined in order, in double. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
 
-enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 }; // rows of all panels of a batch; tokens of a block
+/* Most rows of all panels of a batch; tokens of the vocabulary in a block. */
+enum { OSH_VOCAB_ROWS = 1024, OSH_VOCAB_COLS = 2048 };
 
 typedef struct osh_vocab_side { // one model
     const osh_tensor *x, *w;
-    void *logits; // own: [rows, OSH_VOCAB_COLS] of the dtype of x
-    void *copy;   // own: [OSH_VOCAB_COLS, D] where w has another dtype
+    void *logits; // own: [rows, OSH_VOCAB_COLS] in the dtype of x
+    void *copy;   // own: [OSH_VOCAB_COLS, D] in the dtype of x; NULL: w has it
     osh_logits_rule rule;
 } osh_vocab_side;
 
-typedef struct osh_vocab_block { // panels [n_panels] of n rows each from `row`; tokens [first, first + cols) of V
+/* n_panels panels of n rows each from `row` on; tokens [first, first + cols) of the vocabulary. */
+typedef struct osh_vocab_block {
     int64_t row, n_panels, n, first, cols;
     bool last;
 } osh_vocab_block;
@@ -26,23 +29,28 @@ typedef struct osh_vocab_block { // panels [n_panels] of n rows each from `row`;
 osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w);
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
-size_t osh_vocab_bytes(int64_t D, int64_t n_tokens); // of one side, gross, an upper bound
-/* Calls fn for every block: the blocks of a row in their order. */
+/* Upper bound of the gross bytes of one side. */
+size_t osh_vocab_bytes(int64_t D, int64_t n_tokens);
+/* Calls fn for every block; the blocks of a row come in order. */
 typedef osh_status (*osh_vocab_fn)(osh_ctx *cx, void *user, const osh_vocab_block *b);
 osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user);
 
-/* Of one row so far: sum of e^(logit - max); best: the first largest. */
+/* The state of a row: sum of e^(logit - max); best: index of the first largest. */
 typedef struct osh_vocab_sum {
     double sum;
     float max;
     int32_t best;
 } osh_vocab_sum;
 
-static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s) { return (double)s.max + log(s.sum); }
+static __device__ inline double osh_vocab_lse(const osh_vocab_sum &s)
+{
+    return (double)s.max + log(s.sum);
+}
 
-/* The joint maximum of what was so far and a block's; *was, *is: what the sums of each count in it. */
-static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best, double *was,
-                                             double *is)
+/* Joins the max, sum and best of a block to s. *was, *is: the factors of the old sum and of the
+ * block's sum relative to the joint maximum. */
+static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float sum, int32_t best,
+                                             double *was, double *is)
 {
     float top = fmaxf(s->max, max);
 
@@ -52,14 +60,16 @@ static __device__ inline void osh_vocab_join(osh_vocab_sum *s, float max, float 
     s->max = top;
 }
 
-/* Largest of row [cols], by 256 threads; the same in all. */
-template <class T> static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
+/* Returns the largest of row [cols], the same in all 256 threads. */
+template <class T>
+static __device__ inline float osh_vocab_max(const T *row, int cols, float *shared)
 {
     float max = -INFINITY;
     for (int v = (int)threadIdx.x; v < cols; v += 256) max = fmaxf(max, osh_cu_load(row[v]));
     return osh_cu_team_max<256>(max, shared);
 }
-template <class T> static __device__ inline float osh_vocab_sum_exp(const T *row, int cols, float max, float *shared)
+template <class T>
+static __device__ inline float osh_vocab_sum_exp(const T *row, int cols, float max, float *shared)
 {
     float sum = 0;
     for (int v = (int)threadIdx.x; v < cols; v += 256) sum += expf(osh_cu_load(row[v]) - max);

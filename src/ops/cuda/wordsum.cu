@@ -1,14 +1,16 @@
-/* wordsum.cu - osh_wordsum (ops/wordsum.h) of bytes on the card: a sum of integers, in whatever order threads add. */
+/* wordsum.cu - osh_wordsum (ops/wordsum.h) of GPU memory. The sum of integers does not depend on
+ * the order of the threads. */
 #include "ops/cuda/op.cuh"
 
 extern "C" {
 #include "ops/wordsum.h"
 }
 
-enum { BLOCK = 256, LEAST_WORDS = 4096 }; // of a block
+enum { BLOCK = 256, LEAST_WORDS = 4096 }; // threads and words of a block
 
-/* p [n_bytes], of any alignment; sum is 0 before */
-static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned char *p, int64_t n_bytes)
+/* p [n_bytes], any alignment. *sum must be 0. */
+static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned char *p,
+                                      int64_t n_bytes)
 {
     int64_t n = (n_bytes + 7) / 8, step = (int64_t)gridDim.x * blockDim.x;
     unsigned long long mine = 0;
@@ -19,7 +21,8 @@ static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned ch
         if (whole && i * 8 + 8 <= n_bytes) {
             x = reinterpret_cast<const unsigned long long *>(p)[i];
         } else {
-            for (int k = 0; k < 8 && i * 8 + k < n_bytes; k++) x |= (unsigned long long)p[i * 8 + k] << (8 * k);
+            for (int k = 0; k < 8 && i * 8 + k < n_bytes; k++)
+                x |= (unsigned long long)p[i * 8 + k] << (8 * k);
         }
         x ^= (unsigned long long)i * OSH_WORDSUM_K;
         OSH_WORDSUM_MIX(x);
@@ -28,13 +31,16 @@ static __global__ void wordsum_kernel(unsigned long long *sum, const unsigned ch
     if (mine) atomicAdd(sum, mine);
 }
 
-osh_status osh_cuda_wordsum(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p, size_t n_bytes)
+osh_status osh_cuda_wordsum(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p,
+                            size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    int64_t blocks = ((int64_t)n_bytes / 8 + LEAST_WORDS - 1) / LEAST_WORDS, most = 4 * osh_cuda_multiprocessors(d);
+    int64_t blocks = ((int64_t)n_bytes / 8 + LEAST_WORDS - 1) / LEAST_WORDS,
+            most = 4 * osh_cuda_multiprocessors(d);
     OSH_TRY(d->type->fill(cx, d, sum, 0, sizeof *sum));
-    OSH_LAUNCH(wordsum_kernel, (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most), BLOCK, 0, osh_cuda_stream(d),
-               reinterpret_cast<unsigned long long *>(sum), static_cast<const unsigned char *>(p), (int64_t)n_bytes);
+    OSH_LAUNCH(wordsum_kernel, (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most), BLOCK, 0,
+               osh_cuda_stream(d), reinterpret_cast<unsigned long long *>(sum),
+               static_cast<const unsigned char *>(p), (int64_t)n_bytes);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

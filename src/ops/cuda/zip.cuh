@@ -1,26 +1,29 @@
-/* zip.cuh - out[i] = f(x[i], y[i]) over flat tensors of one dtype: widened, computed, rounded once.
- * out may be x or y. */
+/* zip.cuh - out[i] = f(x[i], y[i]) for all elements of tensors of one dtype: widened, computed,
+ * rounded once. out may be x or y. */
 #ifndef OSH_ZIP_CUH
 #define OSH_ZIP_CUH
 #include "ops/cuda/pack.cuh"
 
-/* out, x, y [n]; the first n_packs packs are taken as such. */
+/* out, x, y [n]. The first n_packs packs are read as packs, the rest as elements. */
 template <class T, class F>
-static __global__ void osh_cu_zip_kernel(T *out, const T *x, const T *y, int64_t n, int64_t n_packs, F f)
+static __global__ void osh_cu_zip_kernel(T *out, const T *x, const T *y, int64_t n, int64_t n_packs,
+                                         F f)
 {
     const int N = osh_cu_pack<T>::N;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * blockDim.x,
+            first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
     for (int64_t i = first; i < n_packs; i += step) {
         osh_cu_pack<T> a = osh_cu_pack_load(x + i * N), b = osh_cu_pack_load(y + i * N);
-        for (int k = 0; k < N; k++) osh_cu_store(&a.v[k], f(osh_cu_load(a.v[k]), osh_cu_load(b.v[k])));
+        for (int k = 0; k < N; k++)
+            osh_cu_store(&a.v[k], f(osh_cu_load(a.v[k]), osh_cu_load(b.v[k])));
         osh_cu_pack_store(out + i * N, a);
     }
     for (int64_t i = n_packs * N + first; i < n; i += step)
         osh_cu_store(&out[i], f(osh_cu_load(x[i]), osh_cu_load(y[i])));
 }
 
-/* F takes and gives f32; T is the storage type of all three tensors. */
+/* f takes and returns f32. T is the type of the elements of all three tensors. */
 template <class T, class F> static osh_status osh_cu_zip(osh_ctx *cx, const osh_op_args *a, F f)
 {
     osh_status rc = OSH_OK;
@@ -28,10 +31,11 @@ template <class T, class F> static osh_status osh_cu_zip(osh_ctx *cx, const osh_
     int64_t n = osh_tensor_numel(x), n_packs = n / osh_cu_pack<T>::N;
 
     if (!n) return OSH_OK;
-    if (!osh_cu_aligned(x->data) || !osh_cu_aligned(y->data) || !osh_cu_aligned(out->data)) n_packs = 0;
-    OSH_LAUNCH((osh_cu_zip_kernel<T, F>), osh_cu_grid(out->device, n_packs ? n_packs : n, 256), 256, 0,
-               osh_cuda_stream(out->device), static_cast<T *>(out->data), static_cast<const T *>(x->data),
-               static_cast<const T *>(y->data), n, n_packs, f);
+    if (!osh_cu_aligned(x->data) || !osh_cu_aligned(y->data) || !osh_cu_aligned(out->data))
+        n_packs = 0;
+    OSH_LAUNCH((osh_cu_zip_kernel<T, F>), osh_cu_grid(out->device, n_packs ? n_packs : n, 256), 256,
+               0, osh_cuda_stream(out->device), static_cast<T *>(out->data),
+               static_cast<const T *>(x->data), static_cast<const T *>(y->data), n, n_packs, f);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
