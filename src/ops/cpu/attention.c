@@ -299,12 +299,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
     int64_t kv_head = chunk / j->n_tiles, heads = heads_per_kv_head(at), Dh = at->head_dim,
             sample = t->row - t->pos;
-    rows_of o = {t,
-                 heads * t->n,
-                 at,
-                 (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
-                 (float)at->softcap,
-                 j->a->in[0]->dtype,
+    rows_of o = {t, heads * t->n, at, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
+                 (float)at->softcap, j->a->in[0]->dtype,
                  j->sinks ? j->sinks + kv_head * heads : NULL};
     osh_tensor *out = j->a->out[0];
 

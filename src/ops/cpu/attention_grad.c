@@ -51,21 +51,10 @@ static back_room back_room_of(const attention_grad_job *j, int worker)
           *s = q + 3 * QUERIES * Dh;
     double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh);
 
-    return (back_room){p,
-                       p + L * Dh,
-                       p + 2 * L * Dh,
-                       p + 3 * L * Dh,
-                       q,
-                       q + QUERIES * Dh,
-                       q + 2 * QUERIES * Dh,
-                       s,
-                       s + QUERIES * ld,
-                       s + 2 * QUERIES * ld,
-                       (float)scale,
-                       (float)at->softcap,
-                       ld,
-                       -INFINITY,
-                       0};
+    return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh,
+                       q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
+                       s, s + QUERIES * ld, s + 2 * QUERIES * ld,
+                       (float)scale, (float)at->softcap, ld, -INFINITY, 0};
 }
 
 static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at,

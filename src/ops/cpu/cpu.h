@@ -35,9 +35,9 @@ size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
+/* in_width, out_width: see osh_kl_scratch. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                           int64_t n_tokens,
-                           int n_threads); // in_width, out_width: see osh_kl_scratch
+                           int64_t n_tokens, int n_threads);
 size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -50,23 +50,23 @@ size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_w
                         int64_t n_tokens, int n_threads);
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads);
+/* Returns 0: these ops use the stack. */
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                               int64_t n_tokens,
-                               int n_threads); // 0: these ops use the stack
+                               int64_t n_tokens, int n_threads);
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                  int64_t n_tokens, int n_threads);
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
+/* Gross bytes. */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                              int64_t n_tokens,
-                              int n_threads); // gross bytes
+                              int64_t n_tokens, int n_threads);
+/* Gross bytes; n_tokens: rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                               int64_t n_tokens,
-                               int n_threads); // gross bytes; n_tokens: rows of w
+                               int64_t n_tokens, int n_threads);
+/* out_width: V. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                       int64_t n_tokens,
-                       int n_threads); // out_width: V
+                       int64_t n_tokens, int n_threads);
+/* in_width: D, -, D2; out_width: V. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                      int64_t n_tokens,
-                      int n_threads); // in_width: D, -, D2; out_width: V
+                      int64_t n_tokens, int n_threads);
 #endif

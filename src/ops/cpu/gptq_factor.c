@@ -240,7 +240,7 @@ static size_t factor_row_bytes(int64_t n, int n_threads)
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
-/* Inverts the factor. If there are several blocks, cholesky has inverted the first one. */
+/* Inverts the factor. If there are several blocks, factor_cholesky has inverted the first one. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;

@@ -4,7 +4,7 @@
  *   flow: add block 0   tiles 0
  *         add block 1   tiles 1, rows of block 0 are finished between them
  *         end                    rows of block 1
- * / */
+ */
 #ifndef OSH_PAIRS_FLOW_H
 #define OSH_PAIRS_FLOW_H
 #include "math/pairs.h"

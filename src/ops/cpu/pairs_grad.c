@@ -1,13 +1,13 @@
 /* pairs_grad.c - gradients of the linear layer of BF16 tensors on pairs.h, with dy rounded to BF16.
  *
- *   dx [N, I] = dy [N, O] w [O, I]   DEPTH of O at a time; dy is read in place, w is packed in panels
- *   dw [O, I] = dy^T x               a tile of tokens at a time, from the first of each sample; both
- *                                    are packed once for all threads, then each block of dw adds one
- *                                    tile after the other
+ *   dx [N, I] = dy [N, O] w [O, I]   DEPTH of O at a time; dy is read in place, w is packed
+ *   dw [O, I] = dy^T x               a tile of tokens at a time, from the first of each sample;
+ *                                    both are packed once for all threads, then each block of dw
+ *                                    adds one tile after the other
  *
  * The sum of a part (DEPTH, or a tile) is a chain of its own, and the parts are added in order. So
- * the bytes do not depend on the cut into rows of dx or blocks of dw, nor on the tiles that are packed
- * together. */
+ * the bytes do not depend on the cut into rows of dx or blocks of dw, nor on the tiles that are
+ * packed together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"

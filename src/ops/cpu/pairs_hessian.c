@@ -7,11 +7,8 @@
 #include "ops/kernel.h"
 
 enum {
-    PAIR = 2 * OSH_PAIRS_SIDE,
-    WIDE = 384,
-    TOKENS = 512,
-    BAND = OSH_PAIRS_BAND,
-    SIDE = OSH_PAIRS_SIDE
+    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: most columns of a block of H
+    BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
 enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
 
@@ -163,8 +160,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        j.parts =
-            osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS)); // 576 columns alone are 9 chunks
+        /* The columns alone can be too few chunks: 576 columns are 9. */
+        j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));
     }

@@ -104,6 +104,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
+/* Rotates in[0] into out[0]; way: see rope_job. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
@@ -144,14 +145,11 @@ osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tensor *t = NULL; // own: [N, H*Dh]
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
-        return rope_turn(
-            cx,
-            &(osh_op_args){
-                .in = {a->dout[0]}, .out = {a->din[0]}, .attr = a->attr, .seqs = a->seqs},
-            -1);
+        return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},
+                                            .attr = a->attr, .seqs = a->seqs}, -1);
     OSH_TRY(osh_tensor_new(cx, &t, OSH_F32, 2, a->dout[0]->shape));
-    OSH_TRY(rope_turn(
-        cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t}, .attr = a->attr, .seqs = a->seqs}, -1));
+    OSH_TRY(rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t},
+                                         .attr = a->attr, .seqs = a->seqs}, -1));
     osh_grad_args back = {.dout = {t}, .din = {a->din[0]}};
     OSH_TRY(osh_add_grad_cpu(cx, &back));
 done:
