@@ -1,9 +1,9 @@
-/* blas.c - see blas.h.
+/* blas.c - opens OpenBLAS and makes its packing buffers in advance, one for each thread.
  *
- * Each call of OpenBLAS works in a buffer of 128 MiB of address space, of which it touches little. It maps one when
- * none that it has is free, and where the system refuses (ulimit -v) it tries again for ever. So the buffers of all
- * threads are made here, each behind a mapping that shows that there is room. They stay: what runs together later finds
- * them. */
+ * Each call of OpenBLAS works in a buffer of 128 MiB of address space and touches little of it. If
+ * no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v), it retries
+ * forever. So make_buffers lets OpenBLAS make the buffers of all threads, each after a test mapping
+ * that proves there is room. OpenBLAS keeps the buffers and uses them again. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -15,23 +15,25 @@
 
 #define SYMBOL(prefix, name) {prefix #name, offsetof(osh_blas_table, name)}
 static const osh_symbol symbols[] = {
-    SYMBOL("cblas_", sgemm), SYMBOL("cblas_", ssyrk), SYMBOL("cblas_", strsm), SYMBOL("cblas_", strmm),
+    SYMBOL("cblas_", sgemm), SYMBOL("cblas_", ssyrk),
+    SYMBOL("cblas_", strsm), SYMBOL("cblas_", strmm),
     {"spotrf_", offsetof(osh_blas_table, spotrf)}, {"strtri_", offsetof(osh_blas_table, strtri)},
-    SYMBOL("openblas_", get_config), SYMBOL("openblas_", get_corename), SYMBOL("openblas_", set_num_threads),
+    SYMBOL("openblas_", get_config), SYMBOL("openblas_", get_corename),
+    SYMBOL("openblas_", set_num_threads),
 };
 
-static osh_blas_table used; // of the process, as the library's own state is
+static osh_blas_table used; // one per process, like the state of the library
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-enum { MOST_BUFFERS = 128 }; // at once; with more OpenBLAS ends the process
+enum { MOST_BUFFERS = 128 }; // with more, OpenBLAS ends the process
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
-static void *(*buffer_new)(int unused); // of OpenBLAS; NULL: hidden there
+static void *(*buffer_new)(int unused); // function of OpenBLAS; NULL: not exported
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int n_buffers; // that OpenBLAS has at least
+static atomic_int n_buffers; // OpenBLAS has at least this many
 
 static bool room_for_buffer(void)
 {
@@ -41,7 +43,8 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* A buffer for each thread: all at once, so that each is another one. */
+/* Makes OpenBLAS own a buffer for each thread. It takes all of them before it frees any, so that no
+ * two are the same buffer. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -52,8 +55,9 @@ static osh_status make_buffers(osh_ctx *cx)
     pthread_mutex_lock(&buffers_lock);
     for (; n < want && n_buffers < want; n++) {
         if (!room_for_buffer())
-            OSH_FAIL(cx, OSH_E_NOMEM, "OpenBLAS wants %zu MiB of address space for each of %d threads, and the system "
-                     "gives it to %d (ulimit -v)", BUFFER_BYTES >> 20, want, n);
+            OSH_FAIL(cx, OSH_E_NOMEM,
+                     "OpenBLAS wants %zu MiB of address space for each of %d threads, and the "
+                     "system gives it to %d (ulimit -v)", BUFFER_BYTES >> 20, want, n);
         if (!buffer_new) break;
         buffers[n] = buffer_new(0);
     }
@@ -74,7 +78,7 @@ static osh_status open_blas(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
-    if (make && release) { // ISO C has no cast to a function pointer
+    if (make && release) { // ISO C cannot cast void * to a function pointer
         memcpy(&buffer_new, &make, sizeof make);
         memcpy(&buffer_free, &release, sizeof release);
     }
@@ -86,5 +90,6 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    return rc ? rc : osh_isa_check_core(cx, used.get_corename()); // a set may be named later
+    /* The set may be pinned by name after the first call. */
+    return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

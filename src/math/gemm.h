@@ -1,14 +1,16 @@
-/* gemm.h - f32 matrix products of one thread by OpenBLAS, row-major.
+/* gemm.h - f32 matrix products on one thread by OpenBLAS, row-major.
  *
- * The bytes of a product depend on m, n and k: callers pass tiles that depend on one sample alone. */
+ * The bytes of a product depend on m, n and k, so callers pass tiles that depend on one sample
+ * alone. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-enum { OSH_BLOCKS_EACH = 4 }; // of H for each thread, where it has so many: none waits long for the last ones
+/* Blocks of H for each thread, if H has that many: then no thread waits long for the last ones. */
+enum { OSH_BLOCKS_EACH = 4 };
 
-/* Chunk c of a lower triangle of tiles (i, j), row by row: c = i (i + 1) / 2 + j. */
+/* Finds tile (i, j) of chunk c in a lower triangle of tiles, row by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -16,16 +18,20 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* The same of all n x n tiles. */
-static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n) { *i = c / n, *j = c % n; }
+/* Finds tile (i, j) of chunk c in a square of n x n tiles, row by row. */
+static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
+{
+    *i = c / n, *j = c % n;
+}
 
-/* These want osh_blas_open (math/blas.h) before. */
+/* The caller has called osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
-/* Lower triangle of c [n, n] += a^T a, a [k, n]. */
+/* Adds a^T a to the lower triangle of c [n, n]; a [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
-/* Rows [first row of tiles[0], ...) of x in f32, in parallel: to [rows, I]. */
-osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first, int64_t n_rows);
+/* Widens rows [first, first + n_rows) of x to f32 on all threads: to [n_rows, I]. */
+osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first,
+                          int64_t n_rows);
 #endif

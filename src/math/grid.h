@@ -1,13 +1,16 @@
-/* grid.h - the values that a code may stand for, before zero point and scale.
+/* grid.h - number grids: the values that codes can represent, before zero point and scale.
  *
- *   int4      -8 ... 7, whole numbers                     {.lo = -8, .hi = 7, .bits = 4}
- *   FP8 E4M3  4 significant bits, multiples of 2^-9       {.lo = -448, .hi = 448, .bits = 8, .digits = 4, .least = -9}
+ *   int4      -8 ... 7, whole numbers
+ *             {.lo = -8, .hi = 7, .bits = 4}
+ *   FP8 E4M3  4 significant bits, multiples of 2^-9
+ *             {.lo = -448, .hi = 448, .bits = 8, .digits = 4, .least = -9}
+ *   FP6 E2M3  4 significant bits, multiples of 2^-3
+ *             {.lo = -7.5, .hi = 7.5, .bits = 6, .digits = 4, .least = -3}
+ *   FP4 E2M1  2 significant bits, multiples of 2^-1
+ *             {.lo = -6, .hi = 6, .bits = 4, .digits = 2, .least = -1}
  *
- *   FP6 E2M3  4 significant bits, multiples of 2^-3       {.lo = -7.5, .hi = 7.5, .bits = 6, .digits = 4, .least = -3}
- *   FP4 E2M1  2 significant bits, multiples of 2^-1       {.lo = -6, .hi = 6, .bits = 4, .digits = 2, .least = -1}
- *
- * Codes are two's complement, or sign, exponent and fraction
- * in `bits` bits. */
+ * Codes of whole numbers are two's complement; codes of floats are sign, exponent and fraction in
+ * `bits` bits. */
 #ifndef OSH_GRID_H
 #define OSH_GRID_H
 #include "base/num.h"
@@ -15,7 +18,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#ifdef __CUDACC__ // what a kernel calls too
+#ifdef __CUDACC__ // kernels call these functions, too
 #define OSH_EVERYWHERE __host__ __device__ static inline
 #else
 #define OSH_EVERYWHERE static inline
@@ -23,12 +26,12 @@
 
 typedef struct osh_grid {
     float lo, hi;
-    int bits;   // of a code
+    int bits;   // bits of a code
     int digits; // significant bits of a value; 0: whole numbers
     int least;  // values of a floating type are multiples of 2^least
 } osh_grid;
 
-/* Whole numbers, or the floating type of so many bits. */
+/* Returns the grid of whole numbers or of the floating type with this number of bits. */
 static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
@@ -37,7 +40,7 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
     return !floats ? whole : bits == 4 ? e2m1 : bits == 6 ? e2m3 : e4m3;
 }
 
-/* The nearest value, ties to even, of x between lo and hi. */
+/* Returns the value of the grid that is nearest to x, ties to even; lo <= x <= hi. */
 static inline float osh_grid_nearest(const osh_grid *g, float x)
 {
     if (!g->digits) return nearbyintf(x);
@@ -53,9 +56,11 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    int above = e - g->digits - g->least; // binades above the values that are whole multiples of 2^least
+    /* binades above the values that are whole multiples of 2^least */
+    int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
-    int bits = whole ? (int)ldexpf(a, -g->least) : (above << fraction) + (int)ldexpf(a, -(g->least + above));
+    int bits = whole ? (int)ldexpf(a, -g->least)
+                     : (above << fraction) + (int)ldexpf(a, -(g->least + above));
     return (int8_t)(bits | (signbit(value) ? 1 << (g->bits - 1) : 0));
 }
 
@@ -64,7 +69,8 @@ static inline float osh_grid_value(const osh_grid *g, int8_t code)
     if (!g->digits) return code;
     int fraction = g->digits - 1, bits = code & ((1 << (g->bits - 1)) - 1), e = bits >> fraction;
     int digits = bits & ((1 << fraction) - 1);
-    float a = e ? ldexpf((float)(digits | 1 << fraction), g->least + e - 1) : ldexpf((float)digits, g->least);
+    float a = e ? ldexpf((float)(digits | 1 << fraction), g->least + e - 1)
+                : ldexpf((float)digits, g->least);
     return code & 1 << (g->bits - 1) ? -a : a;
 }
 #endif

@@ -1,4 +1,4 @@
-/* isa.c - pins the instruction set of the libraries and names what they run. */
+/* isa.c - pins the instruction set of our kernels and of OpenBLAS, and describes the set in use. */
 #include "math/isa.h"
 #include "base/profile.h"
 #include "math/blas.h"
@@ -7,8 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX", "SkylakeX"};
-static atomic_bool by_name; // the set was named: OpenBLAS must run its core
+static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
+                                              "SkylakeX"};
+static atomic_bool by_name; // the user named the set: OpenBLAS must run its core
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
 {
@@ -35,7 +36,8 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs)
 {
     const char *want = cores[osh_isa_used()];
     if (!atomic_load(&by_name) || !strcasecmp(runs, want)) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "--isa %s: OpenBLAS runs its %s kernels, want %s: set OPENBLAS_CORETYPE=%s "
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "--isa %s: OpenBLAS runs its %s kernels, want %s: set OPENBLAS_CORETYPE=%s "
                     "before it is loaded", osh_isa_name(osh_isa_used()), runs, want, want);
 }
 
@@ -44,7 +46,8 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-enum { LIBRARY_BYTES = 2 << 20 }; // what OpenBLAS, stacks and the C library's heap take later, beside its threads
+/* Bytes that OpenBLAS, stacks and the heap of the C library take later, without their threads. */
+enum { LIBRARY_BYTES = 2 << 20 };
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
 {
@@ -59,8 +62,9 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
     const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // "OpenBLAS 0.3.21 ..."
-    *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa), version ? (int)strcspn(version, " ") : 1,
-                        version ? version : "?", osh_blas()->get_corename());
+    *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa),
+                        version ? (int)strcspn(version, " ") : 1, version ? version : "?",
+                        osh_blas()->get_corename());
     if (!*text) rc = OSH_E_NOMEM;
 done:
     return rc;

@@ -1,5 +1,8 @@
-/* pairs.c - see pairs.h. With AMX four tiles of 16 x 16 sums, two of a and two of b; with AVX-512 BF16 8 rows x 2
- * panels of sums in registers; without either a plain loop of the same layout, for tests. */
+/* pairs.c - multiplies BF16 matrices with sums in F32, and packs them for it.
+ *
+ * With AMX, four tiles hold 16 x 16 sums each, two tiles hold a and two hold b. With AVX-512 BF16,
+ * registers hold sums of 8 rows x 2 panels. Without either, plain loops use the same layout, for
+ * tests. */
 #include "math/pairs.h"
 #include "base/isa.h"
 #include "base/num.h"
@@ -17,7 +20,7 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // words from one panel to the next; of 32 in k
+    int64_t panel, steps; // words from one panel to the next; steps of 32 in k
     bool far;
 } product;
 
@@ -43,7 +46,7 @@ static void plain_product(const product *j, int n_blocks, int64_t n_panels)
         }
 }
 
-static void put(uint32_t *panel, int64_t n, int64_t l, uint16_t x)
+static void panel_put(uint32_t *panel, int64_t n, int64_t l, uint16_t x)
 {
     panel[l / 2 * SIDE + n] |= (uint32_t)x << (l % 2 * 16);
 }
@@ -52,21 +55,24 @@ static void plain_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, i
 {
     memset(to, 0, (size_t)osh_pairs_panel(k) * sizeof *to);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t l = 0; l < k; l++) put(to, i, l, x[i * ld + l]);
+        for (int64_t l = 0; l < k; l++) panel_put(to, i, l, x[i * ld + l]);
 }
 
-static void plain_columns(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+static void plain_columns(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
+                          int64_t k)
 {
     for (int64_t i = 0; i < n; i += SIDE)
         memset(to + i / SIDE * stride, 0, (size_t)osh_pairs_panel(k) * sizeof *to);
     for (int64_t l = 0; l < k; l++)
-        for (int64_t i = 0; i < n; i++) put(to + i / SIDE * stride, i % SIDE, l, x[l * ld + i]);
+        for (int64_t i = 0; i < n; i++)
+            panel_put(to + i / SIDE * stride, i % SIDE, l, x[l * ld + i]);
 }
 
 static void plain_turn(uint32_t *to, const uint32_t *panel, int64_t k)
 {
     for (int64_t l = 0; l < osh_pairs_pad(k) / 2; l++)
-        for (int64_t i = 0; i < SIDE; i++) to[l / SIDE * SIDE * SIDE + i * SIDE + l % SIDE] = panel[l * SIDE + i];
+        for (int64_t i = 0; i < SIDE; i++)
+            to[l / SIDE * SIDE * SIDE + i * SIDE + l % SIDE] = panel[l * SIDE + i];
 }
 
 static void plain_sums(float *to, int64_t ld, const float *c, int64_t ldc)
@@ -80,7 +86,8 @@ static void plain_add(float *to, const float *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-static void plain_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
+static void plain_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n,
+                           int64_t more)
 {
     for (int64_t r = 0; r < m; r++, n += more) plain_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
@@ -89,7 +96,8 @@ static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, in
 {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < y->n; c++)
-            y->p[r * y->ld + c] = osh_bf16_of_f32(y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c]);
+            y->p[r * y->ld + c] =
+                osh_bf16_of_f32(y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c]);
 }
 
 #if defined(__x86_64__)
@@ -98,26 +106,28 @@ static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, in
 
 /* ---- AMX ---- */
 
-typedef struct tile_config { // of palette 1
+typedef struct tile_config { // layout of palette 1
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } tile_config;
 
-/* Sums of two blocks and two panels in tiles 0 to 3, of one block in 0 and 1, of one panel in 0 and 2. */
-#define STEPS(load_b, both_blocks, both_panels)                                                                        \
-    for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                                         \
-        _tile_loadd(4, a, lda);                                                                                        \
-        load_b(6, b, 64);                                                                                              \
-        _tile_dpbf16ps(0, 4, 6);                                                                                       \
-        if (both_panels) load_b(7, b + j->panel, 64);                                                                  \
-        if (both_panels) _tile_dpbf16ps(1, 4, 7);                                                                      \
-        if (both_blocks) _tile_loadd(5, a + j->a.block, lda);                                                          \
-        if (both_blocks) _tile_dpbf16ps(2, 5, 6);                                                                      \
-        if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);                                                       \
+/* The sums are in tiles 0 to 3 for two blocks and two panels, in 0 and 1 for one block, and in 0
+ * and 2 for one panel. */
+#define STEPS(load_b, both_blocks, both_panels)                                                    \
+    for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
+        _tile_loadd(4, a, lda);                                                                    \
+        load_b(6, b, 64);                                                                          \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        if (both_panels) load_b(7, b + j->panel, 64);                                              \
+        if (both_panels) _tile_dpbf16ps(1, 4, 7);                                                  \
+        if (both_blocks) _tile_loadd(5, a + j->a.block, lda);                                      \
+        if (both_blocks) _tile_dpbf16ps(2, 5, 6);                                                  \
+        if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);                                   \
     }
 
-/* Steps from which on b comes past the first cache: there a stays for all panels. Of fewer steps both have room. */
+/* From this number of steps on, b should bypass the first cache, so that a stays there for all
+ * panels. With fewer steps both fit. */
 enum { FAR = 17 };
 
 TILES static void tiles_begin(void)
@@ -130,7 +140,7 @@ TILES static void tiles_begin(void)
 
 TILES static void tiles_end(void) { _tile_release(); }
 
-TILES static void by_tiles(const product *j, int n_blocks, int64_t n_panels)
+TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panels)
 {
     int64_t lda = j->a.row * 2, ldc = j->ldc * 4;
     for (int64_t p = 0; p < n_panels; p += 2) {
@@ -156,7 +166,7 @@ TILES static void by_tiles(const product *j, int n_blocks, int64_t n_panels)
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // of sums in registers
+enum { ROWS = 8 }; // rows of sums in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -165,8 +175,9 @@ WIDE static inline __m512i pair_of(const uint16_t *a)
     return _mm512_set1_epi32(pair);
 }
 
-/* panels is a constant where this is inlined. */
-WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row, int64_t p, int panels)
+/* Multiplies ROWS rows of a by one or two panels. `panels` is a constant at each call. */
+WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row,
+                                                                  int64_t p, int panels)
 {
     __m512 s[ROWS][2];
     const uint16_t *from = j->a.p + row / SIDE * j->a.block + row % SIDE * j->a.row;
@@ -175,7 +186,8 @@ WIDE static inline __attribute__((always_inline)) void eight_rows(const product 
     for (int i = 0; i < ROWS; i++) s[i][0] = s[i][1] = _mm512_setzero_ps();
     for (int64_t step = 0; step < j->steps; step++, from += j->a.step)
         for (int l = 0; l < STEP; l += 2, b += SIDE) {
-            __m512i b0 = _mm512_loadu_si512(b), b1 = panels == 2 ? _mm512_loadu_si512(b + j->panel) : b0;
+            __m512i b0 = _mm512_loadu_si512(b),
+                    b1 = panels == 2 ? _mm512_loadu_si512(b + j->panel) : b0;
 #pragma GCC unroll 8
             for (int i = 0; i < ROWS; i++) {
                 __m512i a = pair_of(from + i * j->a.row + l);
@@ -191,7 +203,7 @@ WIDE static inline __attribute__((always_inline)) void eight_rows(const product 
     }
 }
 
-WIDE static void by_registers(const product *j, int n_blocks, int64_t n_panels)
+WIDE static void pairs_by_registers(const product *j, int n_blocks, int64_t n_panels)
 {
     for (int64_t p = 0; p < n_panels; p += 2)
         for (int64_t row = 0; row < n_blocks * SIDE; row += ROWS)
@@ -201,8 +213,8 @@ WIDE static void by_registers(const product *j, int n_blocks, int64_t n_panels)
 
 /* ---- packing ---- */
 
-/* 16 x 16 words, turned. */
-WIDE static inline __attribute__((always_inline)) void turn(__m512i r[SIDE])
+/* Transposes 16 x 16 words. */
+WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE])
 {
     __m512i t[SIDE];
 #pragma GCC unroll 16
@@ -217,10 +229,11 @@ WIDE static inline __attribute__((always_inline)) void turn(__m512i r[SIDE])
             r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
             r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
         }
-    /* r[4 g + c] holds column c of each quarter, of rows 4 g to 4 g + 3 */
+    /* r[4 g + c] holds column c of each quarter of rows 4 g to 4 g + 3 */
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), AB = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+        __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
+                AB = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
         __m512i cd = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
         __m512i CD = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
         t[c] = _mm512_shuffle_i32x4(ab, cd, 0x88);
@@ -238,23 +251,27 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
         __m512i r[SIDE];
         __mmask32 in = k - l < STEP ? (1u << (k - l)) - 1 : ~0u;
 #pragma GCC unroll 16
-        for (int i = 0; i < SIDE; i++) r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
+        for (int i = 0; i < SIDE; i++)
+            r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
-        for (int i = SIDE; i < 2 * SIDE; i++) _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // of the next
-        turn(r);
+        for (int i = SIDE; i < 2 * SIDE; i++)
+            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // next panel
+        turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
     }
 }
 
-WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, int64_t ld, int64_t n,
+                              int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // all panels take their part of a row while its lines are at hand
+    for (; l < k; l += 2, to += SIDE) // all panels read their part of a row while it is cached
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));
-            __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(l + 1 < k ? in : 0, x + (l + 1) * ld + c));
+            __m512i odd = _mm512_cvtepu16_epi32(
+                _mm256_maskz_loadu_epi16(l + 1 < k ? in : 0, x + (l + 1) * ld + c));
             _mm512_storeu_si512(to + p, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
         }
     for (int64_t c = 0; c < n; c += SIDE, to += panel)
@@ -267,7 +284,7 @@ WIDE static void turn_panel(uint32_t *to, const uint32_t *panel, int64_t k)
         __m512i r[SIDE];
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) r[i] = _mm512_loadu_si512(panel + i * SIDE);
-        turn(r);
+        turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);
     }
@@ -277,25 +294,27 @@ WIDE static void turn_sums(float *to, int64_t ld, const float *c, int64_t ldc)
     __m512i r[SIDE];
 #pragma GCC unroll 16
     for (int i = 0; i < SIDE; i++) r[i] = _mm512_loadu_si512(c + i * ldc);
-    turn(r);
+    turn_words(r);
 #pragma GCC unroll 16
     for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * ld, r[i]);
 }
 
-WIDE static void add(float *to, const float *from, int64_t n)
+WIDE static void pairs_add(float *to, const float *from, int64_t n)
 {
     int64_t i = 0;
     for (; i + SIDE <= n; i += SIDE)
         _mm512_storeu_ps(to + i, _mm512_add_ps(_mm512_loadu_ps(to + i), _mm512_loadu_ps(from + i)));
     if (i == n) return;
     __mmask16 in = (__mmask16)((1u << (n - i)) - 1);
-    __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(in, to + i), _mm512_maskz_loadu_ps(in, from + i));
+    __m512 sum =
+        _mm512_add_ps(_mm512_maskz_loadu_ps(in, to + i), _mm512_maskz_loadu_ps(in, from + i));
     _mm512_mask_storeu_ps(to + i, in, sum);
 }
 
-WIDE static void add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
+WIDE static void pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n,
+                                int64_t more)
 {
-    for (int64_t r = 0; r < m; r++, n += more) add(to.p + r * to.ld, from.p + r * from.ld, n);
+    for (int64_t r = 0; r < m; r++, n += more) pairs_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
 
 /* Rounds to nearest, ties to even, as osh_bf16_of_f32 does. */
@@ -304,11 +323,12 @@ WIDE static inline __m256i narrow_16(__m512i u)
     __m512i hi = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(hi, _mm512_set1_epi32(1));
     __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)),
                                             _mm512_set1_epi32(0x7f800000));
-    u = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
+    u = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd),
+                          16);
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(u, nan, hi, _mm512_set1_epi32(0x40)));
 }
 
-WIDE static void narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+WIDE static void pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
 {
     for (int64_t c = 0; c < y->n; c += SIDE) {
         __mmask16 in = y->n - c < SIDE ? (__mmask16)((1u << (y->n - c)) - 1) : 0xffff;
@@ -321,14 +341,14 @@ WIDE static void narrow(const osh_pairs_y *y, const float *from, int64_t ld, int
     }
 }
 #else
-#define narrow plain_narrow
+#define pairs_narrow plain_narrow
 #define tiles_begin() (void)0
 #define tiles_end() (void)0
-#define add plain_add
-#define add_rows plain_add_rows
+#define pairs_add plain_add
+#define pairs_add_rows plain_add_rows
 #define turn_sums plain_sums
-#define by_tiles plain_product
-#define by_registers plain_product
+#define pairs_by_tiles plain_product
+#define pairs_by_registers plain_product
 #define pack_rows plain_rows
 #define pack_columns plain_columns
 #define turn_panel plain_turn
@@ -342,7 +362,8 @@ void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n,
     else plain_rows(to, x, ld, n, k);
 }
 
-void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
+                          int64_t k)
 {
     if (has_registers()) pack_columns(to, stride, x, ld, n, k);
     else plain_columns(to, stride, x, ld, n, k);
@@ -367,13 +388,13 @@ void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc)
 
 void osh_pairs_add(float *to, const float *from, int64_t n)
 {
-    if (has_registers()) add(to, from, n);
+    if (has_registers()) pairs_add(to, from, n);
     else plain_add(to, from, n);
 }
 
 void osh_pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
 {
-    if (has_registers()) narrow(y, from, ld, m);
+    if (has_registers()) pairs_narrow(y, from, ld, m);
     else plain_narrow(y, from, ld, m);
 }
 
@@ -389,23 +410,24 @@ void osh_pairs_end(void)
 
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more)
 {
-    if (has_registers()) add_rows(to, from, m, n, more);
+    if (has_registers()) pairs_add_rows(to, from, m, n, more);
     else plain_add_rows(to, from, m, n, more);
 }
 
-static void block(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+static void block_pack(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
     memset(to, 0, (size_t)osh_pairs_panel(k) * sizeof *to);
     for (int64_t l = 0; l < k; l += STEP)
         for (int64_t i = 0; i < n; i++)
-            memcpy(to + l / 2 * SIDE + i * SIDE, x + i * ld + l, (size_t)osh_min64(STEP, k - l) * sizeof *x);
+            memcpy(to + l / 2 * SIDE + i * SIDE, x + i * ld + l,
+                   (size_t)osh_min64(STEP, k - l) * sizeof *x);
 }
 
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
 {
     if (n % SIDE == 0 && k % STEP == 0) return (osh_pairs_a){x, ld, STEP, SIDE * ld};
     for (int64_t i = 0; i < n; i += SIDE)
-        block(room + i / SIDE * osh_pairs_panel(k), x + i * ld, ld, osh_min64(SIDE, n - i), k);
+        block_pack(room + i / SIDE * osh_pairs_panel(k), x + i * ld, ld, osh_min64(SIDE, n - i), k);
     return osh_pairs_packed(room, k);
 }
 
@@ -413,7 +435,7 @@ void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pair
 {
     product j = {c, ldc, a, b.panels, b.stride, osh_pairs_pad(b.k) / STEP, b.far};
     int n_blocks = m > SIDE ? 2 : 1;
-    if (osh_isa_used() >= OSH_ISA_AMX) by_tiles(&j, n_blocks, b.n);
-    else if (has_registers()) by_registers(&j, n_blocks, b.n);
+    if (osh_isa_used() >= OSH_ISA_AMX) pairs_by_tiles(&j, n_blocks, b.n);
+    else if (has_registers()) pairs_by_registers(&j, n_blocks, b.n);
     else plain_product(&j, n_blocks, b.n);
 }

@@ -1,28 +1,36 @@
-/* pairs.h - products of BF16 with sums in F32, on the instructions that multiply pairs: AMX's tiles, AVX-512 BF16.
+/* pairs.h - products of BF16 with sums in F32, on the instructions that multiply pairs: AMX tiles
+ * and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
  *
- *   a   rows, pairs of neighbours in k side by side: a row-major matrix as it lies, or blocks that were packed
- *   b   packed: panels of 16 columns, each [k / 2][16] words of two bf16, of which the first is of the even k; k
- *       padded by zeros to a multiple of 32
+ *   a   rows, neighbours in k side by side: a row-major matrix in place, or packed blocks
+ *   b   packed: panels of 16 columns, each [k / 2][16] words of two bf16, the even k first; k is
+ *       padded with zeros to a multiple of 32
  *
- * What a call adds to an element is one chain over k from 0: bytes depend on how k is cut, never on how m and n are,
- * nor on which of two matrices is a. */
+ * A call adds to each element one chain over k from 0. So the bytes depend on how the caller cuts
+ * k, but not on how it cuts m and n, nor on which of the two matrices is a. */
 #ifndef OSH_PAIRS_H
 #define OSH_PAIRS_H
 #include "tensor/tensor.h"
 
-enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 }; // columns of a panel; k is padded to; rows of a
+/* SIDE: columns of a panel. STEP: k is padded to a multiple of it. BAND: most rows of a in a
+ * call. */
+enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 };
 
-bool osh_pairs_used(void); // the set that is used multiplies pairs
-bool osh_pairs_take(const osh_tensor *x); // BF16, and they are
+/* True if the instruction set in force multiplies pairs. */
+bool osh_pairs_used(void);
+/* True if x is BF16 and osh_pairs_used. */
+bool osh_pairs_take(const osh_tensor *x);
 
-static inline int64_t osh_pairs_pad(int64_t k) { return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP; }
-/* Words of a panel, and of a packed block of 16 rows. */
+static inline int64_t osh_pairs_pad(int64_t k)
+{
+    return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP;
+}
+/* Returns the words of a panel, which are also the words of a packed block of 16 rows. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Rows as they lie (step 32), or blocks of 16 rows as they are packed here. Element (i, l) of a block is
- * p[l / 32 * step + i * row + l % 32]; the second block is `block` elements on. */
+/* Rows of a row-major matrix in place (step 32), or packed blocks of 16 rows. Element (i, l) of a
+ * block is p[l / 32 * step + i * row + l % 32]; the second block starts `block` elements later. */
 typedef struct osh_pairs_a { // view
     const uint16_t *p;
     int64_t row, step, block;
@@ -30,18 +38,21 @@ typedef struct osh_pairs_a { // view
 
 typedef struct osh_pairs_b { // view
     const uint32_t *panels;
-    int64_t n, k, stride; // panels, their length, and words from one to the next
-    bool far;             // AMX reads them past the first cache, in which a stays for the panels that come
+    int64_t n, k, stride; // number of panels, their length, words from one to the next
+    bool far;             // AMX reads the panels past the first cache, so that a stays in it
 } osh_pairs_b;
 
-/* A panel of n <= 16 columns, each a row of x: x [n, k], rows ld apart. */
+/* Packs one panel of n <= 16 columns; each column is a row of x [n, k], rows ld apart. */
 void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* Panels of the n columns of x [k, n], rows ld apart: one behind the other, or `stride` words apart. */
+/* Packs the n columns of x [k, n], rows ld apart, into panels: one after the other, or `stride`
+ * words apart. */
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* The panel's columns as the rows of a block. */
+void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
+                          int64_t k);
+/* Turns a panel into a block: the columns of the panel become the rows of the block. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
-/* Up to OSH_PAIRS_BAND rows of x as they lie where that is allowed, else as blocks in room [2 panels]. */
+/* Returns a view of n <= OSH_PAIRS_BAND rows of x: in place if n and k are whole blocks and steps,
+ * else packed into `room` [2 panels]. */
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 {
@@ -49,22 +60,24 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
                          2 * osh_pairs_panel(k)};
 }
 
-/* A thread calls osh_pairs_product between these two: with AMX they set its tiles up and release them. */
+/* A thread calls osh_pairs_product between these two. With AMX they configure and release its
+ * tiles. */
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
-/* c, rows ldc apart: m <= OSH_PAIRS_BAND rows, written in whole blocks of 16, and whole panels of columns. On this
- * thread. */
+/* Writes c = a b on this thread; rows of c are ldc apart. m <= OSH_PAIRS_BAND rows are written in
+ * whole blocks of 16, columns in whole panels. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-typedef struct osh_pairs_y { // view: n columns of rows that lie ld apart
+typedef struct osh_pairs_y { // view: n columns, rows ld apart
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n] or NULL
 } osh_pairs_y;
-/* m rows of y: sums and bias, rounded to BF16. */
+/* Writes m rows of y: sums plus bias, rounded to BF16. */
 void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
-void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc); // 16 x 16 of them
+/* Transposes 16 x 16 sums. */
+void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows that lie ld apart
-/* Adds m rows: n columns of the first, n + more of the second, n + 2 more of the third. */
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // view: rows ld apart
+/* Adds m rows: n columns of the first row, n + more of the second, n + 2 more of the third. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

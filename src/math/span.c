@@ -1,4 +1,4 @@
-/* span.c - the loops of span.h, each body once, compiled for the baseline and for AVX2. */
+/* span.c - implements span.h: each loop has one body, compiled for the baseline and for AVX2. */
 #include "math/span.h"
 #include "base/elementary.h"
 #include "base/isa.h"
@@ -27,7 +27,7 @@ void osh_span_round(float *x, int64_t n, osh_dtype dt)
     else round_body(x, n, dt);
 }
 
-OSH_VEC_FN void add_body(float *x, const float *y, int64_t n)
+OSH_VEC_FN void span_add_body(float *x, const float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f a, b;
@@ -37,14 +37,14 @@ OSH_VEC_FN void add_body(float *x, const float *y, int64_t n)
         v8_store(x + i, &a);
     }
 }
-OSH_AVX2 static void add_avx2(float *x, const float *y, int64_t n) { add_body(x, y, n); }
+OSH_AVX2 static void span_add_avx2(float *x, const float *y, int64_t n) { span_add_body(x, y, n); }
 void osh_span_add(float *x, const float *y, int64_t n)
 {
-    if (has_avx2()) add_avx2(x, y, n);
-    else add_body(x, y, n);
+    if (has_avx2()) span_add_avx2(x, y, n);
+    else span_add_body(x, y, n);
 }
 
-/* tanh form of gelu: x/2 (1 + tanh u) = x / (1 + e^(-2u)), the same shape as silu. */
+/* The tanh form of gelu is x/2 (1 + tanh u) = x / (1 + e^(-2u)), which has the shape of silu. */
 OSH_VEC_FN void glu_body(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -60,16 +60,19 @@ OSH_VEC_FN void glu_body(float *gate, const float *up, int64_t n, osh_act_kind a
         v8_store(gate + i, &x);
     }
 }
-OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
+OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_kind act,
+                              osh_dtype dt)
 {
     glu_body(gate, up, n, act, dt);
 }
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
-    if (act == OSH_ACT_GELU) { // 1 + erf u = erfc(-u), which loses nothing far below zero
+    if (act == OSH_ACT_GELU) { // 1 + erf u = erfc(-u), which stays exact far below 0
         for (int64_t i = 0; i < n; i++) {
             double x = gate[i];
-            gate[i] = osh_round_to((float)(x / 2 * osh_math_erfc(x * -0.70710678118654752440)), dt) * up[i];
+            gate[i] =
+                osh_round_to((float)(x / 2 * osh_math_erfc(x * -0.70710678118654752440)), dt) *
+                up[i];
         }
     } else if (osh_span512_takes(dt)) {
         osh_span512_glu(gate, up, n, act);
@@ -80,7 +83,8 @@ void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh
     }
 }
 
-OSH_VEC_FN void rms_norm_body(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt)
+OSH_VEC_FN void rms_norm_body(float *x, const float *w, int64_t n, int64_t n_real, float eps,
+                              osh_dtype dt)
 {
     osh_v8f sum, v, g;
 
@@ -99,7 +103,8 @@ OSH_VEC_FN void rms_norm_body(float *x, const float *w, int64_t n, int64_t n_rea
         v8_store(x + i, &v);
     }
 }
-OSH_AVX2 static void rms_norm_avx2(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt)
+OSH_AVX2 static void rms_norm_avx2(float *x, const float *w, int64_t n, int64_t n_real, float eps,
+                                   osh_dtype dt)
 {
     rms_norm_body(x, w, n, n_real, eps, dt);
 }
@@ -110,7 +115,7 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
-/* As v8_round for values that are not NaN, or a NaN that came from bf16 values: its low half is 0. */
+/* Does v8_round for numbers, and for a NaN that came from bf16 values: its low half is 0. */
 OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
 {
     osh_v8u u = (osh_v8u)*x;
@@ -148,13 +153,16 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
         v8_store(s + i, &v);
     }
 }
-/* A body of its own for bf16: constants leave the loops. */
+/* Gives bf16 its own body, so that the compiler moves the constants out of the loops. */
 OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
 {
     if (dt == OSH_BF16) softmax_body(s, n, scale, OSH_BF16);
     else softmax_body(s, n, scale, dt);
 }
-OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt) { softmax_any(s, n, scale, dt); }
+OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt)
+{
+    softmax_any(s, n, scale, dt);
+}
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
     if (osh_span512_takes(dt)) osh_span512_softmax(s, n, scale);
@@ -189,7 +197,8 @@ void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt)
     else softcap_body(s, n, scale, c, dt);
 }
 
-OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
+                                float eps)
 {
     osh_v8f sum, v, g, h;
 
@@ -205,7 +214,7 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            if (k >= i) x[k] = 0; // padding has no part in the variance
+            if (k >= i) x[k] = 0; // padding does not count in the variance
         v8_load(&v, x + i);
         sum = sum + v * v;
     }
@@ -218,11 +227,13 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v8_store(x + i, &v);
     }
 }
-OSH_AVX2 static void layer_norm_avx2(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+OSH_AVX2 static void layer_norm_avx2(float *x, const float *w, const float *b, int64_t n,
+                                     int64_t n_real, float eps)
 {
     layer_norm_body(x, w, b, n, n_real, eps);
 }
-void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
+                         float eps)
 {
     if (has_avx2()) layer_norm_avx2(x, w, b, n, n_real, eps);
     else layer_norm_body(x, w, b, n, n_real, eps);
@@ -238,7 +249,8 @@ OSH_VEC_FN void rotate_8(osh_v8f *a, osh_v8f *b, const osh_v8f *c, const osh_v8f
     *a = ac + bs;
     *b = bc + as;
 }
-OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt)
+OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s, int64_t half,
+                            osh_dtype dt)
 {
     for (int64_t i = 0; i < half; i += OSH_LANES) {
         size_t bytes = (size_t)osh_min64(OSH_LANES, half - i) * sizeof(float);
@@ -248,17 +260,20 @@ OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s
             rotate_8(&a, &b, &vc, &vs, dt);
             v8_store(lo + i, &a), v8_store(hi + i, &b);
         } else {
-            memcpy(&a, lo + i, bytes), memcpy(&b, hi + i, bytes), memcpy(&vc, c + i, bytes), memcpy(&vs, s + i, bytes);
+            memcpy(&a, lo + i, bytes), memcpy(&b, hi + i, bytes), memcpy(&vc, c + i, bytes),
+                memcpy(&vs, s + i, bytes);
             rotate_8(&a, &b, &vc, &vs, dt);
             memcpy(lo + i, &a, bytes), memcpy(hi + i, &b, bytes);
         }
     }
 }
-OSH_AVX2 static void rotate_avx2(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt)
+OSH_AVX2 static void rotate_avx2(float *lo, float *hi, const float *c, const float *s, int64_t half,
+                                 osh_dtype dt)
 {
     rotate_body(lo, hi, c, s, half, dt);
 }
-void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt)
+void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half,
+                     osh_dtype dt)
 {
     if (has_avx2()) rotate_avx2(lo, hi, c, s, half, dt);
     else rotate_body(lo, hi, c, s, half, dt);
@@ -299,7 +314,10 @@ OSH_VEC_FN void sum_exp_body(float *out, const float *x, int64_t n, float max)
     }
     *out = v8_sum(&sum);
 }
-OSH_AVX2 static void sum_exp_avx2(float *out, const float *x, int64_t n, float max) { sum_exp_body(out, x, n, max); }
+OSH_AVX2 static void sum_exp_avx2(float *out, const float *x, int64_t n, float max)
+{
+    sum_exp_body(out, x, n, max);
+}
 float osh_span_sum_exp(const float *x, int64_t n, float max)
 {
     float s;
@@ -323,7 +341,8 @@ OSH_VEC_FN void sum_exp_diff_body(float *out, const float *r, const float *x, in
     }
     *out = v8_sum(&sum);
 }
-OSH_AVX2 static void sum_exp_diff_avx2(float *out, const float *r, const float *x, int64_t n, float max)
+OSH_AVX2 static void sum_exp_diff_avx2(float *out, const float *r, const float *x, int64_t n,
+                                       float max)
 {
     sum_exp_diff_body(out, r, x, n, max);
 }
@@ -344,7 +363,10 @@ OSH_VEC_FN void sincos_body(float *s, float *c, const double *angle, int64_t n)
         for (int k = 0; k < OSH_LANES_D; k++) s[i + k] = (float)vs[k], c[i + k] = (float)vc[k];
     }
 }
-OSH_AVX2 static void sincos_avx2(float *s, float *c, const double *angle, int64_t n) { sincos_body(s, c, angle, n); }
+OSH_AVX2 static void sincos_avx2(float *s, float *c, const double *angle, int64_t n)
+{
+    sincos_body(s, c, angle, n);
+}
 void osh_span_sincos(float *s, float *c, const double *angle, int64_t n)
 {
     if (has_avx2()) sincos_avx2(s, c, angle, n);

@@ -1,6 +1,9 @@
-/* span512.c - see span512.h. Sums run over the same eight lanes as in span.c: of 16 values the first eight are added,
- * then the others. A last half vector is masked; whole ones are not, as what a masked store leaves is slow to load
- * again. No fused multiply-add, as there (vec.h). */
+/* span512.c - vector loops over one row in BF16 precision with AVX-512; the bytes are those of
+ * span.c.
+ *
+ * Sums run over the eight lanes of span.c: of 16 values the first eight are added, then the
+ * others. A last half vector is masked. Whole vectors are not, because values of a masked store
+ * are slow to load again. There is no fused multiply-add, for the reason in vec.h. */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/span512_steps.h"
@@ -13,39 +16,40 @@
 bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512; }
 
 typedef struct part {
-    int64_t i; // its first value
+    int64_t i; // first value
     int n;     // vectors
-    bool half; // of 8 values: at the end of a row of an odd multiple of 8
+    bool half; // one vector of 8 values: the end of a row of an odd multiple of 8
 } part;
 
-/* step(args, part) for all of [0, end). */
-#define EACH(end, step, ...)                                                                                           \
-    do {                                                                                                               \
-        int64_t at = 0;                                                                                                \
-        for (; at + SIDE * LANES <= (end); at += SIDE * LANES) step(__VA_ARGS__, (part){at, SIDE, false});             \
-        for (; at + LANES <= (end); at += LANES) step(__VA_ARGS__, (part){at, 1, false});                              \
-        if (at < (end)) step(__VA_ARGS__, (part){at, 1, true});                                                        \
+/* Calls step(args, part) for all parts of [0, end). */
+#define EACH(end, step, ...)                                                                       \
+    do {                                                                                           \
+        int64_t at = 0;                                                                            \
+        for (; at + SIDE * LANES <= (end); at += SIDE * LANES)                                     \
+            step(__VA_ARGS__, (part){at, SIDE, false});                                            \
+        for (; at + LANES <= (end); at += LANES) step(__VA_ARGS__, (part){at, 1, false});          \
+        if (at < (end)) step(__VA_ARGS__, (part){at, 1, true});                                    \
     } while (0)
 
-WIDE_FN __m512 load(const float *p, bool half)
+WIDE_FN __m512 span_load(const float *p, bool half)
 {
     return half ? _mm512_maskz_loadu_ps(0xff, p) : _mm512_loadu_ps(p);
 }
 
-WIDE_FN void store(float *p, __m512 x, bool half)
+WIDE_FN void span_store(float *p, __m512 x, bool half)
 {
     if (half) _mm512_mask_storeu_ps(p, 0xff, x);
     else _mm512_storeu_ps(p, x);
 }
 
-/* sum [8] + both halves of v, one after the other. */
+/* Adds both halves of v to sum [8], one after the other. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
     if (!half) *sum = _mm256_add_ps(*sum, _mm512_extractf32x8_ps(v, 1));
 }
 
-WIDE_FN float total(__m256 sum)
+WIDE_FN float sum_total(__m256 sum)
 {
     osh_v8f v;
     _mm256_storeu_ps((float *)&v, sum);
@@ -55,9 +59,11 @@ WIDE_FN float total(__m256 sum)
 WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, part t)
 {
     __m512 x[SIDE];
-    EVERY(t.n) x[k] = load(gate + t.i + k * LANES, t.half);
+    EVERY(t.n) x[k] = span_load(gate + t.i + k * LANES, t.half);
     act_of(x, act, t.n);
-    EVERY(t.n) store(gate + t.i + k * LANES, _mm512_mul_ps(x[k], load(up + t.i + k * LANES, t.half)), t.half);
+    EVERY(t.n)
+        span_store(gate + t.i + k * LANES,
+                   _mm512_mul_ps(x[k], span_load(up + t.i + k * LANES, t.half)), t.half);
 }
 
 WIDE void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
@@ -65,87 +71,99 @@ WIDE void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind 
     EACH(n, glu_step, gate, up, act);
 }
 
-WIDE_FN __m512 widen(const uint16_t *p, __mmask16 in)
+WIDE_FN __m512 bf16_widen(const uint16_t *p, __mmask16 in)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
 }
 
-WIDE_FN void narrow(uint16_t *p, __m512 x, __mmask16 in)
+WIDE_FN void bf16_narrow(uint16_t *p, __m512 x, __mmask16 in)
 {
     __m512i u = _mm512_srli_epi32(_mm512_castps_si512(round_bf16(x)), 16);
     _mm256_mask_storeu_epi16(p, in, _mm512_cvtepi32_epi16(u));
 }
 
-WIDE_FN __mmask16 mask_of(int64_t left) { return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff; }
-
-WIDE_FN void glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act, __mmask16 in, int n)
+WIDE_FN __mmask16 span_mask(int64_t left)
 {
-    __m512 x[SIDE];
-    EVERY(n) x[k] = widen(g + k * LANES, in);
-    act_of(x, act, n);
-    EVERY(n) x[k] = _mm512_mul_ps(x[k], widen(up + k * LANES, in));
-    EVERY(n) narrow(to + k * LANES, x[k], in);
+    return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff;
 }
 
-WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+WIDE_FN void glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act,
+                      __mmask16 in, int n)
+{
+    __m512 x[SIDE];
+    EVERY(n) x[k] = bf16_widen(g + k * LANES, in);
+    act_of(x, act, n);
+    EVERY(n) x[k] = _mm512_mul_ps(x[k], bf16_widen(up + k * LANES, in));
+    EVERY(n) bf16_narrow(to + k * LANES, x[k], in);
+}
+
+WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                               osh_act_kind act)
 {
     int64_t i = 0;
-    for (; i + SIDE * LANES <= n; i += SIDE * LANES) glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
-    for (; i < n; i += LANES) glu_bf16(to + i, x + i, y + i, act, mask_of(n - i), 1);
+    for (; i + SIDE * LANES <= n; i += SIDE * LANES)
+        glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
+    for (; i < n; i += LANES) glu_bf16(to + i, x + i, y + i, act, span_mask(n - i), 1);
 }
 
 WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 in = mask_of(n - i);
-        narrow(to + i, _mm512_add_ps(widen(x + i, in), widen(y + i, in)), in);
+        __mmask16 in = span_mask(n - i);
+        bf16_narrow(to + i, _mm512_add_ps(bf16_widen(x + i, in), bf16_widen(y + i, in)), in);
     }
 }
 
 WIDE_FN void square_step(__m256 *sum, const float *x, part t)
 {
     __m512 v[SIDE];
-    EVERY(t.n) v[k] = load(x + t.i + k * LANES, t.half);
+    EVERY(t.n) v[k] = span_load(x + t.i + k * LANES, t.half);
     EVERY(t.n) add_halves(sum, _mm512_mul_ps(v[k], v[k]), t.half);
 }
 
 WIDE_FN void norm_step(float *x, const float *w, __m512 r, part t)
 {
     __m512 v[SIDE];
-    EVERY(t.n) v[k] = round_bf16(_mm512_mul_ps(load(x + t.i + k * LANES, t.half), r));
-    EVERY(t.n) store(x + t.i + k * LANES, _mm512_mul_ps(v[k], load(w + t.i + k * LANES, t.half)), t.half);
+    EVERY(t.n) v[k] = round_bf16(_mm512_mul_ps(span_load(x + t.i + k * LANES, t.half), r));
+    EVERY(t.n)
+        span_store(x + t.i + k * LANES, _mm512_mul_ps(v[k], span_load(w + t.i + k * LANES, t.half)),
+                   t.half);
 }
 
 WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
 {
     __m256 sum = _mm256_setzero_ps();
     EACH(n, square_step, &sum, x);
-    __m512 r = constant(1.0f / sqrtf(total(sum) / (float)n_real + eps));
+    __m512 r = constant(1.0f / sqrtf(sum_total(sum) / (float)n_real + eps));
     EACH(n, norm_step, x, w, r);
 }
 
 WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
     __m512 v[SIDE];
-    EVERY(t.n) v[k] = _mm512_mul_ps(load(s + t.i + k * LANES, t.half), by);
-    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // not of a NaN
+    EVERY(t.n) v[k] = _mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by);
+    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // skips NaN
 }
 
 WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, part t)
 {
     __m512 v[SIDE];
-    EVERY(t.n) v[k] = _mm512_sub_ps(_mm512_mul_ps(load(s + t.i + k * LANES, t.half), by), max);
+    EVERY(t.n) v[k] = _mm512_sub_ps(_mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by), max);
     exp_below(v, t.n);
-    EVERY(t.n) store(s + t.i + k * LANES, v[k], t.half);
+    EVERY(t.n) span_store(s + t.i + k * LANES, v[k], t.half);
     EVERY(t.n) add_halves(sum, v[k], t.half);
 }
 
 WIDE_FN void share_step(float *s, __m512 all, part t)
 {
-    EVERY(t.n) store(s + t.i + k * LANES, nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)), t.half);
+    EVERY(t.n)
+        span_store(s + t.i + k * LANES,
+                   nearest_bf16(_mm512_div_ps(span_load(s + t.i + k * LANES, t.half), all)),
+                   t.half);
 }
 
-/* s = e^(s * scale - max), and returns their sum in each lane. */
+/* Sets s = e^(s * scale - max). Returns their sum in each lane. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);
@@ -153,7 +171,7 @@ WIDE_FN __m512 exps(float *s, int64_t n, float scale)
     __m512 max = constant(_mm512_reduce_max_ps(m));
     __m256 sum = _mm256_setzero_ps();
     EACH(n, exp_step, &sum, s, by, max);
-    return constant(total(sum));
+    return constant(sum_total(sum));
 }
 
 WIDE void osh_span512_softmax(float *s, int64_t n, float scale)
@@ -166,7 +184,8 @@ WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
 {
     __m256i low[SIDE];
     EVERY(t.n) {
-        __m512i p = _mm512_castps_si512(nearest_bf16(_mm512_div_ps(load(s + t.i + k * LANES, t.half), all)));
+        __m512i p = _mm512_castps_si512(
+            nearest_bf16(_mm512_div_ps(span_load(s + t.i + k * LANES, t.half), all)));
         low[k] = _mm512_cvtepi32_epi16(_mm512_srli_epi32(p, 16));
     }
     if (t.half) _mm_storeu_si128((__m128i *)(void *)(to + t.i), _mm256_castsi256_si128(low[0]));
@@ -184,10 +203,11 @@ bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
 {
     (void)gate, (void)up, (void)n, (void)act;
-    assert(false); // never where osh_span512_takes is false
+    assert(false); // callers ask osh_span512_takes first
 }
 
-void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                          osh_act_kind act)
 {
     (void)to, (void)x, (void)y, (void)n, (void)act;
     assert(false);

@@ -1,16 +1,18 @@
-/* span512.h - those loops of span.h that a run in BF16 spends its time in, with AVX-512: the same bytes. */
+/* span512.h - the loops of span.h that take the most time in a BF16 run, with AVX-512 and the same
+ * bytes. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/span.h"
 
-/* The CPU has AVX-512, and dt is the one that they round to. */
+/* True if the set in force has AVX-512 and dt is BF16, to which these loops round. */
 bool osh_span512_takes(osh_dtype dt);
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act); // not OSH_ACT_GELU
-/* to = act(x) y, and x + y, of BF16 throughout; n need not be a multiple of 8. */
-void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act);
+/* to = act(x) y, and to = x + y. All values are BF16; n need not be a multiple of 8. */
+void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                          osh_act_kind act);
 void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
 void osh_span512_softmax(float *s, int64_t n, float scale);
-/* The same as BF16. to may be where s begins, or before: s is lost. */
+/* Writes softmax(s * scale) as BF16. `to` may equal s or start before it. Overwrites s. */
 void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale);
 #endif

@@ -1,5 +1,5 @@
-/* span512_steps.h - vector steps that span512.c and pairs_flow.c share. Functions here take n vectors at a
- * time. */
+/* span512_steps.h - vector steps that span512.c and pairs_flow.c share. Each function takes n
+ * vectors at a time. */
 #ifndef OSH_SPAN512_STEPS_H
 #define OSH_SPAN512_STEPS_H
 #if defined(__x86_64__)
@@ -8,11 +8,12 @@
 #include "math/span.h"
 
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define WIDE_FN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define WIDE_FN                                                                                    \
+    static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* A step goes over SIDE vectors at a time, each instruction over all of them: alone a vector waits for its own results,
- * of which an exponential has twenty behind each other. What is left of a row goes one by one: n is a constant where
- * this is inlined. */
+/* A step takes SIDE vectors at a time and runs each instruction over all of them: a single vector
+ * would wait for its own results, and an exponential is a chain of twenty. The rest of a row goes
+ * vector by vector. n is a constant at each call. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
@@ -29,7 +30,7 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
     EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
 }
 
-/* v8_exp_below of n vectors. */
+/* Does v8_exp_below on n vectors. */
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
@@ -55,9 +56,10 @@ WIDE_FN void exp_below(__m512 *x, int n)
     }
 }
 
-WIDE_FN __m512 nearest_bf16(__m512 x) // not of NaN
+WIDE_FN __m512 nearest_bf16(__m512 x) // x is not NaN
 {
-    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i u = _mm512_castps_si512(x),
+            odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
     return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000u)));
 }
@@ -67,13 +69,16 @@ WIDE_FN __m512 round_bf16(__m512 x)
     return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), nearest_bf16(x));
 }
 
-/* x = act(x), rounded; n vectors. */
+/* x = act(x), rounded to BF16, on n vectors. */
 WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
 {
     __m512 e[SIDE], limit = constant(88.37f);
     if (act == OSH_ACT_GELU_TANH) {
-        EVERY(n) e[k] = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x[k], x[k]), x[k]), constant(0.044715f));
-        EVERY(n) e[k] = _mm512_mul_ps(_mm512_add_ps(x[k], e[k]), constant(-1.59576912160573071176f));
+        EVERY(n)
+            e[k] = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x[k], x[k]), x[k]),
+                                 constant(0.044715f));
+        EVERY(n)
+            e[k] = _mm512_mul_ps(_mm512_add_ps(x[k], e[k]), constant(-1.59576912160573071176f));
     } else {
         EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
     }

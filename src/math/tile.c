@@ -1,5 +1,8 @@
-/* tile.c - see tile.h. The shape of the tile is that of BLIS's kernel for this instruction set (Van Zee, van de Geijn
- * 2015): 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds each. */
+/* tile.c - multiplies f32 matrices with AVX2 and FMA, tile by tile, and packs them for it.
+ *
+ * The tile has the shape of BLIS's kernel for this instruction set (Van Zee, van de Geijn 2015):
+ * 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds
+ * each. */
 #include "math/tile.h"
 #include "base/checked.h"
 #include "base/isa.h"
@@ -16,7 +19,7 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
-/* Checks what a tile reads and writes (base/checked.h). */
+/* Checks the ranges that a tile reads and writes (base/checked.h). */
 static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -24,24 +27,26 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed: the rows of a column lie side by side
+    for (int64_t l = 0; a.row == 1 && l < s.k; l++) // packed: rows of a column are side by side
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
         if (a.col == 1) osh_check_range(a.p + i * a.row, (size_t)s.k * one);
-        for (int64_t l = 0; a.col != 1 && l < s.k; l++) osh_check_range(a.p + i * a.row + l * a.col, one);
+        for (int64_t l = 0; a.col != 1 && l < s.k; l++)
+            osh_check_range(a.p + i * a.row + l * a.col, one);
     }
 #endif
 }
 
-/* m is a constant where this is inlined: its rows alone take registers. */
+/* Multiplies one tile. m is a constant at each call, so only m rows take registers. */
 OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
-void tile(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
+void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
     __m256 s[ROWS][2];
     const float *low = a.p, *high = a.p + 3 * a.row;
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
-    for (int i = 0; c.add && i < m; i++) __builtin_prefetch(c.p + i * c.ld, 1); // they are wanted behind the loop
+    for (int i = 0; c.add && i < m; i++)
+        __builtin_prefetch(c.p + i * c.ld, 1); // used after the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -66,7 +71,7 @@ void tile(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t
     OSH_RANGES_CHECKED FMA static void tile_##m(osh_into c, osh_tile_a a, const float *b,          \
                                                 int64_t step, int64_t k)                           \
     {                                                                                              \
-        tile(c, a, b, step, m, k);                                                                 \
+        tile_body(c, a, b, step, m, k);                                                            \
     }
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #undef TILE
@@ -80,8 +85,8 @@ static void tile_run(osh_into c, osh_tile_a a, const float *b, int64_t step, osh
     tiles[s.m - 1](c, a, b, step, s.k);
 }
 
-/* Fewer than 16 columns: by way of a whole tile. */
-static void narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
+/* Multiplies a tile of fewer than 16 columns: computes a whole tile and copies its columns. */
+static void tile_narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
     size_t row = (size_t)s.n * sizeof *whole;
@@ -99,14 +104,14 @@ void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
         for (int64_t j = 0; j < s.n; j += COLS) {
             osh_into to = {c.p + i * c.ld + j, c.ld, c.add};
             const float *panel = b.p + j / COLS * b.panel;
-            if (s.n - j < COLS) narrow(to, at, panel, b.step, (osh_mnk){rows, s.n - j, s.k});
+            if (s.n - j < COLS) tile_narrow(to, at, panel, b.step, (osh_mnk){rows, s.n - j, s.k});
             else tile_run(to, at, panel, b.step, (osh_mnk){rows, COLS, s.k});
         }
     }
 }
 
-/* 8 rows x 8 columns, turned. */
-FMA static void turn(float *to, const float *x, int64_t ld)
+/* Transposes 8 rows x 8 columns. */
+FMA static void tile_turn(float *to, const float *x, int64_t ld)
 {
     __m256 r[8], t[8];
 #pragma GCC unroll 8
@@ -134,22 +139,26 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
 {
     int64_t even = n == COLS ? k / 8 * 8 : 0;
     for (int64_t l = 0; l < even; l += 8) {
-        turn(to + l * COLS, x + l, ld);
-        turn(to + l * COLS + 8, x + 8 * ld + l, ld);
+        tile_turn(to + l * COLS, x + l, ld);
+        tile_turn(to + l * COLS + 8, x + 8 * ld + l, ld);
     }
     for (int64_t l = even; l < k; l++)
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
 
-/* 16 bf16 values, widened here: a call of osh_to_f32 for each 48 of them takes 3 % of the whole Hessian. */
-FMA static inline void widen(__m256 *lo, __m256 *hi, const uint16_t *x)
+/* Widens 16 bf16 values. Calling osh_to_f32 for each 48 values would take 3 % of the whole
+ * Hessian. */
+FMA static inline void tile_widen(__m256 *lo, __m256 *hi, const uint16_t *x)
 {
     __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);
-    *lo = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)), 16));
-    *hi = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)), 16));
+    *lo = _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)), 16));
+    *hi = _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)), 16));
 }
 
-FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns at, int64_t k)
+FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x,
+                               osh_tile_columns at, int64_t k)
 {
     float row[OSH_TILE_BOTH] = {0};
     for (int64_t l = 0, first = at.first; l < k; l++, first += at.ld) {
@@ -157,15 +166,17 @@ FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x
             __m256 lo, hi;
 #pragma GCC unroll 3
             for (int c = 0; c < OSH_TILE_BOTH; c += COLS) {
-                widen(&lo, &hi, (const uint16_t *)x->data + first + c);
+                tile_widen(&lo, &hi, (const uint16_t *)x->data + first + c);
                 _mm256_storeu_ps(row + c, lo);
                 _mm256_storeu_ps(row + c + 8, hi);
             }
         } else {
             osh_to_f32(row, osh_elem(x, first), x->dtype, at.n);
         }
-        for (int c = 0; c < OSH_TILE_BOTH; c += COLS) memcpy(panels + c * k + l * COLS, row + c, COLS * sizeof *row);
-        for (int c = 0; c < OSH_TILE_BOTH; c += ROWS) memcpy(strips + c * k + l * ROWS, row + c, ROWS * sizeof *row);
+        for (int c = 0; c < OSH_TILE_BOTH; c += COLS)
+            memcpy(panels + c * k + l * COLS, row + c, COLS * sizeof *row);
+        for (int c = 0; c < OSH_TILE_BOTH; c += ROWS)
+            memcpy(strips + c * k + l * ROWS, row + c, ROWS * sizeof *row);
     }
 }
 #else
@@ -183,7 +194,8 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
     assert(false);
 }
 
-void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns at, int64_t k)
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns at,
+                           int64_t k)
 {
     (void)panels, (void)strips, (void)x, (void)at, (void)k;
     assert(false);

@@ -1,38 +1,44 @@
-/* tile.h - products of f32 on AVX2 with FMA, out of tiles of 6 x 16 elements that stay in registers.
+/* tile.h - products of f32 with AVX2 and FMA, in tiles of 6 x 16 elements that stay in registers.
  *
- *   c [m, n] (+)= a [m, k] b [k, n]     a as it lies, by two strides; b in panels of 16 columns, each [k, 16]
+ *   c [m, n] (+)= a [m, k] b [k, n]     a in place, by two strides
+ *                                       b in panels of 16 columns, each [k, 16]
  *
- * What a product brings up often is packed once, by whoever knows how often: OpenBLAS packs in every call. What a call
- * adds to an element is one chain of fused multiply-adds over k: bytes depend on how k is cut, never on how m and n
- * are. */
+ * The caller packs b once and uses it for many products; OpenBLAS packs in every call. A call adds
+ * to each element one chain of fused multiply-adds over k. So the bytes depend on how the caller
+ * cuts k, but not on how it cuts m and n. */
 #ifndef OSH_TILE_H
 #define OSH_TILE_H
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 }; // BOTH: columns that are whole panels and strips
+/* BOTH: 48 columns are whole panels of 16 and whole strips of 6. */
+enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
 
-/* The set in force is AVX2: above it the libraries' wider kernels win, below it there is no FMA. */
+/* True if the set in force is AVX2. With a higher set the wider kernels of the libraries are
+ * faster; a lower one has no FMA. */
 bool osh_tile_used(void);
 
-typedef struct osh_tile_a { // element (i, l) is p[i / 6 * strip + i % 6 * row + l * col]; strip 0: of 6 rows
+/* Element (i, l) is p[i / 6 * strip + i % 6 * row + l * col]; strip 0 means 6 * row. */
+typedef struct osh_tile_a {
     const float *p;
     int64_t row, col, strip;
 } osh_tile_a; // view
 
-typedef struct osh_tile_b { // panel j is at p + j * panel, element (l, c) of it at l * step + c
+typedef struct osh_tile_b { // panel j is at p + j * panel, its element (l, c) at l * step + c
     const float *p;
     int64_t panel, step;
 } osh_tile_b; // view
 
-/* m, n: any; what is missing in the last panel may hold anything. */
+/* c (+)= a b for any m and n. Columns of the last panel after n may hold any value. */
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
-/* One panel, to [k, 16], of n <= 16 rows of x [n, ld] that become its columns; k a multiple of 8 or the rest of it. */
+/* Packs n <= 16 rows of x [n, ld] as the columns of one panel, to [k, 16]; the other columns are
+ * 0. */
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k);
-typedef struct osh_tile_columns { // of x [k, ld], from element `first` on
-    int64_t first, ld, n; // n: columns that there are, at most 48
+typedef struct osh_tile_columns { // columns of x [k, ld] from element `first` on
+    int64_t first, ld, n;         // n: number of columns, at most 48
 } osh_tile_columns;
-/* 48 columns of x for products of x with itself: as three panels [k, 16] and as eight strips [k, 6], which are an
- * osh_tile_a with row 1, col 6 and strip 6 k. Of columns from n on: 0. */
-void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns c, int64_t k);
+/* Packs 48 columns of x for products of x with itself: as three panels [k, 16] and as eight strips
+ * [k, 6]. The strips are an osh_tile_a with row 1, col 6 and strip 6 k. Columns from n on are 0. */
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns c,
+                           int64_t k);
 #endif

@@ -1,9 +1,9 @@
-/* vec.h - eight f32 lanes in the compiler's vector extension: the same source for SSE2 and AVX2,
- * and so the same bytes.
+/* vec.h - eight f32 lanes in the compiler's vector extension. SSE2 and AVX2 share the source and
+ * so give the same bytes.
  *
- * No fused multiply-add anywhere: a function here is inlined into a baseline body and into one
- * compiled for AVX2 alone, and both must round alike. Vectors go by pointer, since passing them by
- * value depends on the instruction set. */
+ * There is no fused multiply-add: a function here is inlined into a baseline body and into one
+ * compiled for AVX2, and both must round alike. Vectors are passed by pointer, since passing them
+ * by value depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
@@ -20,7 +20,7 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
-/* A row of n, padded, for each thread. */
+/* Returns the floats of one padded row of n for each thread. */
 static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
@@ -48,7 +48,8 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
     return m;
 }
 
-/* x = round to nearest even, |x| < 2^22: the addition of 1.5 * 2^23 leaves no fraction bits. */
+/* Rounds x to the nearest whole number, ties to even; |x| < 2^22. Adding 1.5 * 2^23 leaves no
+ * fraction bits. */
 OSH_VEC_FN void v8_nearest(osh_v8f *x)
 {
     osh_v8f magic;
@@ -56,15 +57,15 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x for x <= 88.37, relative error under 2e-7; 0 below -87.33, NaN stays. Cephes' reduction and polynomial:
- * x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
+/* x = e^x for x <= 88.37, relative error under 2e-7; 0 below -87.33; NaN stays NaN. Cephes'
+ * reduction and polynomial: x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
     osh_v8f lo, n, p, r;
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // there, n and 2^n are of no use
+    below = *x < lo; // n and 2^n are not used in these lanes
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -75,15 +76,15 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * r) * r + r + 1.0f;
-    /* n + 2^23 * 1.5 holds n in its low bits: 2^n is those, biased, moved into the exponent. */
+    /* n + 2^23 * 1.5 holds n in its low bits. Biased and moved into the exponent, n becomes 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // of lanes below, too, where it wraps
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // wraps in lanes below
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
 
-/* For any x: e^88.37 above that. */
+/* x = e^x for any x; e^88.37 for greater x. */
 OSH_VEC_FN void v8_exp(osh_v8f *x)
 {
     osh_v8f hi;
@@ -95,14 +96,15 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     v8_exp_below(x);
 }
 
-/* x = ln x for x >= 2^-126, relative error under 3e-7 but near 1, absolute there under 1e-7: x = 2^n (1 + r) with
- * 1 + r between sqrt 1/2 and sqrt 2; Cephes' polynomial. */
+/* x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1 the absolute error is under
+ * 1e-7. x = 2^n (1 + r) with 1 + r between sqrt 1/2 and sqrt 2; Cephes' polynomial. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
-    static const float part[] = {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-                                 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
-                                 3.3333331174e-1f};
-    osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23), rest = bits - (e << 23); // 0x3f3504f3: sqrt 1/2
+    static const float part[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                 -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+    osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23),
+            rest = bits - (e << 23); // 0x3f3504f3: sqrt 1/2
     osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
     v8_set(&p, part[0]);
     for (int i = 1; i < 9; i++) p = p * r + part[i];
@@ -111,7 +113,8 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
     *x = r + p + n * 0.693359375f;
 }
 
-/* x = tanh x, relative error under 3e-7. Near 0 Cephes' polynomial x + x^3 P(x^2); else 1 - 2 / (e^2|x| + 1). */
+/* x = tanh x, relative error under 3e-7. Near 0 it is Cephes' polynomial x + x^3 P(x^2), else
+ * 1 - 2 / (e^2|x| + 1). */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;
@@ -133,16 +136,20 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
     *x = (osh_v8f)((osh_v8u)p | sign);
 }
 
-/* Sine and cosine, |x| < 5e8, relative error under 3e-16: x = n pi/2 + r, |r| <= pi/4, then the Taylor series up to
- * r^17 and r^16. pi/2 comes in five parts of 24 bits, so that their products with n are exact. */
+/* Sine and cosine of x, |x| < 5e8, relative error under 3e-16: x = n pi/2 + r, |r| <= pi/4, then
+ * the Taylor series up to r^17 and r^16. pi/2 is split into five parts of 24 bits, so that their
+ * products with n are exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
-    static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72, 0x1.01b838p-96};
-    static const double cs[] = {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
-                                1.0 / 362880,          -1.0 / 5040,          1.0 / 120,        -1.0 / 6};
-    static const double cc[] = {1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
-                                1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: n is left in the low bits of the sum
+    static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
+                                  0x1.01b838p-96};
+    static const double cs[] = {
+        1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
+        1.0 / 362880,          -1.0 / 5040,          1.0 / 120,        -1.0 / 6};
+    static const double cc[] = {
+        1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
+        1.0 / 40320,          -1.0 / 720,         1.0 / 24};
+    const double round = 6755399441055744.0; // 1.5 * 2^52: the low bits of the sum hold n
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
 
@@ -154,7 +161,8 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     for (int i = 2; i < 7; i++) c = c * z + cc[i];
     s = r + r * (z * s);
     c = (1.0 - 0.5 * z) + z * z * c;
-    osh_v4l us = (osh_v4l)s, uc = (osh_v4l)c, low = q & 2, high = (q + 1) & 2; // quadrants 2, 3: -sin; 1, 2: -cos
+    /* Quadrants 2 and 3 negate the sine, 1 and 2 the cosine. */
+    osh_v4l us = (osh_v4l)s, uc = (osh_v4l)c, low = q & 2, high = (q + 1) & 2;
     *sine = (osh_v4d)(((swap & uc) | (~swap & us)) ^ (low << 62));
     *cosine = (osh_v4d)(((swap & us) | (~swap & uc)) ^ (high << 62));
 }
@@ -167,7 +175,8 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
     v8_select(x, &nan, x, &r);
 }
 
-/* f16 keeps 11 significant bits, and multiples of 2^-24 below 2^-14: there the addition of 0.5 leaves exactly those. */
+/* Rounds x to f16, which keeps 11 significant bits, and multiples of 2^-24 below 2^-14. There,
+ * adding 0.5 leaves exactly those multiples. */
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;

@@ -12,20 +12,24 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
 /* Measures causal attention as a run calls it: one sample of 512 tokens on all threads, BF16, 9
  * heads of 64 on 3 kv heads (SmolLM2-135M). Operations on masked keys are not counted. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
-/* The next two count the processor time of each thread, so that other work on the machine shows less.
+/* The next two count the processor time of each thread, so that other work on the machine shows
+ * less.
  *
- * Measures AMX tiles: each thread multiplies one band of 32 rows, which stays in the first cache, by
- * panels of 1 MiB, which the second cache holds. Without AMX: OSH_E_UNSUPPORTED without a message. */
+ * Measures AMX tiles: each thread multiplies one band of 32 rows, which stays in the first cache,
+ * by panels of 1 MiB, which the second cache holds. Without AMX: OSH_E_UNSUPPORTED without a
+ * message. */
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
-/* Measures a product of a job on BF16 pairs, as a run calls it for one sample of 512 tokens, on each
- * thread: a linear layer [O, I]; a gate, an up and their glu; or the triangle of a Hessian of I
- * columns. Eight samples take turns. A processor without pairs: OSH_E_UNSUPPORTED without a message. */
+/* Measures a product of a job on BF16 pairs, as a run calls it for one sample of 512 tokens, on
+ * each thread: a linear layer [O, I]; a gate, an up and their glu; or the triangle of a Hessian of
+ * I columns. Eight samples take turns. A processor without pairs: OSH_E_UNSUPPORTED without a
+ * message. */
 typedef enum { OSH_PEAK_LINEAR, OSH_PEAK_GATED, OSH_PEAK_HESSIAN } osh_peak_kind;
 typedef struct osh_peak_shape {
     osh_peak_kind kind;
     int64_t I, O; // O: not used for a Hessian
 } osh_peak_shape;
-osh_status osh_peak_of_shape(osh_ctx *cx, double *flops_per_s, const osh_peak_shape *s, double seconds);
+osh_status osh_peak_of_shape(osh_ctx *cx, double *flops_per_s, const osh_peak_shape *s,
+                             double seconds);
 /* Measures bytes per second of all threads together: read, and copied (a copied byte counts
  * once). */
 osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, double seconds);

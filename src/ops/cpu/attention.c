@@ -2,13 +2,13 @@
  *
  *   rows of a tile   head 0: queries [pos, pos + n)
  *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that its
- *                    ...                              keys are brought up once for all of them
+ *                    ...                              keys are loaded once for all of them
  *
- * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
- * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
- * (math/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need.
- * With AVX-512 BF16 (math/pairs.h) keys and values are packed, too, and queries are read as they lie, 32 rows of a
- * head at a time. */
+ * A tile sees the keys of its sample up to its last query, so hidden scores are computed only in
+ * its last n keys. Tiles of few queries waste less work there; tiles of many rows spend less time
+ * on the setup of products. With AVX2 (math/tile.h) keys and values are packed once for all tiles,
+ * and each group of 24 rows sees only the keys that it needs. With AVX-512 BF16 (math/pairs.h)
+ * keys and values are packed, too, and queries are read in place, 32 rows of a head at a time. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -29,11 +29,14 @@ typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
     float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
-    float *k, *v;     // [longest sample, Dh]: one kv head of one sample, its first n_keys tokens; by tiles packed,
-                      // k in panels [Dh, 16 keys], v in panels [longest sample, 16 channels]
+    /* [longest sample, Dh]: the first n_keys tokens of one kv head of one sample. TILES packs k in
+     * panels [Dh, 16 keys] and v in panels [longest sample, 16 channels]. */
+    float *k, *v;
     float *s;         // [heads * queries, longest sample padded to 16]
     float *strip;     // [16, Dh]
-    uint32_t *kp, *vp, *qp; // by pairs: panels of 16 keys, panels of 16 channels as long as n_keys, room of a band
+    /* PAIRS: panels of 16 keys, panels of 16 channels and n_keys tokens, room for a band of
+     * queries. */
+    uint32_t *kp, *vp, *qp;
     int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
 } attention_worker;
 
@@ -47,23 +50,28 @@ typedef struct attention_job {
     attention_worker *workers;
 } attention_job;
 
-static int64_t group_of(const osh_attention_attr *at) { return at->n_heads / at->n_kv_heads; }
+static int64_t heads_per_kv_head(const osh_attention_attr *at)
+{
+    return at->n_heads / at->n_kv_heads;
+}
 
 static int64_t tile_queries(const osh_attention_attr *at, way how)
 {
-    int64_t n = ROWS / group_of(at) / 8 * 8;
+    int64_t n = ROWS / heads_per_kv_head(at) / 8 * 8;
     return how == PAIRS ? PAIRS_QUERIES : n < MIN_QUERIES ? MIN_QUERIES : n;
 }
 
-static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head, int64_t Dh)
+static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head,
+                      int64_t Dh)
 {
     for (int64_t r = 0; r < n; r++)
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Brings keys and values [0, n) of this sample and head into f32; a worker that stays on a head
- * adds the new ones only. */
-static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+/* Widens keys and values [0, n) of this sample and head to f32. If the worker has keys of this head
+ * already, it adds only the new ones. */
+static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
+                      int64_t n)
 {
     int64_t Dh = j->at->head_dim, have = me->n_keys;
 
@@ -78,7 +86,9 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
-static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+/* Packs keys and values [0, n) of this sample and head for TILES, unless the worker has them. */
+static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
+                      int64_t n)
 {
     int64_t Dh = j->at->head_dim;
     const osh_tensor *v = j->a->in[2];
@@ -97,19 +107,19 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Rows of a tile, each of one head and one query; t: where the tile is. */
+/* The rows of a tile; each row is one head and one query. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
     float scale, softcap; // 0: no cap
     osh_dtype dt;
-    const float *sinks; // of the heads; NULL: none
+    const float *sinks; // [heads]; NULL: none
 } rows_of;
 
-/* Visible keys' raw products s [from, to) become probabilities beside a sink. Their softmax p is made as without, in
- * f32; with its largest score m, whose p is 1 / sum e^(s - m), the sink's share makes each of them
- * p / (1 + e^(sink - m) p_m). */
+/* Turns the raw products s [from, to) of the visible keys into probabilities with a sink. First it
+ * computes their softmax p without the sink, in f32. With m the largest score and
+ * p_m = 1 / sum e^(s - m), the sink scales each p to p / (1 + e^(sink - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -121,19 +131,20 @@ static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float 
     for (int64_t i = from; i < to; i++) s[i] = osh_round_to(s[i] * share, dt);
 }
 
-static void hide(float *s, int64_t from, int64_t to)
+static void hide_scores(float *s, int64_t from, int64_t to)
 {
     for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
 }
 
-/* s [n_keys]: raw products with keys first_key..., of head `head` of o; visible are [lo, hi) of them. Hidden ones
- * become 0. */
-static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o, int64_t head)
+/* Turns a row s [n_keys] of raw products of head `head` into probabilities. Keys [lo, hi) are
+ * visible; the probabilities of the others become 0. */
+static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
+                        int64_t head)
 {
     int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
 
     if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, OSH_F32);
-    hide(s, from, lo), hide(s, hi, to);
+    hide_scores(s, from, lo), hide_scores(s, hi, to);
     float scale = o->softcap > 0 ? 1 : o->scale;
     if (o->sinks) softmax_sink(s, from, to, scale, o->sinks[head], o->dt);
     else osh_span_softmax(s + from, to - from, scale, o->dt);
@@ -141,47 +152,54 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
 
-static int64_t query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
+/* Returns the position of the query of row r in its sample. */
+static int64_t row_query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
 
-static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
+static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
 {
-    int64_t first = osh_first_key(o->at, o->t->pos), n_keys = o->t->pos + o->t->n - first, ld = osh_pad8(n_keys);
+    int64_t first = osh_first_key(o->at, o->t->pos), n_keys = o->t->pos + o->t->n - first,
+            ld = osh_pad8(n_keys);
 
-    osh_gemm_nt((osh_into){me->s, ld, false}, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh},
-                (osh_mnk){o->rows, n_keys, Dh});
+    osh_gemm_nt((osh_into){me->s, ld, false}, (osh_mat){me->q, Dh},
+                (osh_mat){me->k + first * Dh, Dh}, (osh_mnk){o->rows, n_keys, Dh});
     for (int64_t r = 0; r < o->rows; r++) {
-        int64_t i = query(o, r), lo = osh_first_key(o->at, i);
-        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, r / o->t->n);
+        int64_t i = row_query(o, r), lo = osh_first_key(o->at, i);
+        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o,
+                    r / o->t->n);
     }
-    osh_gemm_nn((osh_into){me->y, Dh, false}, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh},
-                (osh_mnk){o->rows, Dh, n_keys});
+    osh_gemm_nn((osh_into){me->y, Dh, false}, (osh_mat){me->s, ld},
+                (osh_mat){me->v + first * Dh, Dh}, (osh_mnk){o->rows, Dh, n_keys});
 }
 
-/* GROUP rows at a time, with the keys that one of them sees at least. */
-static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
+/* Attends with GROUP rows at a time, over the keys that at least one of them sees. */
+static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
 {
     for (int64_t r = 0; r < o->rows; r += GROUP) {
         int64_t m = osh_min64(GROUP, o->rows - r), lo = INT64_MAX, hi = 0;
         for (int64_t k = r; k < r + m; k++) {
-            int64_t i = query(o, k);
+            int64_t i = row_query(o, k);
             lo = osh_min64(lo, osh_first_key(o->at, i)), hi = i + 1 > hi ? i + 1 : hi;
         }
         lo -= lo % OSH_TILE_COLS;
         int64_t n = pad_cols(hi - lo);
-        osh_tile_a q = {.p = me->q + r * Dh, .row = Dh, .col = 1}, s = {.p = me->s, .row = n, .col = 1};
+        osh_tile_a q = {.p = me->q + r * Dh, .row = Dh, .col = 1},
+                   s = {.p = me->s, .row = n, .col = 1};
         osh_tile_product((osh_into){me->s, n, false}, q,
-                         (osh_tile_b){me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS}, (osh_mnk){m, n, Dh});
+                         (osh_tile_b){me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS},
+                         (osh_mnk){m, n, Dh});
         for (int64_t k = 0; k < m; k++) {
-            int64_t i = query(o, r + k);
-            softmax_row(me->s + k * n, n, osh_first_key(o->at, i) - lo, i + 1 - lo, o, (r + k) / o->t->n);
+            int64_t i = row_query(o, r + k);
+            softmax_row(me->s + k * n, n, osh_first_key(o->at, i) - lo, i + 1 - lo, o,
+                        (r + k) / o->t->n);
         }
-        osh_tile_product((osh_into){me->y + r * Dh, Dh, false}, s,
-                         (osh_tile_b){me->v + lo * OSH_TILE_COLS, longest * OSH_TILE_COLS, OSH_TILE_COLS},
-                         (osh_mnk){m, Dh, hi - lo});
+        osh_tile_product(
+            (osh_into){me->y + r * Dh, Dh, false}, s,
+            (osh_tile_b){me->v + lo * OSH_TILE_COLS, longest * OSH_TILE_COLS, OSH_TILE_COLS},
+            (osh_mnk){m, Dh, hi - lo});
     }
 }
 
-/* A row of f32 becomes one of dt in its place: its first half. */
+/* Narrows a row of f32 to dt in place; the result fills the first half of the row. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
     uint16_t part[256];
@@ -193,8 +211,9 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* softmax_row, of which BF16 is left: in the first half of the row. */
-static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o, int64_t head)
+/* Does softmax_row and leaves the result in o->dt (BF16) in the first half of the row. */
+static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
+                           int64_t head)
 {
     int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
     uint16_t *p = (uint16_t *)(void *)s;
@@ -204,13 +223,15 @@ static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, con
         narrow_row(s, n_keys, o->dt);
         return;
     }
-    hide(s, from, lo), hide(s, hi, to);
+    hide_scores(s, from, lo), hide_scores(s, hi, to);
     osh_span512_probabilities(p + from, s + from, to - from, o->scale);
     memset(p, 0, (size_t)from * sizeof *p);
     memset(p + to, 0, (size_t)(n_keys - to) * sizeof *p);
 }
 
-static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+/* Packs keys and values [0, n) of this sample and head for PAIRS, unless the worker has them. */
+static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
+                       int64_t kv_head, int64_t n)
 {
     int64_t Dh = j->at->head_dim, ld = osh_width(j->a->in[1]), from = sample * ld + kv_head * Dh;
     const uint16_t *k = osh_elem(j->a->in[1], from), *v = osh_elem(j->a->in[2], from);
@@ -218,61 +239,75 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     if (me->sample == sample && me->kv_head == kv_head && me->n_keys >= n) return;
     for (int64_t i = 0; i < osh_pairs_pad(n); i += OSH_PAIRS_SIDE) {
         int64_t keys = i < n ? osh_min64(OSH_PAIRS_SIDE, n - i) : 0;
-        osh_pairs_pack_rows(me->kp + i / OSH_PAIRS_SIDE * osh_pairs_panel(Dh), k + i * ld, ld, keys, Dh);
+        osh_pairs_pack_rows(me->kp + i / OSH_PAIRS_SIDE * osh_pairs_panel(Dh), k + i * ld, ld, keys,
+                            Dh);
     }
     osh_pairs_pack_columns(me->vp, v, ld, Dh, n);
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* m queries of the tile from `row` on, of one head. What is behind their last key in v is multiplied by 0. */
-static void band_of(attention_worker *me, const attention_job *j, const rows_of *o, int64_t head, int64_t row,
-                    int64_t m)
+/* Attends with m queries of the tile from `row` on, of one head. Values after their last key are
+ * multiplied by 0. */
+static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
+                        int64_t head, int64_t row, int64_t m)
 {
     const osh_tensor *q = j->a->in[0], *out = j->a->out[0];
-    int64_t Dh = o->at->head_dim, wide = osh_width(q), at = (o->t->row + row) * wide + head * Dh, cols = pad_cols(Dh);
-    int64_t pos = o->t->pos + row, first = osh_first_key(o->at, pos), group = group_of(o->at);
+    int64_t Dh = o->at->head_dim, wide = osh_width(q), at = (o->t->row + row) * wide + head * Dh,
+            cols = pad_cols(Dh);
+    int64_t pos = o->t->pos + row, first = osh_first_key(o->at, pos),
+            group = heads_per_kv_head(o->at);
 
     first -= first % OSH_PAIRS_STEP;
-    int64_t n = osh_pairs_pad(pos + m - first), skip = first / OSH_PAIRS_SIDE, each = osh_pairs_panel(Dh);
+    int64_t n = osh_pairs_pad(pos + m - first), skip = first / OSH_PAIRS_SIDE,
+            each = osh_pairs_panel(Dh);
     osh_pairs_b keys = {me->kp + skip * each, n / OSH_PAIRS_SIDE, Dh, each};
-    osh_pairs_b values = {me->vp + first / 2 * OSH_PAIRS_SIDE, cols / OSH_PAIRS_SIDE, n, osh_pairs_panel(me->n_keys)};
+    osh_pairs_b values = {me->vp + first / 2 * OSH_PAIRS_SIDE, cols / OSH_PAIRS_SIDE, n,
+                          osh_pairs_panel(me->n_keys)};
     osh_pairs_product(me->s, n, osh_pairs_rows(me->qp, osh_elem(q, at), wide, m, Dh), m, keys);
     for (int64_t r = 0; r < m; r++) {
         int64_t lo = osh_first_key(o->at, pos + r);
-        narrow_softmax(me->s + r * n, n, lo > first ? lo - first : 0, pos + r + 1 - first, o, head % group);
+        narrow_softmax(me->s + r * n, n, lo > first ? lo - first : 0, pos + r + 1 - first, o,
+                       head % group);
     }
-    osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP, 2 * n * OSH_PAIRS_SIDE};
-    osh_pairs_product(me->y, cols, p, m, values); // rows behind m: scores of 0
-    for (int64_t r = 0; r < m; r++) osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
+    osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
+                     2 * n * OSH_PAIRS_SIDE};
+    osh_pairs_product(me->y, cols, p, m, values); // rows from m on: scores of 0
+    for (int64_t r = 0; r < m; r++)
+        osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
 }
 
-/* All heads of one kv head, one after the other. */
-static void by_pairs(attention_worker *me, const attention_job *j, const rows_of *o, int64_t kv_head)
+/* Attends with all heads of one kv head, one after the other. */
+static void attend_by_pairs(attention_worker *me, const attention_job *j, const rows_of *o,
+                            int64_t kv_head)
 {
-    int64_t heads = group_of(o->at);
+    int64_t heads = heads_per_kv_head(o->at);
 
     pack_pairs(me, j, o->t->row - o->t->pos, kv_head, o->t->pos + o->t->n);
     for (int64_t h = kv_head * heads; h < (kv_head + 1) * heads; h++)
-        for (int64_t r = 0; r < o->t->n; r += BAND) band_of(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
+        for (int64_t r = 0; r < o->t->n; r += BAND)
+            attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Chunks go kv head by kv head, from the last tile, which is the largest, down: a worker has most keys already, and the
- * last chunks, for which another worker may wait, are small. */
+/* Chunks are ordered by kv head, and in a kv head from the last tile, which has the most keys, to
+ * the first. So a worker often has the keys already, and the last chunks, for which other workers
+ * may wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
     const osh_attention_attr *at = j->at;
     attention_worker *me = &j->workers[worker];
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
-    int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, sample = t->row - t->pos;
+    int64_t kv_head = chunk / j->n_tiles, heads = heads_per_kv_head(at), Dh = at->head_dim,
+            sample = t->row - t->pos;
     rows_of o = {t, heads * t->n, at, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
-                 (float)at->softcap, j->a->in[0]->dtype, j->sinks ? j->sinks + kv_head * heads : NULL};
+                 (float)at->softcap, j->a->in[0]->dtype,
+                 j->sinks ? j->sinks + kv_head * heads : NULL};
     osh_tensor *out = j->a->out[0];
 
     (void)cx;
     if (j->way == PAIRS) {
         osh_pairs_begin();
-        by_pairs(me, j, &o, kv_head);
+        attend_by_pairs(me, j, &o, kv_head);
         osh_pairs_end();
         return OSH_OK;
     }
@@ -280,8 +315,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     else load_keys(me, j, sample, kv_head, t->pos + t->n);
     for (int64_t h = 0; h < heads; h++)
         load_head(me->q + h * t->n * Dh, j->a->in[0], t->row, t->n, kv_head * heads + h, Dh);
-    if (j->way == TILES) by_tiles(me, &o, Dh, j->longest);
-    else by_blas(me, &o, Dh);
+    if (j->way == TILES) attend_by_tiles(me, &o, Dh, j->longest);
+    else attend_by_blas(me, &o, Dh);
     for (int64_t r = 0; r < o.rows; r++) {
         int64_t row = t->row + r % t->n, head = kv_head * heads + r / t->n;
         osh_from_f32(osh_elem(out, row * osh_width(out) + head * Dh), o.dt, me->y + r * Dh, Dh);
@@ -289,23 +324,23 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Words of a worker: scores, keys, values, queries, and in all with the sums. */
+/* Words of a worker: scores, keys, values, queries; all: their sum, with the output sums. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
 {
     int64_t Dh = at->head_dim, keys = osh_pairs_pad(longest);
-    pairs_words w = {.s = BAND * keys,
-                     .k = keys / OSH_PAIRS_SIDE * osh_pairs_panel(Dh),
+    pairs_words w = {.s = BAND * keys, .k = keys / OSH_PAIRS_SIDE * osh_pairs_panel(Dh),
                      .v = pad_cols(Dh) / OSH_PAIRS_SIDE * osh_pairs_panel(longest),
                      .q = 2 * osh_pairs_panel(Dh)};
     w.all = w.s + w.k + w.v + w.q + BAND * pad_cols(Dh);
     return w;
 }
 
-static int64_t worker_floats(const osh_attention_attr *at, way how, int64_t longest)
+static int64_t attention_floats(const osh_attention_attr *at, way how, int64_t longest)
 {
-    int64_t rows = group_of(at) * tile_queries(at, how), Dh = at->head_dim, keys = pad_cols(longest);
+    int64_t rows = heads_per_kv_head(at) * tile_queries(at, how), Dh = at->head_dim,
+            keys = pad_cols(longest);
     if (how == PAIRS) return pairs_room(at, longest).all;
     return (2 * rows + OSH_TILE_COLS) * Dh + keys * (Dh + pad_cols(Dh)) + rows * keys;
 }
@@ -314,21 +349,22 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
-    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at, how);
+    int64_t Dh = at->head_dim, rows = heads_per_kv_head(at) * tile_queries(at, how);
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // own: what the workers point into
+    float *room = NULL;               // own: memory of the workers
     float *sinks = NULL;              // own
     attention_job j = {.at = at, .a = a, .way = how};
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
     j.sinks = sinks;
     if (how == BLAS) OSH_TRY(osh_blas_open(cx));
-    OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
+    OSH_TRY(
+        osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
     for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > j.longest) j.longest = tiles[t].len;
-    int64_t each = worker_floats(at, how, j.longest), keys = pad_cols(j.longest);
+    int64_t each = attention_floats(at, how, j.longest), keys = pad_cols(j.longest);
     OSH_NEW(cx, workers, n_workers);
     room = osh_alloc(cx, (size_t)(n_workers * each) * sizeof *room);
     if (!room) OSH_TRY(OSH_E_NOMEM);
@@ -370,8 +406,10 @@ size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t 
                              int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width; // n_tokens bounds the longest sample
-    int64_t floats = worker_floats(attr, BLAS, n_tokens), pairs = worker_floats(attr, PAIRS, n_tokens);
+    int64_t floats = attention_floats(attr, BLAS, n_tokens),
+            pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;
-    return (size_t)(n_threads * floats + ((const osh_attention_attr *)attr)->n_heads) * sizeof(float) +
+    return (size_t)(n_threads * floats + ((const osh_attention_attr *)attr)->n_heads) *
+               sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
 }

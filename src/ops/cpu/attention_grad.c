@@ -1,10 +1,11 @@
-/* attention_grad.c - gradients of attention: each kv head of a sample is a chunk, whose heads and tiles of 128 queries
- * come one after the other. With scores and their softmax made again for a tile,
+/* attention_grad.c - gradients of attention. Each kv head of a sample is a chunk, which takes its
+ * heads and their tiles of 128 queries one after the other. For a tile it computes the scores and
+ * their softmax again, and then, with OpenBLAS over the keys that the tile sees:
  *
- *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope     dq += ds k     dk += ds^T q     dv += p^T dy
+ *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * are products on OpenBLAS over the keys that the tile sees. A sink of share p in a row gets -p rowsum(p dp) of it;
- * then samples come one after the other, so that what it gets is summed in their order. */
+ * A sink with probability p in a row gets -p rowsum(p dp) from it. With sinks, samples run one
+ * after the other, so that the gradient of a sink is summed in their order. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -22,7 +23,7 @@ enum { QUERIES = 128 };
 typedef struct attention_grad_job {
     const osh_grad_args *a;
     const osh_tile *seq; // one whole sample each; the first of the call
-    int64_t longest;     // tokens of one
+    int64_t longest;     // tokens of the longest sample
     float *room;         // own: [threads, worker_floats]
 } attention_grad_job;
 
@@ -30,36 +31,43 @@ typedef struct back_room {
     float *k, *v, *dk, *dv;  // [longest, Dh]
     float *q, *dy, *dq;      // [QUERIES, Dh]
     float *p, *ds;           // [QUERIES, padded longest]
-    float *slope;            // [padded longest], of a row
+    float *slope;            // [padded longest] for one row
     float scale, cap;        // cap 0: none
     int64_t ld;
-    float sink;              // of the head; -INFINITY: there is none
-    double to_sink;          // what it gets
+    float sink;              // sink of the head; -INFINITY: none
+    double to_sink;          // gradient of the sink
 } back_room;
 
-static int64_t worker_floats(int64_t Dh, int64_t longest)
+static int64_t attention_grad_floats(int64_t Dh, int64_t longest)
 {
     return (4 * longest + 3 * QUERIES) * Dh + (2 * QUERIES + 1) * osh_pad8(longest);
 }
 
-static back_room room_of(const attention_grad_job *j, int worker)
+static back_room back_room_of(const attention_grad_job *j, int worker)
 {
     const osh_attention_attr *at = j->a->attr;
     int64_t Dh = at->head_dim, L = j->longest, ld = osh_pad8(L);
-    float *p = j->room + worker * worker_floats(Dh, L), *q = p + 4 * L * Dh, *s = q + 3 * QUERIES * Dh;
+    float *p = j->room + worker * attention_grad_floats(Dh, L), *q = p + 4 * L * Dh,
+          *s = q + 3 * QUERIES * Dh;
     double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh);
 
-    return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh, q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
-                       s, s + QUERIES * ld, s + 2 * QUERIES * ld, (float)scale, (float)at->softcap, ld, -INFINITY, 0};
+    return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh,
+                       q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
+                       s, s + QUERIES * ld, s + 2 * QUERIES * ld,
+                       (float)scale, (float)at->softcap, ld, -INFINITY, 0};
 }
 
-static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at, int64_t Dh)
+static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at,
+                      int64_t Dh)
 {
-    for (int64_t r = 0; r < n; r++) osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
+    for (int64_t r = 0; r < n; r++)
+        osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* x [n, Dh] to rows from `row` on, columns from `at` on of what in[k] gets. */
-static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n, int64_t at)
+/* Writes or adds x [n, Dh] to the gradient of in[k], at rows from `row` on and columns from `at`
+ * on. */
+static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
+                      int64_t at)
 {
     int64_t Dh = ((const osh_attention_attr *)a->attr)->head_dim;
     osh_tensor *to = a->din[k];
@@ -70,10 +78,12 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
     }
 }
 
-/* Row i of the sample: s, products with n_keys keys, of which it sees those from first, becomes p; slope, of the
- * capped score: ds / d product. Returns the sink's p: with m the largest score, whose p is 1 / sum e^(s - m) without
- * it, e^(sink - m) p_m beside 1, of which each takes its share. */
-static float row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t first)
+/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p; the query
+ * sees keys [first, i]. Sets slope to the derivative of the capped score by the product. Returns
+ * the probability of the sink: with m the largest score, p_m = 1 / sum e^(s - m) without the sink
+ * and b = e^(sink - m) p_m, it is b / (1 + b), and each p is divided by 1 + b. */
+static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
+                                   int64_t n_keys, int64_t first)
 {
     int64_t padded = osh_pad8(n_keys), top = first;
     float scale = me->cap > 0 ? 1 : me->scale;
@@ -93,7 +103,7 @@ static float row_softmax(const back_room *me, float *s, float *slope, int64_t i,
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // infinite where the sink has all
+    double beside = exp(me->sink - m) * s[top]; // infinite if the sink takes all
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
@@ -110,33 +120,40 @@ OSH_VEC_FN void slopes_body(float *ds, const float *p, const float *slope, float
     }
     for (; i < n; i++) ds[i] = p[i] * (ds[i] - mean) * slope[i];
 }
-OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, float mean, int64_t n)
+OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, float mean,
+                                 int64_t n)
 {
     slopes_body(ds, p, slope, mean, n);
 }
 
-/* n queries from position pos on of one head; n_keys: pos + n. */
-static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
+/* Computes dq and adds to dk and dv for n queries of one head from position pos on. */
+static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
 
-    osh_gemm_nt((osh_into){me->p, ld, false}, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh}, (osh_mnk){n, n_keys, Dh});
-    osh_gemm_nt((osh_into){me->ds, ld, false}, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, (osh_mnk){n, n_keys, Dh});
+    osh_gemm_nt((osh_into){me->p, ld, false}, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh},
+                (osh_mnk){n, n_keys, Dh});
+    osh_gemm_nt((osh_into){me->ds, ld, false}, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh},
+                (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
-        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 before and behind
+        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // p is 0 outside
         double mean = 0;
-        float share = row_softmax(me, p, slope, pos + r, n_keys, first);
+        float share = attention_row_softmax(me, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];
-        if (osh_isa_used() >= OSH_ISA_AVX2) slopes_avx2(ds + first, p + first, slope + first, (float)mean, end - first);
+        if (osh_isa_used() >= OSH_ISA_AVX2)
+            slopes_avx2(ds + first, p + first, slope + first, (float)mean, end - first);
         else slopes_body(ds + first, p + first, slope + first, (float)mean, end - first);
         memset(ds, 0, (size_t)first * sizeof *ds);
         memset(ds + end, 0, (size_t)(n_keys - end) * sizeof *ds);
         me->to_sink -= share * mean;
     }
-    osh_gemm_nn((osh_into){me->dq, Dh, false}, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, (osh_mnk){n, Dh, n_keys});
-    osh_gemm_tn((osh_into){me->dk, Dh, true}, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh}, (osh_mnk){n_keys, Dh, n});
-    osh_gemm_tn((osh_into){me->dv, Dh, true}, (osh_mat){me->p, ld}, (osh_mat){me->dy, Dh}, (osh_mnk){n_keys, Dh, n});
+    osh_gemm_nn((osh_into){me->dq, Dh, false}, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh},
+                (osh_mnk){n, Dh, n_keys});
+    osh_gemm_tn((osh_into){me->dk, Dh, true}, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh},
+                (osh_mnk){n_keys, Dh, n});
+    osh_gemm_tn((osh_into){me->dv, Dh, true}, (osh_mat){me->p, ld}, (osh_mat){me->dy, Dh},
+                (osh_mnk){n_keys, Dh, n});
 }
 
 static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -146,7 +163,7 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
     const osh_attention_attr *at = a->attr;
     const osh_tile *s = &j->seq[chunk / at->n_kv_heads];
     int64_t Dh = at->head_dim, kv = chunk % at->n_kv_heads, group = at->n_heads / at->n_kv_heads;
-    back_room me = room_of(j, worker);
+    back_room me = back_room_of(j, worker);
 
     (void)cx;
     head_load(me.k, a->in[1], s->row, s->n, kv * Dh, Dh);
@@ -160,7 +177,7 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
             int64_t n = osh_min64(QUERIES, s->n - pos);
             head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
             head_load(me.dy, a->dout[0], s->row + pos, n, h * Dh, Dh);
-            tile_back(&me, pos, n, at);
+            attention_tile_back(&me, pos, n, at);
             head_give(a, 0, me.dq, s->row + pos, n, h * Dh);
         }
         osh_grad_add(a->din[3], h, me.to_sink);
@@ -178,11 +195,11 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *seq = NULL; // own
     attention_grad_job j = {.a = a};
 
-    if (a->din[3] && a->fresh >> 3 & 1) OSH_TRY(osh_tensor_zero(cx, a->din[3])); // it is added to
+    if (a->din[3] && a->fresh >> 3 & 1) OSH_TRY(osh_tensor_zero(cx, a->din[3]));
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
-    size_t floats = (size_t)(osh_threads(cx) * worker_floats(at->head_dim, j.longest));
+    size_t floats = (size_t)(osh_threads(cx) * attention_grad_floats(at->head_dim, j.longest));
     if (!(j.room = osh_alloc(cx, floats * sizeof *j.room))) OSH_TRY(OSH_E_NOMEM);
     int64_t together = a->din[3] ? 1 : n_seqs;
     for (int64_t s = 0; s < n_seqs; s += together) {
@@ -195,10 +212,10 @@ done:
     return rc;
 }
 
-size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                  int n_threads)
+size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
-    int64_t each = worker_floats(((const osh_attention_attr *)attr)->head_dim, n_tokens);
+    int64_t each = attention_grad_floats(((const osh_attention_attr *)attr)->head_dim, n_tokens);
     return (size_t)(n_threads * each) * sizeof(float) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }

@@ -1,4 +1,5 @@
-/* by_head.c - the heads of the ops that keep a state: see ops/kernel.h. */
+/* by_head.c - runs ops that keep a state for each head, and their gradients, head by head on all
+ * threads. */
 #include <string.h>
 
 #include "ops/kernel.h"
@@ -21,7 +22,8 @@ static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats, osh_head_fn fn)
+osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats,
+                       osh_head_fn fn)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
@@ -37,7 +39,7 @@ done:
     return rc;
 }
 
-/* As many samples as tokens. */
+/* Assumes as many samples as tokens. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -51,7 +53,7 @@ typedef struct back_job {
     float *room, *shared;         // [threads, floats]; [wave, ...]
 } back_job;
 
-static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status head_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const back_job *j = user;
     osh_head_room r = {j->longest, j->room + worker * j->floats, NULL};
@@ -65,7 +67,8 @@ static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_back *way)
 {
     osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), n_seqs = 0, wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
+    int64_t N = osh_rows(a->in[0]), n_seqs = 0,
+            wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
     osh_tile *seq = NULL;             // own: one whole sample each
     back_job j = {.a = a, .way = way}; // own: room, shared
 
@@ -80,8 +83,9 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
         for (j.first = 0; j.first < way->heads; j.first += wave) {
             int64_t n = osh_min64(wave, way->heads - j.first);
             j.seq = &seq[s];
-            OSH_TRY(osh_parallel_for(cx, n, back_chunk, &j));
-            if (way->after) way->after(a, j.seq, j.first, n, &(osh_head_room){j.longest, NULL, j.shared});
+            OSH_TRY(osh_parallel_for(cx, n, head_back_chunk, &j));
+            if (way->after)
+                way->after(a, j.seq, j.first, n, &(osh_head_room){j.longest, NULL, j.shared});
         }
 done:
     osh_free(cx, j.room);
@@ -89,8 +93,11 @@ done:
     return rc;
 }
 
-size_t osh_back_by_head_scratch(const void *attr, const osh_head_back *way, int64_t n_tokens, int n_threads)
+size_t osh_back_by_head_scratch(const void *attr, const osh_head_back *way, int64_t n_tokens,
+                                int n_threads)
 {
-    int64_t shared = way->shared ? osh_min64(way->wave, way->heads) * way->shared(attr, n_tokens) : 0;
-    return osh_by_head_scratch(way->floats(attr, n_tokens), n_tokens, n_threads) + (size_t)shared * sizeof(float);
+    int64_t shared =
+        way->shared ? osh_min64(way->wave, way->heads) * way->shared(attr, n_tokens) : 0;
+    return osh_by_head_scratch(way->floats(attr, n_tokens), n_tokens, n_threads) +
+           (size_t)shared * sizeof(float);
 }

@@ -1,4 +1,4 @@
-/* cpu.h - the fast CPU column of ops.def: one function per op, and the bytes of scratch that it takes. */
+/* cpu.h - the fast CPU column of ops.def: one function for each op, and its bytes of scratch. */
 #ifndef OSH_OPS_CPU_H
 #define OSH_OPS_CPU_H
 #include "ops/op.h"
@@ -20,7 +20,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* Gradients that have a fast column. */
+/* Gradients with a fast CPU version. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -30,36 +30,43 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
-/* Upper bounds, as osh_op.scratch. */
-size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads);
-size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                  int n_threads);
-size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads); // in_width, out_width: as osh_kl_scratch
-size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                            int n_threads);
+/* Upper bounds of the bytes of scratch, with the parameters of osh_op.scratch. */
+size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads);
+size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, int n_threads);
+/* in_width, out_width: see osh_kl_scratch. */
+size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, int n_threads);
+size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, int n_threads);
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);
-size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                              int n_threads);
+size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                              int64_t n_tokens, int n_threads);
 size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                           int64_t n_tokens, int n_threads);
-size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                        int64_t n_tokens, int n_threads);
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads);
-size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads); // none: on the stack
-size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                 int n_threads);
-size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads);
-size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                              int n_threads); // gross, as the next one
-size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads); // n_tokens: rows of w
-size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                       int n_threads); // out_width: V
-size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                      int n_threads); // in_width: D, -, D2; out_width: V
+/* Returns 0: these ops use the stack. */
+size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads);
+size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                 int64_t n_tokens, int n_threads);
+size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads);
+/* Gross bytes. */
+size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                              int64_t n_tokens, int n_threads);
+/* Gross bytes; n_tokens: rows of w. */
+size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads);
+/* out_width: V. */
+size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                       int64_t n_tokens, int n_threads);
+/* in_width: D, -, D2; out_width: V. */
+size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads);
 #endif

@@ -1,5 +1,6 @@
-/* delta_rule.c - gated DeltaNet, a head of a sample at a time: two passes over its matrix for each token, the first
- * lets it fade and asks what it says of the key, the other corrects and reads it. Rows are padded to eight columns. */
+/* delta_rule.c - gated DeltaNet, one head of a sample at a time. Each token takes two passes over
+ * the matrix of the head: the first decays it and multiplies it by the key, the second corrects it
+ * and reads it with the query. Rows are padded to a multiple of eight columns. */
 #include "ops/cpu/delta_rule.h"
 
 #include <math.h>
@@ -18,8 +19,9 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* says = k (decay S), S faded. */
-OSH_VEC_FN void fade_body(float *S, float *says, const float *k, float decay, int64_t Dk, int64_t Dv)
+/* S = decay S, says += k S. */
+OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
+                                int64_t Dv)
 {
     for (int64_t i = 0; i < Dk; i++)
         for (int64_t c = 0; c < Dv; c += OSH_LANES) {
@@ -32,13 +34,14 @@ OSH_VEC_FN void fade_body(float *S, float *says, const float *k, float decay, in
             v8_store(says + c, &sum);
         }
 }
-OSH_AVX2 static void fade_avx2(float *S, float *says, const float *k, float decay, int64_t Dk, int64_t Dv)
+OSH_AVX2 static void delta_fade_avx2(float *S, float *says, const float *k, float decay, int64_t Dk,
+                                     int64_t Dv)
 {
-    fade_body(S, says, k, decay, Dk, Dv);
+    delta_fade_body(S, says, k, decay, Dk, Dv);
 }
 
-/* S += k v, y = q S. */
-OSH_VEC_FN void correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
+/* S += k v, y += q S. */
+OSH_VEC_FN void delta_correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
     float *S = m->S, *y = m->y;
     const float *q = m->q, *k = m->k, *v = m->v;
@@ -54,9 +57,13 @@ OSH_VEC_FN void correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
             v8_store(y + c, &sum);
         }
 }
-OSH_AVX2 static void correct_avx2(const osh_delta_room *m, int64_t Dk, int64_t Dv) { correct_body(m, Dk, Dv); }
+OSH_AVX2 static void delta_correct_avx2(const osh_delta_room *m, int64_t Dk, int64_t Dv)
+{
+    delta_correct_body(m, Dk, Dv);
+}
 
-static void unit(float *x, int64_t n, float by)
+/* x = by x / sqrt(sum(x^2) + 1e-6). */
+static void scale_to_unit(float *x, int64_t n, float by)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
@@ -70,18 +77,19 @@ void osh_delta_step(const osh_delta_room *m, const osh_delta_rule_attr *at, cons
     bool avx2 = osh_isa_used() >= OSH_ISA_AVX2;
     memset(m->says, 0, (size_t)Dv * sizeof *m->says);
     memset(m->y, 0, (size_t)Dv * sizeof *m->y);
-    if (avx2) fade_avx2(m->S, m->says, m->k, gates[0], Dk, Dv);
-    else fade_body(m->S, m->says, m->k, gates[0], Dk, Dv);
+    if (avx2) delta_fade_avx2(m->S, m->says, m->k, gates[0], Dk, Dv);
+    else delta_fade_body(m->S, m->says, m->k, gates[0], Dk, Dv);
     for (int64_t c = 0; c < Dv; c++) m->v[c] = (m->v[c] - m->says[c]) * gates[1];
-    if (avx2) correct_avx2(m, Dk, Dv);
-    else correct_body(m, Dk, Dv);
+    if (avx2) delta_correct_avx2(m, Dk, Dv);
+    else delta_correct_body(m, Dk, Dv);
 }
 
-osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at, const osh_delta_room *m,
-                               int64_t t, int64_t h, osh_dtype dt)
+osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at,
+                               const osh_delta_room *m, int64_t t, int64_t h, osh_dtype dt)
 {
     const osh_tensor *x = in[0];
-    int64_t Dk = at->k_dim, keys = at->k_heads * Dk, row = t * osh_width(x), g = t * at->v_heads + h;
+    int64_t Dk = at->k_dim, keys = at->k_heads * Dk, row = t * osh_width(x),
+            g = t * at->v_heads + h;
     int64_t q = row + h / (at->v_heads / at->k_heads) * Dk;
     osh_delta_token to = {.a = osh_tensor_at(in[1], g), .b = osh_tensor_at(in[2], g)};
 
@@ -90,8 +98,8 @@ osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule
     osh_to_f32(m->q, osh_elem(x, q), x->dtype, Dk);
     osh_to_f32(m->k, osh_elem(x, q + keys), x->dtype, Dk);
     osh_to_f32(m->v, osh_elem(x, row + 2 * keys + h * at->v_dim), x->dtype, at->v_dim);
-    unit(m->q, Dk, (float)(1 / sqrt((double)Dk)));
-    unit(m->k, Dk, 1);
+    scale_to_unit(m->q, Dk, (float)(1 / sqrt((double)Dk)));
+    scale_to_unit(m->k, Dk, 1);
     return to;
 }
 
@@ -113,8 +121,8 @@ osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a)
     return osh_by_head(cx, a, at->v_heads, osh_delta_floats(at), delta_head);
 }
 
-size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                              int n_threads)
+size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                              int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
     return osh_by_head_scratch(osh_delta_floats(attr), n_tokens, n_threads);

@@ -1,10 +1,16 @@
-/* delta_rule_grad.c - gradients of gated DeltaNet (ops/delta_rule.c): a key head of a sample is a chunk, whose heads
- * come one after the other. Going back a token needs the matrix before it and behind it: kept are those before every
- * C-th token, and those of the C tokens at work, which are made again; C * C is the tokens of the longest sample.
+/* delta_rule_grad.c - gradients of gated DeltaNet (ops/delta_rule.c). Each key head of a sample is
+ * a chunk, which takes its value heads one after the other.
  *
- *   before token   0     C    2C    3C    4C        made again, the last first: 3C 3C+1 ... 4C, then 2C ... 3C
+ * The gradient of a token needs the matrix before the token and the one after it. The forward pass
+ * keeps the matrices before every C-th token. Then the matrices of C tokens at a time are computed
+ * again, the last C tokens first. C is the smallest number with C * C >= the tokens of the longest
+ * sample.
  *
- * 2,048 tokens keep 46 + 46 matrices. Samples come one after the other, so that what weights get is summed in order. */
+ *   kept before token   0     C    2C    3C    4C
+ *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on
+ *
+ * 2,048 tokens need 46 + 46 matrices. Samples run one after the other, so that gradients of weights
+ * are summed in order. */
 #include "ops/cpu/delta_rule.h"
 #include "ops/kernel.h"
 
@@ -21,14 +27,14 @@ typedef struct delta_back {
     int64_t C, each;      // elements of a matrix
 } delta_back;
 
-static int64_t back_floats(const void *attr, int64_t n_tokens)
+static int64_t delta_back_floats(const void *attr, int64_t n_tokens)
 {
     const osh_delta_rule_attr *at = attr;
     int64_t Dv = osh_pad8(at->v_dim), C = osh_state_span(n_tokens);
     return osh_delta_floats(at) + (2 * C + 2) * at->k_dim * Dv + 2 * osh_pad8(at->k_dim) + 3 * Dv;
 }
 
-static delta_back back_room_at(const osh_delta_rule_attr *at, int64_t longest, float *room)
+static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, float *room)
 {
     int64_t Dv = osh_pad8(at->v_dim), C = osh_state_span(longest), each = at->k_dim * Dv;
     delta_back b = {.m = osh_delta_room_at(at, room), .C = C, .each = each};
@@ -38,8 +44,10 @@ static delta_back back_room_at(const osh_delta_rule_attr *at, int64_t longest, f
     return b;
 }
 
-/* e += k S; dS += q dy; du = k dS; dq = S' dy, S' behind the token. du and e are 0 before. */
-OSH_VEC_FN void first_body(const delta_back *b, const float *S, const float *after, int64_t Dk, int64_t Dv)
+/* e += k S; dS += q dy; du += k dS; dq = S' dy. S' is the matrix after the token. The caller sets
+ * e and du to 0. */
+OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
+                                 int64_t Dk, int64_t Dv)
 {
     for (int64_t i = 0; i < Dk; i++) {
         osh_v8f dot;
@@ -60,13 +68,16 @@ OSH_VEC_FN void first_body(const delta_back *b, const float *S, const float *aft
         b->dq[i] = v8_sum(&dot);
     }
 }
-OSH_AVX2 static void first_avx2(const delta_back *b, const float *S, const float *after, int64_t Dk, int64_t Dv)
+OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const float *after,
+                                      int64_t Dk, int64_t Dv)
 {
-    first_body(b, S, after, Dk, Dv);
+    delta_first_body(b, S, after, Dk, Dv);
 }
 
-/* dk = u dS - decay de S; dS = decay (dS - k de). u in b->e, de in b->du. Returns what the decay gets. */
-OSH_VEC_FN double second_body(const delta_back *b, const float *S, float decay, int64_t Dk, int64_t Dv)
+/* dk = u dS - decay de S; dS = decay (dS - k de). b->e holds u, b->du holds de. Returns the
+ * gradient of the decay. */
+OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,
+                                    int64_t Dv)
 {
     double to_decay = 0;
     for (int64_t i = 0; i < Dk; i++) {
@@ -87,43 +98,49 @@ OSH_VEC_FN double second_body(const delta_back *b, const float *S, float decay, 
     }
     return to_decay;
 }
-OSH_AVX2 static double second_avx2(const delta_back *b, const float *S, float decay, int64_t Dk, int64_t Dv)
+OSH_AVX2 static double delta_second_avx2(const delta_back *b, const float *S, float decay,
+                                         int64_t Dk, int64_t Dv)
 {
-    return second_body(b, S, decay, Dk, Dv);
+    return delta_second_body(b, S, decay, Dk, Dv);
 }
 
-static void add_row(osh_tensor *to, int64_t at, const float *x, int64_t n)
+static void delta_add_row(osh_tensor *to, int64_t at, const float *x, int64_t n)
 {
     for (int64_t i = 0; to && i < n; i++) ((float *)to->data)[at + i] += x[i];
 }
 
-/* Row t, S the matrix before it and `after` behind it. sums: what A_log and dt_bias get. */
-static void token_back(const osh_grad_args *a, const delta_back *b, int64_t t, int64_t h, const float *S,
-                       double sums[2])
+/* Adds the gradients of row t; S is the matrix before the token, followed by the one after it. Adds
+ * the gradients of A_log and dt_bias to sums. */
+static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_t t, int64_t h,
+                             const float *S, double sums[2])
 {
     const osh_delta_rule_attr *at = a->attr;
     const osh_tensor *x = a->in[0];
-    int64_t Dk = at->k_dim, Dv = osh_pad8(at->v_dim), keys = at->k_heads * Dk, g = t * at->v_heads + h;
-    int64_t row = t * osh_width(x), v = row + 2 * keys + h * at->v_dim, q = row + h / (at->v_heads / at->k_heads) * Dk;
+    int64_t Dk = at->k_dim, Dv = osh_pad8(at->v_dim), keys = at->k_heads * Dk,
+            g = t * at->v_heads + h;
+    int64_t row = t * osh_width(x), v = row + 2 * keys + h * at->v_dim,
+            q = row + h / (at->v_heads / at->k_heads) * Dk;
     osh_delta_token n = osh_delta_load(a->in, at, &b->m, t, h, OSH_F32);
     bool avx2 = osh_isa_used() >= OSH_ISA_AVX2;
     float *dx = a->din[0] ? a->din[0]->data : NULL;
     double d[2] = {0, 0}, to[4];
 
-    memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim, (size_t)at->v_dim * sizeof *b->dy);
+    memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim,
+           (size_t)at->v_dim * sizeof *b->dy);
     memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e); // and du
-    if (avx2) first_avx2(b, S, S + b->each, Dk, Dv);
-    else first_body(b, S, S + b->each, Dk, Dv);
+    if (avx2) delta_first_avx2(b, S, S + b->each, Dk, Dv);
+    else delta_first_body(b, S, S + b->each, Dk, Dv);
     for (int64_t c = 0; c < Dv; c++) {
         float e = b->m.v[c] - n.gates[0] * b->e[c];
         d[1] += (double)b->du[c] * e;
         b->e[c] = n.gates[1] * e, b->du[c] *= n.gates[1];
     }
-    d[0] = avx2 ? second_avx2(b, S, n.gates[0], Dk, Dv) : second_body(b, S, n.gates[0], Dk, Dv);
+    d[0] = avx2 ? delta_second_avx2(b, S, n.gates[0], Dk, Dv)
+                : delta_second_body(b, S, n.gates[0], Dk, Dv);
     osh_delta_gates_back(to, n.gates, d, n.a, n.b, n.weights);
     osh_grad_add(a->din[1], g, to[0]), osh_grad_add(a->din[2], g, to[1]);
     sums[0] += to[2], sums[1] += to[3];
-    add_row(a->din[0], v, b->du, at->v_dim);
+    delta_add_row(a->din[0], v, b->du, at->v_dim);
     if (!dx) return;
     osh_to_f32(b->m.q, osh_elem(x, q), x->dtype, Dk);
     osh_to_f32(b->m.k, osh_elem(x, q + keys), x->dtype, Dk);
@@ -131,8 +148,10 @@ static void token_back(const osh_grad_args *a, const delta_back *b, int64_t t, i
     osh_delta_unit_back(dx + q + keys, b->m.k, b->dk, Dk, 1);
 }
 
-/* Tokens [first, first + n) of the sample, the matrix before the first in now[0], those behind each in now[1..]. */
-static void forward(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t first, int64_t n, int64_t h)
+/* Runs tokens [first, first + n) of the sample. now[0] holds the matrix before the first token; the
+ * matrix after token i is written to now[i + 1]. */
+static void delta_forward(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t first,
+                          int64_t n, int64_t h)
 {
     const osh_delta_rule_attr *at = a->attr;
     for (int64_t i = 0; i < n; i++) {
@@ -143,7 +162,7 @@ static void forward(const osh_grad_args *a, delta_back *b, const osh_tile *seq, 
     }
 }
 
-static void head_back(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t h)
+static void delta_head_back(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t h)
 {
     int64_t C = b->C, n_kept = osh_div_up(seq->n, C);
     size_t bytes = (size_t)b->each * sizeof *b->now;
@@ -154,36 +173,38 @@ static void head_back(const osh_grad_args *a, delta_back *b, const osh_tile *seq
     for (int64_t k = 0; k < n_kept; k++) {
         memcpy(b->kept + k * b->each, b->now, bytes);
         if (k + 1 == n_kept) break;
-        forward(a, b, seq, k * C, C, h);
+        delta_forward(a, b, seq, k * C, C, h);
         memcpy(b->now, b->now + C * b->each, bytes);
     }
     for (int64_t k = n_kept - 1; k >= 0; k--) {
         int64_t n = osh_min64(C, seq->n - k * C);
         memcpy(b->now, b->kept + k * b->each, bytes);
-        forward(a, b, seq, k * C, n, h);
-        for (int64_t i = n - 1; i >= 0; i--) token_back(a, b, seq->row + k * C + i, h, b->now + i * b->each, sums);
+        delta_forward(a, b, seq, k * C, n, h);
+        for (int64_t i = n - 1; i >= 0; i--)
+            delta_token_back(a, b, seq->row + k * C + i, h, b->now + i * b->each, sums);
     }
     osh_grad_add(a->din[3], h, sums[0]), osh_grad_add(a->din[4], h, sums[1]);
 }
 
-static void key_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t head, const osh_head_room *r)
+static void key_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t head,
+                          const osh_head_room *r)
 {
     const osh_delta_rule_attr *at = a->attr;
     int64_t group = at->v_heads / at->k_heads;
-    delta_back b = back_room_at(at, r->longest, r->own);
-    for (int64_t h = head * group; h < (head + 1) * group; h++) head_back(a, &b, seq, h);
+    delta_back b = delta_back_at(at, r->longest, r->own);
+    for (int64_t h = head * group; h < (head + 1) * group; h++) delta_head_back(a, &b, seq, h);
 }
 
 osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_delta_rule_attr *at = a->attr;
-    osh_head_back way = {.heads = at->k_heads, .floats = back_floats, .back = key_head_back};
+    osh_head_back way = {.heads = at->k_heads, .floats = delta_back_floats, .back = key_head_back};
     return osh_back_by_head(cx, a, &way);
 }
 
-size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                   int n_threads)
+size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                   int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
-    return osh_by_head_scratch(back_floats(attr, n_tokens), n_tokens, n_threads);
+    return osh_by_head_scratch(delta_back_floats(attr, n_tokens), n_tokens, n_threads);
 }

@@ -1,5 +1,5 @@
-/* elementwise.c - glu, add, scale and act: pieces of the flat tensor, widened on the stack, computed, rounded,
- * stored. */
+/* elementwise.c - glu, add, scale and act. Each piece of the flat tensor is widened to f32 on the
+ * stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -13,9 +13,10 @@ enum { PIECE = 2048, PIECES = 16 }; // elements in L1 at a time; pieces of one c
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n: a multiple of 8
-    // of BF16 and AVX-512, instead of pieces in f32; NULL: none
-    void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j);
-    const osh_tensor *x, *y; // y: NULL where the op has one input
+    /* Computes BF16 with AVX-512, without widened pieces; NULL: none. */
+    void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                  const elementwise_job *j);
+    const osh_tensor *x, *y; // y NULL: the op has one input
     osh_tensor *out;
     int64_t n;
     osh_act_kind act;
@@ -34,18 +35,20 @@ static void glu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     osh_span_glu(x, y, n, j->act, j->x->dtype);
 }
 
-static void add_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j)
+static void add_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                      const elementwise_job *j)
 {
     (void)j;
     osh_span512_add_bf16(to, x, y, n);
 }
 
-static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j)
+static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+                      const elementwise_job *j)
 {
     osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* silu(a g) = a g sigmoid(a g): of a gate times alpha, divided by it again. */
+/* Computes g sigmoid(a g) (u + 1), with g and u clamped, as silu(a g) (u + 1) / a. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;
@@ -62,7 +65,8 @@ static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; i < n; i++) x[i] *= j->by;
 }
 
-static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j) // a gate whose other side is 1
+/* act(x) is glu with the gate x and the other input 1. */
+static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     for (int64_t i = 0; i < n; i++) y[i] = 1;
     osh_span_glu(x, y, n, j->act, j->x->dtype);
@@ -75,7 +79,7 @@ static void relu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; j->square && i < n; i++) x[i] *= x[i];
 }
 
-static void run_piece(const elementwise_job *j, int64_t first, int64_t n)
+static void elementwise_piece(const elementwise_job *j, int64_t first, int64_t n)
 {
     float x[PIECE], y[PIECE];
     int64_t padded = osh_pad8(n);
@@ -90,26 +94,29 @@ static void run_piece(const elementwise_job *j, int64_t first, int64_t n)
     osh_from_f32(osh_elem(j->out, first), j->out->dtype, x, n);
 }
 
-static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status elementwise_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const elementwise_job *j = user;
     int64_t first = chunk * PIECE * PIECES, end = osh_min64(j->n, first + PIECE * PIECES);
 
     (void)cx, (void)worker;
     if (j->whole)
-        j->whole(osh_elem(j->out, first), osh_elem(j->x, first), osh_elem(j->y, first), end - first, j);
+        j->whole(osh_elem(j->out, first), osh_elem(j->x, first), osh_elem(j->y, first), end - first,
+                 j);
     else
-        for (; first < end; first += PIECE) run_piece(j, first, osh_min64(PIECE, end - first));
+        for (; first < end; first += PIECE)
+            elementwise_piece(j, first, osh_min64(PIECE, end - first));
     return OSH_OK;
 }
 
-static osh_status run_job(osh_ctx *cx, elementwise_job *j, const osh_op_args *a)
+static osh_status elementwise_run(osh_ctx *cx, elementwise_job *j, const osh_op_args *a)
 {
     j->x = a->in[0], j->y = a->in[1], j->out = a->out[0];
     j->n = osh_tensor_numel(a->in[0]);
-    bool bf16 = osh_span512_takes(j->x->dtype) && j->out->dtype == OSH_BF16 && j->y && j->y->dtype == OSH_BF16;
+    bool bf16 = osh_span512_takes(j->x->dtype) && j->out->dtype == OSH_BF16 && j->y &&
+                j->y->dtype == OSH_BF16;
     if (!bf16 || j->act == OSH_ACT_GELU) j->whole = NULL;
-    return osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), run_chunk, j);
+    return osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), elementwise_chunk, j);
 }
 
 static osh_act_kind act_kind(const char *act)
@@ -121,15 +128,17 @@ static osh_act_kind act_kind(const char *act)
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     elementwise_job j = {.piece = add_piece, .whole = add_whole};
-    return run_job(cx, &j, a);
+    return elementwise_run(cx, &j, a);
 }
 
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_glu_attr *at = a->attr;
     elementwise_job j = {.piece = glu_piece, .whole = glu_whole, .act = act_kind(at->act)};
-    if (at->limit > 0) j.piece = clamped_piece, j.whole = NULL, j.limit = (float)at->limit, j.by = (float)at->alpha;
-    return run_job(cx, &j, a);
+    if (at->limit > 0)
+        j.piece = clamped_piece, j.whole = NULL, j.limit = (float)at->limit,
+        j.by = (float)at->alpha;
+    return elementwise_run(cx, &j, a);
 }
 
 osh_status osh_scale_cpu(osh_ctx *cx, const osh_op_args *a)
@@ -137,19 +146,20 @@ osh_status osh_scale_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_scale_attr *at = a->attr;
     elementwise_job j = {.piece = scale_piece};
     j.by = osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32);
-    return run_job(cx, &j, a);
+    return elementwise_run(cx, &j, a);
 }
 
 osh_status osh_act_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const char *act = ((const osh_act_attr *)a->attr)->act;
     bool relu = !strncmp(act, "relu", strlen("relu"));
-    elementwise_job j = {.piece = relu ? relu_piece : act_piece, .act = act_kind(act), .square = !strcmp(act, "relu2")};
-    return run_job(cx, &j, a);
+    elementwise_job j = {.piece = relu ? relu_piece : act_piece, .act = act_kind(act),
+                         .square = !strcmp(act, "relu2")};
+    return elementwise_run(cx, &j, a);
 }
 
-size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads)
+size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_tokens, (void)n_threads;
     return 0;

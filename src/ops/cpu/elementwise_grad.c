@@ -1,5 +1,6 @@
-/* elementwise_grad.c - gradients of add, glu with silu and rms_norm, whose references take longer than the products
- * beside them. What these do not do, and the weight of a norm, is left to the reference. */
+/* elementwise_grad.c - gradients of add, of glu with silu and of rms_norm. Their references take
+ * longer than the products of the layer. The references still compute other activations of glu and
+ * the gradient of the weight of a norm. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -8,23 +9,27 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 2048, ROWS = 32 }; // elements of a chunk; rows of one
+enum { PIECE = 2048, ROWS = 32 }; // elements of a chunk; rows of a chunk of rms_norm
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // elements; of a row
-    const float *f;  // [D] what a norm multiplies with
+    int64_t n, D;    // elements; elements of a row
+    const float *f;  // [D] factors of the norm
     float *rows;     // [threads, D]
     double eps;
 } grad_job;
 
-static float *piece_of(const osh_tensor *din, int64_t first) { return din ? (float *)din->data + first : NULL; }
+static float *piece_of(const osh_tensor *din, int64_t first)
+{
+    return din ? (float *)din->data + first : NULL;
+}
 
-static osh_status by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
+/* Computes the gradients of op with its reference. */
+static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
-    osh_tensor *dout = NULL; // own: where its place is din[0]'s
+    osh_tensor *dout = NULL; // own: copy, if dout[0] and din[0] share their memory
     if (a->din[0] == a->dout[0]) {
         OSH_TRY(osh_tensor_new(cx, &dout, OSH_F32, 2, a->dout[0]->shape));
         memcpy(dout->data, a->dout[0]->data, osh_tensor_bytes(dout));
@@ -39,7 +44,7 @@ done:
 
 /* ---- add ---- */
 
-OSH_VEC_FN void add_body(float *to, const float *x, int64_t n)
+OSH_VEC_FN void grad_add_body(float *to, const float *x, int64_t n)
 {
     int64_t i = 0;
     for (; i + OSH_LANES <= n; i += OSH_LANES) {
@@ -50,38 +55,42 @@ OSH_VEC_FN void add_body(float *to, const float *x, int64_t n)
     }
     for (; i < n; i++) to[i] += x[i];
 }
-OSH_AVX2 static void add_avx2(float *to, const float *x, int64_t n) { add_body(to, x, n); }
-
-/* n elements from `first` on of what in[k] gets. */
-static void give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
+OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
 {
-    float *to = piece_of(a->din[k], first);
-    if (to == x) return; // it has that
-    if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
-    else if (to && osh_isa_used() >= OSH_ISA_AVX2) add_avx2(to, x, n);
-    else if (to) add_body(to, x, n);
+    grad_add_body(to, x, n);
 }
 
-static osh_status add_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* Writes or adds n elements x to the gradient of in[k] from element `first` on. */
+static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
+{
+    float *to = piece_of(a->din[k], first);
+    if (to == x) return; // in place
+    if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
+    else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
+    else if (to) grad_add_body(to, x, n);
+}
+
+static osh_status add_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const grad_job *j = user;
     int64_t first = chunk * PIECE, n = osh_min64(PIECE, j->n - first);
     const float *dy = (const float *)j->a->dout[0]->data + first;
     (void)cx, (void)worker;
-    for (int k = 0; k < 2; k++) give(j->a, k, first, dy, n);
+    for (int k = 0; k < 2; k++) grad_give(j->a, k, first, dy, n);
     return OSH_OK;
 }
 
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     grad_job j = {.a = a, .n = osh_tensor_numel(a->dout[0])};
-    return osh_parallel_for(cx, osh_div_up(j.n, PIECE), add_chunk, &j);
+    return osh_parallel_for(cx, osh_div_up(j.n, PIECE), add_grad_chunk, &j);
 }
 
 /* ---- glu with silu ---- */
 
-/* With s = 1 / (1 + e^-g): to the gate dy up s (1 + g (1 - s)), in the place of up; to up dy g s, in the gate's. */
-OSH_VEC_FN void silu_body(float *gate, float *up, const float *dy, int64_t n)
+/* With s = 1 / (1 + e^-g): dgate = dy up s (1 + g (1 - s)) overwrites up, and dup = dy g s
+ * overwrites gate. */
+OSH_VEC_FN void silu_grad_body(float *gate, float *up, const float *dy, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         osh_v8f g, u, d, s;
@@ -94,7 +103,10 @@ OSH_VEC_FN void silu_body(float *gate, float *up, const float *dy, int64_t n)
         v8_store(up + i, &u), v8_store(gate + i, &g);
     }
 }
-OSH_AVX2 static void silu_avx2(float *gate, float *up, const float *dy, int64_t n) { silu_body(gate, up, dy, n); }
+OSH_AVX2 static void silu_grad_avx2(float *gate, float *up, const float *dy, int64_t n)
+{
+    silu_grad_body(gate, up, dy, n);
+}
 
 static osh_status glu_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -107,10 +119,10 @@ static osh_status glu_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_to_f32(gate, osh_elem(a->in[0], first), a->in[0]->dtype, n);
     osh_to_f32(up, osh_elem(a->in[1], first), a->in[1]->dtype, n);
     memcpy(dy, (const float *)a->dout[0]->data + first, (size_t)n * sizeof *dy);
-    if (osh_isa_used() >= OSH_ISA_AVX2) silu_avx2(gate, up, dy, osh_pad8(n));
-    else silu_body(gate, up, dy, osh_pad8(n));
-    give(a, 0, first, up, n);
-    give(a, 1, first, gate, n);
+    if (osh_isa_used() >= OSH_ISA_AVX2) silu_grad_avx2(gate, up, dy, osh_pad8(n));
+    else silu_grad_body(gate, up, dy, osh_pad8(n));
+    grad_give(a, 0, first, up, n);
+    grad_give(a, 1, first, gate, n);
     return OSH_OK;
 }
 
@@ -118,14 +130,15 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_glu_attr *at = a->attr;
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0])};
-    if (at->limit > 0 || strcmp(at->act, "silu")) return by_reference(cx, "glu", a);
+    if (at->limit > 0 || strcmp(at->act, "silu")) return grad_by_reference(cx, "glu", a);
     return osh_parallel_for(cx, osh_div_up(j.n, PIECE), glu_chunk, &j);
 }
 
 /* ---- rms_norm ---- */
 
-/* As the reference: dx += (g - n mean(g n)) r, g = dy f, n = x r. Eight sums, added in their order. */
-OSH_VEC_FN void norm_body(float *dx, const float *x, const float *dy, const grad_job *j)
+/* Computes what the reference does: dx += (g - n mean(g n)) r with g = dy f, n = x r. Eight partial
+ * sums are added in order. */
+OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
     if (j->a->fresh & 1) memset(dx, 0, (size_t)j->D * sizeof *dx);
@@ -146,12 +159,12 @@ OSH_VEC_FN void norm_body(float *dx, const float *x, const float *dy, const grad
     for (; i < j->D; i++) dx[i] += dy[i] * j->f[i] * by - x[i] * less;
 }
 
-OSH_AVX2 static void norm_avx2(float *dx, const float *x, const float *dy, const grad_job *j)
+OSH_AVX2 static void norm_grad_avx2(float *dx, const float *x, const float *dy, const grad_job *j)
 {
-    norm_body(dx, x, dy, j);
+    norm_grad_body(dx, x, dy, j);
 }
 
-static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status norm_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const grad_job *j = user;
     const osh_tensor *x = j->a->in[0];
@@ -162,8 +175,8 @@ static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         osh_to_f32(row, osh_elem(x, at), x->dtype, j->D);
         float *dx = (float *)j->a->din[0]->data + at;
         const float *dy = (const float *)j->a->dout[0]->data + at;
-        if (osh_isa_used() >= OSH_ISA_AVX2) norm_avx2(dx, row, dy, j);
-        else norm_body(dx, row, dy, j);
+        if (osh_isa_used() >= OSH_ISA_AVX2) norm_grad_avx2(dx, row, dy, j);
+        else norm_grad_body(dx, row, dy, j);
     }
     return OSH_OK;
 }
@@ -173,14 +186,15 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_rms_norm_attr *at = a->attr;
     int64_t width = osh_width(a->in[0]);
-    grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width, .eps = at->eps};
+    grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
+                  .eps = at->eps};
     float *f = NULL; // own
-    if (a->din[1] || !a->din[0]) return by_reference(cx, "rms_norm", a);
+    if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);
     for (int64_t i = 0; i < j.D; i++) f[i] = a->in[1] ? f[i] + (float)at->offset : 1;
     j.f = f, j.rows = f + j.D;
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n, ROWS * j.D), norm_chunk, &j));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n, ROWS * j.D), norm_grad_chunk, &j));
 done:
     osh_free(cx, f);
     return rc;

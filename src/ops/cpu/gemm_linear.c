@@ -1,12 +1,12 @@
-/* gemm_linear.c - a linear layer on OpenBLAS: y is cut into tiles of 256 rows (from the first token of each sample) and
- * 192 columns, and one sgemm over all of I makes each tile. The grid depends neither on threads nor on the batch, so
- * neither do the bytes. BF16 goes to pairs_linear.c if the CPU has bf16 instructions. */
+/* gemm_linear.c - the linear layer on OpenBLAS. y is cut into tiles of 256 rows (from the first
+ * token of each sample) and 192 columns; one sgemm over all of I computes each tile. The cut
+ * depends neither on threads nor on the batch, so the bytes do not either. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // own: [OSH_GEMM_COLS, I], the block of w that it holds
+    float *w;      // own: [OSH_GEMM_COLS, I], block of w
     float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS]
     int64_t block; // -1: none yet
 } linear_worker;
@@ -14,7 +14,7 @@ typedef struct linear_worker {
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // of this panel
+    const osh_tile *tiles; // tiles of this panel
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
     const float *x;    // [rows of the panel, I]
@@ -26,7 +26,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 {
     const linear_job *j = user;
     linear_worker *me = &j->workers[worker];
-    int64_t block = chunk / j->n_tiles, col = block * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->O - col);
+    int64_t block = chunk / j->n_tiles, col = block * OSH_GEMM_COLS,
+            n = osh_min64(OSH_GEMM_COLS, j->O - col);
     const osh_tile *t = &j->tiles[chunk % j->n_tiles];
 
     (void)cx;
@@ -43,11 +44,11 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* What a worker has: columns of w, and a tile of y. */
-static int64_t weight_floats(int64_t cols, int64_t I) { return cols * I; }
-static int64_t tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
+/* Floats of a worker: columns of w, and a tile of y. */
+static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
+static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 
-static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64_t O)
+static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64_t O)
 {
     osh_status rc = OSH_OK;
     int n = osh_threads(cx);
@@ -58,14 +59,16 @@ static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64
     *out = w; // give: freed by workers_free, complete or not
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
-        if (!(w[i].w = osh_alloc(cx, (size_t)weight_floats(cols, I) * sizeof(float)))) return OSH_E_NOMEM;
-        if (!(w[i].y = osh_alloc(cx, (size_t)tile_floats(cols) * sizeof(float)))) return OSH_E_NOMEM;
+        if (!(w[i].w = osh_alloc(cx, (size_t)linear_weight_floats(cols, I) * sizeof(float))))
+            return OSH_E_NOMEM;
+        if (!(w[i].y = osh_alloc(cx, (size_t)linear_tile_floats(cols) * sizeof(float))))
+            return OSH_E_NOMEM;
     }
 done:
     return rc;
 }
 
-static void workers_free(osh_ctx *cx, linear_worker *w)
+static void linear_workers_free(osh_ctx *cx, linear_worker *w)
 {
     for (int i = 0; w && i < osh_threads(cx); i++) {
         osh_free(cx, w[i].y);
@@ -74,18 +77,18 @@ static void workers_free(osh_ctx *cx, linear_worker *w)
     osh_free(cx, w);
 }
 
-osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
-                           const osh_seqs *seqs)
+osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
+                           const osh_tensor *bias, const osh_seqs *seqs)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL;         // own
-    float *xf = NULL, *b = NULL;    // own: [panel, I] where x is not F32, [O] or NULL
+    float *xf = NULL, *b = NULL;    // own: [panel, I] if x is not F32, [O] or NULL
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
-    OSH_TRY(workers_new(cx, &workers, I, O));
+    OSH_TRY(linear_workers_new(cx, &workers, I, O));
     if (bias) OSH_TRY(osh_f32_weight(cx, &b, bias, x->dtype));
     if (x->dtype != OSH_F32) {
         xf = osh_alloc(cx, (size_t)osh_panel_floats(N, I) * sizeof *xf);
@@ -95,21 +98,13 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
-        linear_job j = {.w = w,
-                        .y = y,
-                        .tiles = tiles + first,
-                        .n_tiles = end - first,
-                        .I = I,
-                        .O = O,
-                        .bias = b,
-                        .first_row = row,
-                        .dtype = x->dtype,
-                        .x = xf ? xf : (float *)x->data + row * I,
-                        .workers = workers};
+        linear_job j = {.w = w, .y = y, .tiles = tiles + first, .n_tiles = end - first, .I = I,
+                        .O = O, .bias = b, .first_row = row, .dtype = x->dtype,
+                        .x = xf ? xf : (float *)x->data + row * I, .workers = workers};
         OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
     }
 done:
-    workers_free(cx, workers);
+    linear_workers_free(cx, workers);
     osh_free(cx, xf);
     osh_free(cx, b);
     osh_free(cx, tiles);
@@ -118,7 +113,7 @@ done:
 
 size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
 {
-    int64_t worker = weight_floats(OSH_GEMM_COLS, I) + tile_floats(OSH_GEMM_COLS);
+    int64_t worker = linear_weight_floats(OSH_GEMM_COLS, I) + linear_tile_floats(OSH_GEMM_COLS);
 
     return (size_t)(osh_panel_floats(n_tokens, I) + n_threads * worker) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile);

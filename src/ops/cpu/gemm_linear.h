@@ -1,13 +1,18 @@
-/* gemm_linear.h - a linear layer's product by OpenBLAS over fixed tiles. */
+/* gemm_linear.h - the product of a linear layer by OpenBLAS over fixed tiles. */
 #ifndef OSH_GEMM_LINEAR_H
 #define OSH_GEMM_LINEAR_H
 #include "ops/kernel.h"
 
-/* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. compute: the dtype of x. */
-osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
-                           const osh_seqs *seqs);
-enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 }; // tile of y; rows of x widened at a time
-/* Room for these rows, of x [N, I]. */
-static inline int64_t osh_panel_floats(int64_t N, int64_t I) { return osh_min64(N, OSH_GEMM_PANEL) * I; }
+/* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. w and bias are
+ * rounded to the dtype of x. */
+osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
+                           const osh_tensor *bias, const osh_seqs *seqs);
+/* Rows and columns of a tile of y; rows of x that are widened at a time. */
+enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 };
+/* Returns the floats of a widened panel of x [N, I]. */
+static inline int64_t osh_panel_floats(int64_t N, int64_t I)
+{
+    return osh_min64(N, OSH_GEMM_PANEL) * I;
+}
 size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads);
 #endif

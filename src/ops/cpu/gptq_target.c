@@ -1,5 +1,5 @@
-/* gptq_target.c - gptq_shift and gptq_target over chunks of rows: each row of either needs itself alone. The grid knows
- * nothing of threads. */
+/* gptq_target.c - gptq_shift and gptq_target over chunks of rows. A row depends on itself alone,
+ * and the chunks do not depend on threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // of a chunk
+enum { ROWS = 64 }; // rows of a chunk
 
 typedef struct target_job {
     float *out;           // [rows, I]
-    const osh_tensor *w;  // the same
+    const osh_tensor *w;  // [rows, I]
     const float *factor;  // [I, I]: U, or S of gptq_target
     const int32_t *perm;
     int64_t n_rows, I;
-    int64_t rows;         // of a chunk, at most
+    int64_t rows;         // most rows of a chunk
     float *room;          // own: [threads, rows, I]
 } target_job;
 
@@ -29,8 +29,9 @@ static osh_status shift_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < I; i++) room[r * I + i] = d[r * I + j->perm[i]];
     for (int k = 0; k < 2; k++)
-        osh_blas()->strmm(CblasRowMajor, CblasRight, CblasUpper, k ? CblasNoTrans : CblasTrans, CblasNonUnit,
-                          (blasint)n, (blasint)I, 1, j->factor, (blasint)I, room, (blasint)I);
+        osh_blas()->strmm(CblasRowMajor, CblasRight, CblasUpper, k ? CblasNoTrans : CblasTrans,
+                          CblasNonUnit, (blasint)n, (blasint)I, 1, j->factor, (blasint)I, room,
+                          (blasint)I);
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < I; i++) d[r * I + j->perm[i]] = room[r * I + i];
     return OSH_OK;
@@ -45,18 +46,23 @@ static osh_status target_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     (void)cx;
     osh_to_f32(w, osh_elem(j->w, row * I), j->w->dtype, n * I);
     memcpy(t, w, (size_t)(n * I) * sizeof *t);
-    osh_gemm_nn((osh_into){t, I, true}, (osh_mat){w, I}, (osh_mat){j->factor, I}, (osh_mnk){n, I, I});
+    osh_gemm_nn((osh_into){t, I, true}, (osh_mat){w, I}, (osh_mat){j->factor, I},
+                (osh_mnk){n, I, I});
     return OSH_OK;
 }
 
-static int64_t room_floats(int64_t rows, int64_t I, int n_threads) { return n_threads * osh_min64(ROWS, rows) * I; }
+static int64_t target_room_floats(int64_t rows, int64_t I, int n_threads)
+{
+    return n_threads * osh_min64(ROWS, rows) * I;
+}
 
 static osh_status target_run(osh_ctx *cx, target_job *j, osh_chunk_fn chunk)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_blas_open(cx));
     j->rows = osh_min64(ROWS, j->n_rows);
-    j->room = osh_alloc(cx, (size_t)room_floats(j->n_rows, j->I, osh_threads(cx)) * sizeof *j->room);
+    j->room = osh_alloc(cx, (size_t)target_room_floats(j->n_rows, j->I, osh_threads(cx)) *
+                                sizeof *j->room);
     if (!j->room) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_parallel_for(cx, osh_div_up(j->n_rows, ROWS), chunk, j));
 done:
@@ -67,32 +73,34 @@ done:
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t I = a->out[0]->shape[0];
-    target_job j = {.out = a->out[0]->data, .factor = a->in[0]->data, .perm = a->in[1]->data, .n_rows = I, .I = I};
+    target_job j = {.out = a->out[0]->data, .factor = a->in[0]->data, .perm = a->in[1]->data,
+                    .n_rows = I, .I = I};
     return target_run(cx, &j, shift_chunk);
 }
 
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_tensor *w = a->in[0];
-    target_job j = {.out = a->out[0]->data, .w = w, .factor = a->in[1]->data, .n_rows = osh_rows(w), .I = osh_width(w)};
+    target_job j = {.out = a->out[0]->data, .w = w, .factor = a->in[1]->data, .n_rows = osh_rows(w),
+                    .I = osh_width(w)};
     return target_run(cx, &j, target_chunk);
 }
 
-static size_t room_bytes(int64_t rows, int64_t I, int n_threads)
+static size_t target_room_bytes(int64_t rows, int64_t I, int n_threads)
 {
-    return osh_mem_gross((size_t)room_floats(rows, I, n_threads) * sizeof(float));
+    return osh_mem_gross((size_t)target_room_floats(rows, I, n_threads) * sizeof(float));
 }
 
-size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                              int n_threads)
+size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                              int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return room_bytes(in_width[0], in_width[0], n_threads);
+    return target_room_bytes(in_width[0], in_width[0], n_threads);
 }
 
-size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads)
+size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width;
-    return room_bytes(n_tokens, in_width[0], n_threads);
+    return target_room_bytes(n_tokens, in_width[0], n_threads);
 }

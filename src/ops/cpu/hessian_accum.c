@@ -1,9 +1,9 @@
-/* hessian_accum.c - H += X^T X, and of shift_accum D += (X0 - X)^T X, over output tiles of 256 x 256, each adding tiles
- * of up to 512 tokens in the batch's order.
+/* hessian_accum.c - H += X^T X, and for shift_accum D += (X0 - X)^T X. Each output tile of 256 x
+ * 256 adds tiles of up to 512 tokens in the order of the batch.
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
- * the diagonal are ssyrk. With AVX2 (math/tile.h) the tokens are packed from their own dtype, once for all
- * threads; with AVX-512 BF16 products are of BF16 (ops/cpu/pairs_hessian.c). */
+ * the diagonal use ssyrk. With AVX2 (math/tile.h) tokens are packed from their own dtype, once for
+ * all threads. With AVX-512 BF16 the products are of BF16 (ops/cpu/pairs_hessian.c). */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -15,13 +15,14 @@
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
-enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH }; // AVX2: columns packed at a time; largest block of H
+/* AVX2. BOTH: columns that are packed at a time. ROWS, COLS: size of the largest block of H. */
+enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // [I, I]
     const float *x;        // [rows of the panel, I]
-    const float *left;     // NULL: x, and the lower triangle is all; else like x: X0 - X, and h is D
-    const osh_tile *tiles; // of this panel
+    const float *left;     // NULL: h is the lower triangle of H; else X0 - X like x, and h is D
+    const osh_tile *tiles; // tiles of this panel
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -39,8 +40,9 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
         int64_t at = (job->tiles[t].row - job->first_row) * n, k = job->tiles[t].n;
         const float *x = job->x + at, *left = job->left ? job->left + at : x;
         if (!job->left && i == j) osh_syrk_lower_t(h, n, (osh_mat){x + i * TILE, n}, rows, k);
-        else osh_gemm_tn((osh_into){h, n, true}, (osh_mat){left + i * TILE, n}, (osh_mat){x + j * TILE, n},
-                         (osh_mnk){rows, cols, k});
+        else
+            osh_gemm_tn((osh_into){h, n, true}, (osh_mat){left + i * TILE, n},
+                        (osh_mat){x + j * TILE, n}, (osh_mnk){rows, cols, k});
     }
     return OSH_OK;
 }
@@ -50,100 +52,108 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 typedef struct packed_job {
     float *h;               // [I, I]
     const osh_tensor *x;
-    const osh_tile *tiles;  // of this panel
-    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H, of which ROWS is the height
-    float *panels, *strips; // [n_cols in steps of 48, n_rows, 48], inside by token tile
+    const osh_tile *tiles;  // tiles of this panel
+    int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: columns of a block of H
+    float *panels, *strips; // [n_cols / 48, n_rows, 48], each block ordered by token tile
 } packed_job;
 
-static int64_t packed_at(const packed_job *j, int64_t block, int64_t tile)
+static int64_t hessian_packed_at(const packed_job *j, int64_t block, int64_t tile)
 {
     return (block * j->n_rows + j->tiles[tile].row - j->first_row) * BOTH;
 }
 
-static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t block, int worker)
+static osh_status hessian_pack_chunk(osh_ctx *cx, void *user, int64_t block, int worker)
 {
     const packed_job *j = user;
     (void)cx, (void)worker;
     for (int64_t t = 0; t < j->n_tiles; t++) {
-        int64_t at = packed_at(j, block, t), n = osh_min64(BOTH, j->n_cols - block * BOTH);
+        int64_t at = hessian_packed_at(j, block, t), n = osh_min64(BOTH, j->n_cols - block * BOTH);
         osh_tile_columns c = {j->tiles[t].row * j->n_cols + block * BOTH, j->n_cols, n};
         osh_tile_pack_columns(j->panels + at, j->strips + at, j->x, c, j->tiles[t].n);
     }
     return OSH_OK;
 }
 
-/* Of a tile that the diagonal goes through: what is above it stays. */
-static void add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum, int64_t m)
+/* Adds a tile that the diagonal crosses; elements above the diagonal are not changed. */
+static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum,
+                              int64_t m)
 {
     for (int64_t i = 0; i < m; i++)
         for (int64_t c = 0; c < OSH_TILE_COLS && col + c <= row + i; c++)
             h[(row + i) * ld + col + c] += sum[i * OSH_TILE_COLS + c];
 }
 
-/* Rows [row, end) of 16 columns of H += those of one token tile. */
-static void add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
+/* Adds the product of one token tile to rows [row, end) of 16 columns of H. */
+static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
 {
     int64_t k = j->tiles[t].n, ld = j->n_cols, m;
-    const float *b = j->panels + packed_at(j, col / BOTH, t) + col % BOTH * k;
+    const float *b = j->panels + hessian_packed_at(j, col / BOTH, t) + col % BOTH * k;
     float sum[OSH_TILE_ROWS * OSH_TILE_COLS];
     row = col < row ? row : col / OSH_TILE_ROWS * OSH_TILE_ROWS;
     for (; row < end; row += m) {
-        osh_tile_a a = {j->strips + packed_at(j, row / BOTH, t) + row % BOTH * k, 1, OSH_TILE_ROWS, OSH_TILE_ROWS * k};
-        bool below = col + OSH_TILE_COLS - 1 <= row; // of the diagonal
+        osh_tile_a a = {j->strips + hessian_packed_at(j, row / BOTH, t) + row % BOTH * k, 1,
+                        OSH_TILE_ROWS, OSH_TILE_ROWS * k};
+        bool below = col + OSH_TILE_COLS - 1 <= row; // below the diagonal
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
-        osh_tile_product((osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
-                         (osh_tile_b){b, 0, OSH_TILE_COLS}, (osh_mnk){m, OSH_TILE_COLS, k});
-        if (!below) add_lower(j->h, ld, row, col, sum, m);
+        osh_tile_product(
+            (osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
+            (osh_tile_b){b, 0, OSH_TILE_COLS}, (osh_mnk){m, OSH_TILE_COLS, k});
+        if (!below) hessian_add_lower(j->h, ld, row, col, sum, m);
     }
 }
 
-/* Of the rows up to end. */
-static int64_t blocks_beside(const packed_job *j, int64_t end)
+/* Returns the blocks of H in the block row that ends at row `end`. */
+static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
 {
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
 }
 
-/* Blocks of H, those of the last rows first. */
-static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* Computes one block of H; blocks of the last rows come first. */
+static osh_status hessian_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const packed_job *j = user;
     int64_t r = osh_div_up(j->n_cols, ROWS) - 1, n;
     (void)cx, (void)worker;
-    for (; chunk >= (n = blocks_beside(j, (r + 1) * ROWS)); r--) chunk -= n;
-    int64_t end = osh_min64((r + 1) * ROWS, j->n_cols), last = osh_min64((chunk + 1) * j->wide, end);
+    for (; chunk >= (n = hessian_row_blocks(j, (r + 1) * ROWS)); r--) chunk -= n;
+    int64_t end = osh_min64((r + 1) * ROWS, j->n_cols),
+            last = osh_min64((chunk + 1) * j->wide, end);
     for (int64_t t = 0; t < j->n_tiles; t++)
-        for (int64_t col = chunk * j->wide; col < last; col += OSH_TILE_COLS) add_panel(j, r * ROWS, end, col, t);
+        for (int64_t col = chunk * j->wide; col < last; col += OSH_TILE_COLS)
+            hessian_add_panel(j, r * ROWS, end, col, t);
     return OSH_OK;
 }
 
-static int64_t n_blocks(const packed_job *j)
+static int64_t hessian_blocks(const packed_job *j)
 {
     int64_t n = 0;
-    for (int64_t end = 0; end < j->n_cols; end += ROWS) n += blocks_beside(j, end + ROWS);
+    for (int64_t end = 0; end < j->n_cols; end += ROWS) n += hessian_row_blocks(j, end + ROWS);
     return n;
 }
 
-static int64_t packed_floats(int64_t n_tokens, int64_t n_cols)
+static int64_t hessian_packed_floats(int64_t n_tokens, int64_t n_cols)
 {
     return osh_min64(n_tokens, TOKENS) * osh_div_up(n_cols, BOTH) * BOTH;
 }
 
-static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_tile *tiles, int64_t n_tiles)
+static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_tile *tiles,
+                                   int64_t n_tiles)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
-    int64_t n = osh_width(x), room = packed_floats(osh_rows(x), n), end;
+    int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
     float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
         int64_t row = tiles[first].row;
-        packed_job j = {.h = a->out[0]->data, .x = x, .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
-                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n, .wide = COLS,
-                        .panels = packed, .strips = packed + room};
-        while (j.wide > BOTH && n_blocks(&j) < (int64_t)OSH_BLOCKS_EACH * osh_threads(cx)) j.wide /= 2;
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, BOTH), pack_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, n_blocks(&j), product_chunk, &j));
+        packed_job j = {.h = a->out[0]->data, .x = x, .tiles = tiles + first,
+                        .n_tiles = end - first, .first_row = row,
+                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n,
+                        .wide = COLS, .panels = packed, .strips = packed + room};
+        while (j.wide > BOTH && hessian_blocks(&j) < (int64_t)OSH_BLOCKS_EACH * osh_threads(cx))
+            j.wide /= 2;
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, BOTH), hessian_pack_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, hessian_blocks(&j), hessian_product_chunk, &j));
     }
 done:
     osh_free(cx, packed);
@@ -156,13 +166,13 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // own: [panel, I] where x is not F32
+    float *xf = NULL;       // own: [panel, I] if x is not F32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
     if (osh_tile_used()) {
-        OSH_TRY(by_tiles(cx, a, tiles, n_tiles));
+        OSH_TRY(hessian_by_tiles(cx, a, tiles, n_tiles));
         goto done;
     }
     if (x->dtype != OSH_F32) {
@@ -173,8 +183,9 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
-        hessian_job j = {.h = a->out[0]->data, .x = xf ? xf : (float *)x->data + row * n, .tiles = tiles + first,
-                         .n_tiles = end - first, .first_row = row, .n_cols = n};
+        hessian_job j = {.h = a->out[0]->data, .x = xf ? xf : (float *)x->data + row * n,
+                         .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
+                         .n_cols = n};
         OSH_TRY(osh_parallel_for(cx, side * (side + 1) / 2, hessian_chunk, &j));
     }
 done:
@@ -183,12 +194,12 @@ done:
     return rc;
 }
 
-size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                 int n_threads)
+size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                 int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_threads;
     int64_t floats = osh_panel_floats(n_tokens, in_width[0]);
-    if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
+    if (osh_tile_used()) floats = 2 * hessian_packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
     size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
@@ -196,7 +207,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 /* ---- the shift ---- */
 
-enum { WIDEN = 16 }; // rows of a chunk
+enum { WIDEN = 16 }; // rows of a chunk that is widened
 typedef struct difference_job {
     float *x, *left; // [rows of the panel, I]: X and X0 - X
     const osh_tensor *from, *original;
@@ -234,11 +245,12 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
-        difference_job d = {.x = wide, .left = wide + room, .from = x, .original = x0, .first = row, .n_rows = n_rows,
-                            .I = n};
+        difference_job d = {.x = wide, .left = wide + room, .from = x, .original = x0, .first = row,
+                            .n_rows = n_rows, .I = n};
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n_rows, WIDEN), difference_chunk, &d));
-        hessian_job j = {.h = a->out[0]->data, .x = wide, .left = wide + room, .tiles = tiles + first,
-                         .n_tiles = end - first, .first_row = row, .n_cols = n};
+        hessian_job j = {.h = a->out[0]->data, .x = wide, .left = wide + room,
+                         .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
+                         .n_cols = n};
         OSH_TRY(osh_parallel_for(cx, side * side, hessian_chunk, &j));
     }
 done:
@@ -247,8 +259,8 @@ done:
     return rc;
 }
 
-size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                               int n_threads)
+size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_threads;
     size_t bytes = (size_t)(2 * osh_panel_floats(n_tokens, in_width[0])) * sizeof(float) +

@@ -1,4 +1,4 @@
-/* layer_norm.c - layer_norm by blocks of rows; both sums run over eight f32 lanes. */
+/* layer_norm.c - layer_norm by chunks of rows; both sums run over eight f32 lanes. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // of one chunk
+enum { ROWS = 64 }; // rows of a chunk
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // [padded], zero behind D; views
+    const float *w, *b; // [padded], 0 from D on; views
     float *rows;        // [threads, padded]; view
     int64_t D, padded;
     float eps;
@@ -33,7 +33,7 @@ static osh_status layer_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-static int64_t weight_floats(int64_t D) { return 2 * osh_pad8(D); }
+static int64_t layer_norm_floats(int64_t D) { return 2 * osh_pad8(D); }
 
 osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
@@ -41,7 +41,7 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
     float *w = NULL, *rows = NULL; // own: [2, padded], weights and biases; [threads, padded]
 
-    OSH_NEW(cx, w, weight_floats(D));
+    OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));
     osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
     if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, a->in[0]->dtype);
@@ -54,9 +54,10 @@ done:
     return rc;
 }
 
-size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                              int n_threads)
+size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                              int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return (size_t)(weight_floats(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) * sizeof(float);
+    return (size_t)(layer_norm_floats(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) *
+           sizeof(float);
 }

@@ -1,5 +1,6 @@
-/* linear.c - the linear layer. With AVX2 by tiles, here: y is cut into blocks of 96 columns, whose part of w is widened
- * and packed once for up to 528 rows; else by the libraries, in gemm.c. */
+/* linear.c - the linear layer. It chooses a kernel: pairs_linear.c for BF16 with AVX-512 BF16 or
+ * AMX, the tiles of this file with AVX2, else gemm_linear.c. With AVX2, y is cut into blocks of 96
+ * columns, and their part of w is widened and packed once for up to 528 rows. */
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -10,10 +11,10 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // of y at a time: with DEPTH their part of w stays in the cache of a core
-    ROWS = 528,  // and so do their sums
-    FEW = 264,   // rows, where there are few blocks and not as many for each thread
-    DEPTH = 640, // of in_features at a time, at most
+    COLS = 96,   // columns of y at a time: with DEPTH, their part of w fits the cache of a core
+    ROWS = 528,  // rows of y at a time: their sums fit the cache, too
+    FEW = 264,   // rows of y at a time if there are few blocks for the threads
+    DEPTH = 640, // most in_features at a time
     STRIP = 128  // elements of a row that are widened at a time
 };
 
@@ -21,7 +22,7 @@ typedef struct worker {
     float *packed;     // [COLS / 16][depth][16]
     float *strip;      // [16, STRIP]
     float *y;          // [ROWS, COLS]
-    int64_t block;     // of columns that packed has all of; -1: none
+    int64_t block;     // block of columns that is packed with all in_features; -1: none
 } worker;
 
 typedef struct job {
@@ -34,27 +35,28 @@ typedef struct job {
     worker *workers;
 } job;
 
-/* Equal parts of I of at most DEPTH, in steps of 8. */
-static int64_t depth_of(int64_t I)
+/* Returns the size of equal parts of I: at most DEPTH, a multiple of 8. */
+static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);
     return osh_div_up(osh_div_up(I, parts), 8) * 8;
 }
 
-static void pack(const job *j, worker *me, int64_t col, int64_t n, int64_t k0, int64_t k)
+static void linear_pack(const job *j, worker *me, int64_t col, int64_t n, int64_t k0, int64_t k)
 {
     for (int64_t c = 0; c < n; c += OSH_TILE_COLS) {
         int64_t rows = osh_min64(OSH_TILE_COLS, n - c);
         for (int64_t s = 0; s < k; s += STRIP) {
             int64_t len = osh_min64(STRIP, k - s);
             for (int64_t r = 0; r < rows; r++)
-                osh_load_weight(me->strip + r * STRIP, j->w, (col + c + r) * j->I + k0 + s, len, j->dtype);
+                osh_load_weight(me->strip + r * STRIP, j->w, (col + c + r) * j->I + k0 + s, len,
+                                j->dtype);
             osh_tile_pack_rows(me->packed + c * k + s * OSH_TILE_COLS, me->strip, STRIP, rows, len);
         }
     }
 }
 
-static void finish(const job *j, float *y, int64_t row, int64_t m, int64_t col, int64_t n)
+static void linear_finish(const job *j, float *y, int64_t row, int64_t m, int64_t col, int64_t n)
 {
     for (int64_t i = 0; i < m; i++, y += COLS) {
         for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
@@ -62,7 +64,7 @@ static void finish(const job *j, float *y, int64_t row, int64_t m, int64_t col, 
     }
 }
 
-static osh_status chunk(osh_ctx *cx, void *user, int64_t index, int self)
+static osh_status linear_tile_chunk(osh_ctx *cx, void *user, int64_t index, int self)
 {
     const job *j = user;
     worker *me = &j->workers[self];
@@ -73,40 +75,43 @@ static osh_status chunk(osh_ctx *cx, void *user, int64_t index, int self)
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
         int64_t k = osh_min64(j->depth, j->I - k0);
         bool whole = k == j->I, last = k0 + k == j->I;
-        if (!whole || me->block != block) pack(j, me, col, n, k0, k);
+        if (!whole || me->block != block) linear_pack(j, me, col, n, k0, k);
         me->block = whole ? block : -1;
         for (int64_t i = 0; i < m; i += OSH_TILE_ROWS) {
             int64_t rows = osh_min64(OSH_TILE_ROWS, m - i);
             float *y = me->y + (whole ? 0 : i * COLS);
             osh_tile_a x = {.p = j->x + (first + i) * j->I + k0, .row = j->I, .col = 1};
-            osh_tile_product((osh_into){y, COLS, k0 > 0}, x, (osh_tile_b){me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS},
+            osh_tile_product((osh_into){y, COLS, k0 > 0}, x,
+                             (osh_tile_b){me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS},
                              (osh_mnk){rows, n, k});
-            if (last) finish(j, y, j->first_row + first + i, rows, col, n);
+            if (last) linear_finish(j, y, j->first_row + first + i, rows, col, n);
         }
     }
     return OSH_OK;
 }
 
-static int64_t worker_floats(int64_t I)
+static int64_t linear_worker_floats(int64_t I)
 {
-    return COLS * depth_of(I) + OSH_TILE_COLS * STRIP + (I > DEPTH ? ROWS : OSH_TILE_ROWS) * COLS;
+    return COLS * linear_depth(I) + OSH_TILE_COLS * STRIP +
+           (I > DEPTH ? ROWS : OSH_TILE_ROWS) * COLS;
 }
 
-static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a)
+static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *w = a->in[1];
-    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], each = worker_floats(I);
+    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], each = linear_worker_floats(I);
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    float *xf = NULL, *bias = NULL, *room = NULL; // own: [panel, I] where x is not F32, [O] or NULL, of the workers
+    /* own: [panel, I] if x is not F32, [O] or NULL, memory of the workers */
+    float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own
 
     OSH_NEW(cx, workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; i < n; i++) {
-        float *p = room + i * each, *strip = p + COLS * depth_of(I);
+        float *p = room + i * each, *strip = p + COLS * linear_depth(I);
         workers[i] = (worker){p, strip, strip + OSH_TILE_COLS * STRIP, -1};
     }
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], x->dtype));
@@ -115,11 +120,11 @@ static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a)
     for (int64_t row = 0, rows; row < N; row += rows) {
         rows = osh_min64(OSH_GEMM_PANEL, N - row);
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, rows));
-        job j = {.w = w, .y = a->out[0], .x = xf ? xf : (float *)x->data + row * I, .bias = bias, .first_row = row,
-                 .n_rows = rows, .n_parts = osh_div_up(rows, most), .I = I, .O = O, .depth = depth_of(I),
-                 .dtype = x->dtype, .workers = workers};
+        job j = {.w = w, .y = a->out[0], .x = xf ? xf : (float *)x->data + row * I, .bias = bias,
+                 .first_row = row, .n_rows = rows, .n_parts = osh_div_up(rows, most), .I = I,
+                 .O = O, .depth = linear_depth(I), .dtype = x->dtype, .workers = workers};
         j.rows = osh_div_up(osh_div_up(rows, j.n_parts), OSH_TILE_ROWS) * OSH_TILE_ROWS;
-        OSH_TRY(osh_parallel_for(cx, blocks * j.n_parts, chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, blocks * j.n_parts, linear_tile_chunk, &j));
     }
 done:
     osh_free(cx, workers);
@@ -131,19 +136,24 @@ done:
 
 osh_status osh_linear_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    bool pairs = osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) && (!a->in[2] || osh_pairs_take(a->in[2]));
+    bool pairs = osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) &&
+                 (!a->in[2] || osh_pairs_take(a->in[2]));
     if (pairs && osh_pairs_take(a->out[0])) return osh_pairs_linear(cx, a);
-    if (osh_tile_used()) return by_tiles(cx, a);
+    if (osh_tile_used()) return linear_by_tiles(cx, a);
     return osh_gemm_linear(cx, a->out[0], a->in[0], a->in[1], a->in[2], a->seqs);
 }
 
-size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                          int64_t n_tokens, int n_threads)
 {
     (void)attr;
     size_t bias = (size_t)out_width * sizeof(float);
     size_t pairs = osh_pairs_linear_scratch(in_width[0], out_width, n_tokens, n_threads);
     size_t bytes = osh_gemm_scratch(in_width[0], n_tokens, n_threads) + bias;
-    if (!osh_tile_used()) return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
-    return (size_t)(osh_panel_floats(n_tokens, in_width[0]) + n_threads * worker_floats(in_width[0])) * sizeof(float) +
+    if (!osh_tile_used())
+        return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
+    return (size_t)(osh_panel_floats(n_tokens, in_width[0]) +
+                    n_threads * linear_worker_floats(in_width[0])) *
+               sizeof(float) +
            bias;
 }

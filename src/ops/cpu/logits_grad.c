@@ -1,5 +1,6 @@
-/* logits_grad.c - gradients of kl and nll for x: tiles of 32 tokens from each sample's first one, with all logits of a
- * tile; products on OpenBLAS over blocks of 192 tokens of the vocabulary, in their order. */
+/* logits_grad.c - gradients of kl and nll for x. A chunk is a tile of 32 tokens, from the first
+ * token of each sample, and holds all logits of the tile. OpenBLAS multiplies blocks of 192 tokens
+ * of the vocabulary, in order. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -21,13 +22,15 @@ typedef struct logits_grad_job {
     float *room;          // own: [threads, worker_floats]
 } logits_grad_job;
 
-static int64_t worker_floats(int64_t V, int64_t D, int64_t D2)
+static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
 {
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* logit [n, ld] = rule(x W^T), padded with what has no probability. block [COLS, D] scratch. */
-static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block, int64_t n, int side)
+/* logit [n, ld] = rule(x W^T), padded with -inf, which has probability 0. block [COLS, D]:
+ * scratch. */
+static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
+                        int64_t n, int side)
 {
     const osh_tensor *w = j->a->in[2 * side + 1];
     int64_t D = side ? j->D2 : j->D;
@@ -37,7 +40,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     for (int64_t v = 0; v < j->V; v += COLS) {
         int64_t m = osh_min64(COLS, j->V - v);
         osh_load_weight(block, w, v * D, m * D, j->a->in[2 * side]->dtype);
-        osh_gemm_nt((osh_into){logit + v, j->ld, false}, (osh_mat){x, D}, (osh_mat){block, D}, (osh_mnk){n, m, D});
+        osh_gemm_nt((osh_into){logit + v, j->ld, false}, (osh_mat){x, D}, (osh_mat){block, D},
+                    (osh_mnk){n, m, D});
     }
     for (int64_t r = 0; r < n; r++) {
         float *row = logit + r * j->ld;
@@ -48,12 +52,15 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Row n: logits, under the rule, become dz; other: those of the reference model (kl). keep [ld] scratch. */
-static void row_grad(const logits_grad_job *j, float *row, float *other, float *keep, int64_t n)
+/* Turns the logits `row` of token n, after the rule, into the gradients of the products. other:
+ * logits of the reference model (kl). keep [ld]: scratch. */
+static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
+                            int64_t n)
 {
     const osh_grad_args *a = j->a;
     const osh_vocab_attr *at = a->attr;
-    float divide = at && at->rule[0].divide > 0 ? (float)at->rule[0].divide : 1, cap = at ? (float)at->rule[0].cap : 0;
+    float divide = at && at->rule[0].divide > 0 ? (float)at->rule[0].divide : 1,
+          cap = at ? (float)at->rule[0].cap : 0;
     float g = ((const float *)a->dout[0]->data)[n];
     int32_t target = j->kl ? -1 : ((const int32_t *)a->in[2]->data)[n];
 
@@ -71,8 +78,10 @@ static osh_status logits_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 {
     const logits_grad_job *j = user;
     const osh_tile *t = &j->tiles[chunk];
-    float *logit = j->room + worker * worker_floats(j->V, j->D, j->D2), *other = logit + TOKENS * j->ld;
-    float *keep = other + TOKENS * j->ld, *x = keep + j->ld, *block = x + TOKENS * (j->D > j->D2 ? j->D : j->D2);
+    float *logit = j->room + worker * logits_grad_floats(j->V, j->D, j->D2),
+          *other = logit + TOKENS * j->ld;
+    float *keep = other + TOKENS * j->ld, *x = keep + j->ld,
+          *block = x + TOKENS * (j->D > j->D2 ? j->D : j->D2);
     float *dx = (float *)j->a->din[0]->data + t->row * j->D;
 
     (void)cx;
@@ -81,7 +90,8 @@ static osh_status logits_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         osh_to_f32(x, osh_elem(in, t->row * osh_width(in)), in->dtype, t->n * osh_width(in));
         tile_logits(j, side ? other : logit, x, block, t->n, side);
     }
-    for (int64_t r = 0; r < t->n; r++) row_grad(j, logit + r * j->ld, other + r * j->ld, keep, t->row + r);
+    for (int64_t r = 0; r < t->n; r++)
+        logits_row_grad(j, logit + r * j->ld, other + r * j->ld, keep, t->row + r);
     for (int64_t v = 0; v < j->V; v += COLS) {
         int64_t m = osh_min64(COLS, j->V - v);
         osh_load_weight(block, j->a->in[1], v * j->D, m * j->D, j->a->in[0]->dtype);
@@ -96,13 +106,13 @@ static osh_status logits_grad(osh_ctx *cx, const osh_grad_args *a, bool kl)
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, V = a->in[1]->shape[0];
     osh_tile *tiles = NULL; // own
-    logits_grad_job j = {.a = a, .kl = kl, .V = V, .D = osh_width(a->in[0]), .D2 = kl ? osh_width(a->in[2]) : 0,
-                         .ld = osh_pad8(V)};
+    logits_grad_job j = {.a = a, .kl = kl, .V = V, .D = osh_width(a->in[0]),
+                         .D2 = kl ? osh_width(a->in[2]) : 0, .ld = osh_pad8(V)};
 
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), TOKENS));
     j.tiles = tiles;
-    OSH_NEW(cx, j.room, osh_threads(cx) * worker_floats(V, j.D, j.D2));
+    OSH_NEW(cx, j.room, osh_threads(cx) * logits_grad_floats(V, j.D, j.D2));
     OSH_TRY(osh_parallel_for(cx, n_tiles, logits_grad_chunk, &j));
 done:
     osh_free(cx, j.room);
@@ -111,23 +121,27 @@ done:
 }
 
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a) { return logits_grad(cx, a, true); }
-osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a) { return logits_grad(cx, a, false); }
-
-static size_t grad_bytes(int64_t V, int64_t D, int64_t D2, int64_t n_tokens, int n_threads)
+osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
-    return (size_t)(n_threads * worker_floats(V, D, D2)) * sizeof(float) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+    return logits_grad(cx, a, false);
 }
 
-size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                           int n_threads)
+static size_t logits_grad_bytes(int64_t V, int64_t D, int64_t D2, int64_t n_tokens, int n_threads)
 {
-    (void)attr;
-    return grad_bytes(out_width, in_width[0], in_width[2], n_tokens, n_threads);
+    return (size_t)(n_threads * logits_grad_floats(V, D, D2)) * sizeof(float) +
+           (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }
 
-size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                            int n_threads)
+size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, int n_threads)
 {
     (void)attr;
-    return grad_bytes(out_width, in_width[0], 0, n_tokens, n_threads);
+    return logits_grad_bytes(out_width, in_width[0], in_width[2], n_tokens, n_threads);
+}
+
+size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, int n_threads)
+{
+    (void)attr;
+    return logits_grad_bytes(out_width, in_width[0], 0, n_tokens, n_threads);
 }

@@ -1,9 +1,11 @@
-/* nll.c - nll and kl over blocks of the vocabulary: logits of one tile of tokens x 192 tokens of
- * the vocabulary at a time.
+/* nll.c - nll and kl over blocks of the vocabulary. A chunk computes the logits of one tile of
+ * tokens x 192 tokens of the vocabulary.
  *
- * Each block leaves for each row its largest logit m and sum of e^(logit - m); they are joined in
- * the order of the blocks, in double. For kl, r being the reference's logits and x the model's,
- * each block also leaves the sum of e^(r - m) (r - x): KL = sum r_v (r - x) - lse(r) + lse(x). */
+ * Each block stores for each row its largest logit m and the sum of e^(logit - m). They are joined
+ * in the order of the blocks, in double. For kl, with r the logits of the reference and x those of
+ * the model, each block also stores the sum of e^(r - m) (r - x):
+ *
+ *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -16,16 +18,16 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // pads a last block: its exponential is 0, its product with 0 too
+#define FAR (-1e30f) // pads a last block: e^FAR is 0, and 0 * FAR is not NaN
 
-typedef struct part { // of one row in one block
+typedef struct part { // sums of one row in one block
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // of one model: 0 judged, 1 reference
+typedef struct side { // one model; 0: judged, 1: reference
     const osh_tensor *x, *w;
-    float *rows;  // own: [PANEL, D] where x is not F32
+    float *rows;  // own: [PANEL, D] if x is not F32
     const float *panel;
     float *block; // own: [threads, COLS, D]
     float *logit; // own: [threads, OSH_GEMM_ROWS, COLS]
@@ -39,7 +41,7 @@ typedef struct vocab_job {
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
     part *parts;           // own: [PANEL, n_blocks]
-    int64_t *held;         // own: [threads] block that a worker holds, -1: none
+    int64_t *held;         // own: [threads] block of w that a worker has loaded; -1: none
     const int32_t *target; // nll only
     float *at_target;      // own: [N]
 } vocab_job;
@@ -54,24 +56,28 @@ static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_d
     if (rule->cap > 0) osh_span_softcap(row, n, 1, (float)rule->cap, dt);
 }
 
-static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t block, int worker, bool load)
+static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t block, int worker,
+                         bool load)
 {
     const side *s = &j->s[m];
     int64_t D = osh_width(s->x), n = osh_min64(COLS, j->V - block * COLS), padded = osh_pad8(n);
-    float *w = s->block + worker * COLS * D, *logit = s->logit + (int64_t)worker * OSH_GEMM_ROWS * COLS;
+    float *w = s->block + worker * COLS * D,
+          *logit = s->logit + (int64_t)worker * OSH_GEMM_ROWS * COLS;
 
     if (load) osh_load_weight(w, s->w, block * COLS * D, n * D, s->x->dtype);
-    osh_gemm_nt((osh_into){logit, COLS, false}, (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D},
+    osh_gemm_nt((osh_into){logit, COLS, false},
+                (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D},
                 (osh_mnk){t->n, n, D});
     for (int64_t r = 0; r < t->n; r++) {
         float *row = logit + r * COLS;
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
-        for (int64_t v = n; v < padded; v++) row[v] = FAR; // after the rounding: f16 has no such number
+        for (int64_t v = n; v < padded; v++)
+            row[v] = FAR; // after the rounding: f16 has no such number
     }
 }
 
-/* Index of the first equal element; 0 where there is none, that is, where all is NaN. */
+/* Returns the index of the first equal element; 0 if there is none, that is, if all are NaN. */
 static int32_t first_equal(const float *x, float value, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -83,7 +89,8 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 {
     const vocab_job *j = user;
     const osh_tile *t = &j->tiles[chunk % j->n_tiles];
-    int64_t block = chunk / j->n_tiles, first = block * COLS, padded = osh_pad8(osh_min64(COLS, j->V - first));
+    int64_t block = chunk / j->n_tiles, first = block * COLS,
+            padded = osh_pad8(osh_min64(COLS, j->V - first));
     const float *logit[2] = {0};
 
     (void)cx;
@@ -110,9 +117,12 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
-typedef struct joined { double lse, diff; int32_t best; } joined; // diff: mean of r - x under the softmax of r
+typedef struct joined {
+    double lse, diff;
+    int32_t best;
+} joined; // diff: mean of r - x under the softmax of r
 
-static joined join(const part *p, int64_t n_blocks, int m)
+static joined part_join(const part *p, int64_t n_blocks, int m)
 {
     double max = -INFINITY, sum = 0, diff = 0;
     joined out = {0};
@@ -130,10 +140,16 @@ static joined join(const part *p, int64_t n_blocks, int m)
 }
 
 /* Floats of a side's rows, blocks of w and logits, and parts of a panel. */
-static int64_t rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
-static int64_t block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
-static int64_t logit_floats(int n_threads) { return (int64_t)n_threads * OSH_GEMM_ROWS * COLS; }
-static int64_t n_parts(int64_t N, int64_t V) { return osh_min64(N, PANEL) * osh_div_up(V, COLS); }
+static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
+static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
+static int64_t vocab_logit_floats(int n_threads)
+{
+    return (int64_t)n_threads * OSH_GEMM_ROWS * COLS;
+}
+static int64_t vocab_parts(int64_t N, int64_t V)
+{
+    return osh_min64(N, PANEL) * osh_div_up(V, COLS);
+}
 
 static osh_status side_open(osh_ctx *cx, side *s, const osh_tensor *x, const osh_tensor *w)
 {
@@ -142,12 +158,12 @@ static osh_status side_open(osh_ctx *cx, side *s, const osh_tensor *x, const osh
 
     s->x = x, s->w = w;
     if (x->dtype != OSH_F32) {
-        s->rows = osh_alloc(cx, (size_t)rows_floats(osh_rows(x), D) * sizeof(float));
+        s->rows = osh_alloc(cx, (size_t)vocab_rows_floats(osh_rows(x), D) * sizeof(float));
         if (!s->rows) return OSH_E_NOMEM;
     }
-    s->block = osh_alloc(cx, (size_t)block_floats(D, osh_threads(cx)) * sizeof(float));
+    s->block = osh_alloc(cx, (size_t)vocab_block_floats(D, osh_threads(cx)) * sizeof(float));
     if (!s->block) return OSH_E_NOMEM;
-    OSH_NEW(cx, s->logit, logit_floats(osh_threads(cx)));
+    OSH_NEW(cx, s->logit, vocab_logit_floats(osh_threads(cx)));
 done:
     return rc;
 }
@@ -165,15 +181,15 @@ static void vocab_close(osh_ctx *cx, vocab_job *j, osh_tile *tiles)
     osh_free(cx, tiles);
 }
 
-static void finish_rows(const vocab_job *j, const osh_op_args *a, int64_t row, int64_t n_rows)
+static void vocab_finish_rows(const vocab_job *j, const osh_op_args *a, int64_t row, int64_t n_rows)
 {
     float *out = a->out[0]->data, *same = j->n_sides == 2 ? a->out[1]->data : NULL;
 
     for (int64_t r = row; r < row + n_rows; r++) {
         const part *p = j->parts + (r - row) * j->n_blocks;
-        joined x = join(p, j->n_blocks, 0);
+        joined x = part_join(p, j->n_blocks, 0);
         if (same) {
-            joined ref = join(p, j->n_blocks, 1);
+            joined ref = part_join(p, j->n_blocks, 1);
             out[r] = (float)(ref.diff - ref.lse + x.lse);
             same[r] = x.best == ref.best;
         } else {
@@ -196,7 +212,7 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
         OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
     }
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
-    OSH_NEW(cx, j->parts, n_parts(N, j->V));
+    OSH_NEW(cx, j->parts, vocab_parts(N, j->V));
     OSH_NEW(cx, j->held, osh_threads(cx));
     OSH_NEW(cx, j->at_target, N);
     for (int64_t first = 0; first < n_tiles; first = end) {
@@ -210,7 +226,7 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
         for (int i = 0; i < osh_threads(cx); i++) j->held[i] = -1;
         j->tiles = tiles + first, j->n_tiles = end - first, j->first_row = row;
         OSH_TRY(osh_parallel_for(cx, j->n_blocks * j->n_tiles, vocab_chunk, j));
-        finish_rows(j, a, row, n_rows);
+        vocab_finish_rows(j, a, row, n_rows);
     }
 done:
     vocab_close(cx, j, tiles);
@@ -229,20 +245,25 @@ osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a)
     return vocab_run(cx, a, &j);
 }
 
-static size_t side_bytes(int64_t D, int64_t n_tokens, int n_threads)
+static size_t vocab_side_bytes(int64_t D, int64_t n_tokens, int n_threads)
 {
-    return (size_t)(rows_floats(n_tokens, D) + block_floats(D, n_threads) + logit_floats(n_threads)) * sizeof(float);
+    return (size_t)(vocab_rows_floats(n_tokens, D) + vocab_block_floats(D, n_threads) +
+                    vocab_logit_floats(n_threads)) *
+           sizeof(float);
 }
 
-size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                       int64_t n_tokens, int n_threads)
 {
     (void)attr;
-    return side_bytes(in_width[0], n_tokens, n_threads) + (size_t)n_tokens * (sizeof(osh_tile) + sizeof(float)) +
-           (size_t)n_parts(n_tokens, out_width) * sizeof(part);
+    return vocab_side_bytes(in_width[0], n_tokens, n_threads) +
+           (size_t)n_tokens * (sizeof(osh_tile) + sizeof(float)) +
+           (size_t)vocab_parts(n_tokens, out_width) * sizeof(part);
 }
 
-size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads)
 {
     return osh_nll_scratch(attr, in_width, out_width, n_tokens, n_threads) +
-           side_bytes(in_width[2], n_tokens, n_threads);
+           vocab_side_bytes(in_width[2], n_tokens, n_threads);
 }

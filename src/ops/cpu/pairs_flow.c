@@ -1,4 +1,5 @@
-/* pairs_flow.c - see pairs_flow.h. */
+/* pairs_flow.c - products of BF16 pairs, rounded block by block: with AMX the vector units round
+ * one block while the tiles multiply the next. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -11,14 +12,14 @@
 
 enum { ROW = OSH_FLOW_COLS, STEP = OSH_PAIRS_STEP, TILE = OSH_PAIRS_SIDE };
 
-static bool is_gated(const osh_flow_block *b) { return b->up.n > 0; }
+static bool flow_is_gated(const osh_flow_block *b) { return b->up.n > 0; }
 
-/* ---- one block after the other, for sets without tiles ---- */
+/* ---- one block after the other, for instruction sets without tiles ---- */
 
-static void finish_plain(osh_flow *f, const osh_flow_block *b)
+static void flow_finish_plain(osh_flow *f, const osh_flow_block *b)
 {
     uint16_t part[2][OSH_PAIRS_BAND * ROW];
-    if (!is_gated(b)) {
+    if (!flow_is_gated(b)) {
         osh_pairs_narrow(&(osh_pairs_y){b->y, b->ld, b->n, b->bias[0]}, f->sums[0][0], ROW, b->m);
         return;
     }
@@ -27,14 +28,15 @@ static void finish_plain(osh_flow *f, const osh_flow_block *b)
         osh_pairs_narrow(&(osh_pairs_y){part[k], ROW, b->n, b->bias[k]}, f->sums[0][k], ROW, b->m);
     osh_span512_glu_bf16(part[0], part[0], part[1], OSH_PAIRS_BAND * ROW, b->act);
     f->bad |= osh_find_nonfinite(part[0], OSH_BF16, OSH_PAIRS_BAND * ROW) >= 0;
-    for (int64_t r = 0; r < b->m; r++) memcpy(b->y + r * b->ld, part[0] + r * ROW, (size_t)b->n * sizeof *b->y);
+    for (int64_t r = 0; r < b->m; r++)
+        memcpy(b->y + r * b->ld, part[0] + r * ROW, (size_t)b->n * sizeof *b->y);
 }
 
-static void add_plain(osh_flow *f, const osh_flow_block *b)
+static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 {
     osh_pairs_product(f->sums[0][0], ROW, b->a, b->m, b->b);
-    if (is_gated(b)) osh_pairs_product(f->sums[0][1], ROW, b->a, b->m, b->up);
-    finish_plain(f, b);
+    if (flow_is_gated(b)) osh_pairs_product(f->sums[0][1], ROW, b->a, b->m, b->up);
+    flow_finish_plain(f, b);
 }
 
 #if defined(__x86_64__)
@@ -42,9 +44,9 @@ static void add_plain(osh_flow *f, const osh_flow_block *b)
 #define TILES __attribute__((TILE_SETS))
 #define TILES_FN static inline __attribute__((always_inline, TILE_SETS))
 
-/* ---- rows of the block before ---- */
+/* ---- rows of the previous block ---- */
 
-typedef struct rest { // rows that are not finished yet
+typedef struct rest { // rows of the previous block that are not finished yet
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -53,69 +55,76 @@ typedef struct rest { // rows that are not finished yet
     __mmask16 bad;
 } rest;
 
-WIDE_FN __mmask16 mask_of(int64_t n) { return n <= 0 ? 0 : n < LANES ? (__mmask16)((1u << n) - 1) : 0xffff; }
+WIDE_FN __mmask16 flow_mask(int64_t n)
+{
+    return n <= 0 ? 0 : n < LANES ? (__mmask16)((1u << n) - 1) : 0xffff;
+}
 
-WIDE_FN void begin_rest(rest *t, const osh_flow *f)
+WIDE_FN void rest_begin(rest *t, const osh_flow *f)
 {
     const osh_flow_block *b = t->b = &f->before;
     t->sums = f->sums[!f->turn][0], t->up = f->sums[!f->turn][1];
     t->row = 0, t->m = f->has_before ? b->m : 0, t->bad = 0;
     for (int h = 0; f->has_before && h < 2; h++) {
-        t->in[h] = mask_of(b->n - h * LANES);
+        t->in[h] = flow_mask(b->n - h * LANES);
         for (int k = 0; k < 2; k++)
-            t->bias[k][h] = b->bias[k] ? _mm512_maskz_loadu_ps(t->in[h], b->bias[k] + h * LANES) : _mm512_setzero_ps();
+            t->bias[k][h] = b->bias[k] ? _mm512_maskz_loadu_ps(t->in[h], b->bias[k] + h * LANES)
+                                       : _mm512_setzero_ps();
     }
 }
 
-/* Sums of a row, with the bias. Without one nothing is added: -0 stays. */
-WIDE_FN __m512 with_bias(const rest *t, const float *sums, int k, int h)
+/* Returns sums of a row plus the bias. Without a bias it adds nothing, so that -0 stays -0. */
+WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
     return t->b->bias[k] ? _mm512_add_ps(x, t->bias[k][h]) : x;
 }
 
-WIDE_FN void put_half(rest *t, __m512 rounded, int h, bool gated)
+WIDE_FN void flow_put_half(rest *t, __m512 rounded, int h, bool gated)
 {
-    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(rounded), 16), exponent = _mm512_set1_epi32(0x7f80);
-    if (gated) t->bad |= _mm512_mask_cmpeq_epi32_mask(t->in[h], _mm512_and_si512(u, exponent), exponent);
-    _mm256_mask_storeu_epi16(t->b->y + t->row * t->b->ld + h * LANES, t->in[h], _mm512_cvtepi32_epi16(u));
+    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(rounded), 16),
+            exponent = _mm512_set1_epi32(0x7f80);
+    if (gated)
+        t->bad |= _mm512_mask_cmpeq_epi32_mask(t->in[h], _mm512_and_si512(u, exponent), exponent);
+    _mm256_mask_storeu_epi16(t->b->y + t->row * t->b->ld + h * LANES, t->in[h],
+                             _mm512_cvtepi32_epi16(u));
 }
 
-/* Rounds as osh_bf16_of_f32 does: a NaN becomes quiet. */
-WIDE_FN __m512 round_sum(__m512 x)
+/* Rounds like osh_bf16_of_f32: a NaN becomes quiet. */
+WIDE_FN __m512 flow_round_sum(__m512 x)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     __m512i quiet = _mm512_or_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x400000));
     return _mm512_mask_mov_ps(nearest_bf16(x), nan, _mm512_castsi512_ps(quiet));
 }
 
-WIDE_FN void finish_row(rest *t, bool gated)
+WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
-    for (int h = 0; h < 2; h++) x[h] = with_bias(t, t->sums, 0, h);
-    if (gated) { // a NaN stays one, of whatever bits: it makes the block bad
-        for (int h = 0; h < 2; h++) up[h] = round_bf16(with_bias(t, t->up, 1, h));
+    for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
+    if (gated) { // the bits of a NaN do not matter: it makes the block bad
+        for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);
         for (int h = 0; h < 2; h++) x[h] = round_bf16(_mm512_mul_ps(x[h], up[h]));
     } else {
-        for (int h = 0; h < 2; h++) x[h] = round_sum(x[h]);
+        for (int h = 0; h < 2; h++) x[h] = flow_round_sum(x[h]);
     }
-    for (int h = 0; h < 2; h++) put_half(t, x[h], h, gated);
+    for (int h = 0; h < 2; h++) flow_put_half(t, x[h], h, gated);
     t->row++;
 }
 
-/* ---- tiles, and rows between them ---- */
+/* ---- tiles, with rows of the previous block between them ---- */
 
 typedef struct tiles {
     float *c; // [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // rows of the block before that are finished after a step: in all steps all of them
+    int64_t each; // rows of the previous block to finish after each step; all steps finish all rows
 } tiles;
 
-/* c = a b. b comes past the first cache: there a stays for the panels that come. */
-TILES_FN void multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
+/* c = a b. Loads of b bypass the first cache, so that a stays in it for the next panels. */
+TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
 {
     const uint16_t *a = j->a->p;
     const uint32_t *b = j->b->panels;
@@ -134,7 +143,7 @@ TILES_FN void multiply(const tiles *j, rest *t, bool both_blocks, bool both_pane
         if (both_blocks) _tile_loadd(5, a + j->a->block, lda);
         if (both_blocks) _tile_dpbf16ps(2, 5, 6);
         if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);
-        for (int64_t r = 0; r < j->each && t->row < t->m; r++) finish_row(t, gated);
+        for (int64_t r = 0; r < j->each && t->row < t->m; r++) rest_finish_row(t, gated);
     }
     _tile_stored(0, j->c, ROW * 4);
     _tile_stored(1, j->c + TILE, ROW * 4);
@@ -142,53 +151,59 @@ TILES_FN void multiply(const tiles *j, rest *t, bool both_blocks, bool both_pane
     _tile_stored(3, j->c + TILE * ROW + TILE, ROW * 4);
 }
 
-TILES_FN void add_tiles(osh_flow *f, const osh_flow_block *b, bool gated)
+TILES_FN void flow_add_tiles(osh_flow *f, const osh_flow_block *b, bool gated)
 {
     int64_t steps = (gated ? 2 : 1) * (osh_pairs_pad(b->b.k) / STEP);
     const osh_pairs_b *by[2] = {&b->b, &b->up};
     bool both_blocks = b->m > TILE, both_panels = b->b.n > 1;
     rest t;
-    begin_rest(&t, f);
+    rest_begin(&t, f);
     for (int k = 0; k < (gated ? 2 : 1); k++) {
         tiles j = {f->sums[f->turn][k], &b->a, by[k], osh_div_up(OSH_PAIRS_BAND, steps)};
-        if (both_blocks && both_panels) multiply(&j, &t, true, true, gated);
-        else multiply(&j, &t, both_blocks, both_panels, gated);
+        if (both_blocks && both_panels) flow_multiply(&j, &t, true, true, gated);
+        else flow_multiply(&j, &t, both_blocks, both_panels, gated);
     }
     f->bad |= t.bad != 0;
 }
 
-TILES static void add_products(osh_flow *f, const osh_flow_block *b) { add_tiles(f, b, false); }
-TILES static void add_gated(osh_flow *f, const osh_flow_block *b) { add_tiles(f, b, true); }
+TILES static void flow_add_products(osh_flow *f, const osh_flow_block *b)
+{
+    flow_add_tiles(f, b, false);
+}
+TILES static void flow_add_gated(osh_flow *f, const osh_flow_block *b)
+{
+    flow_add_tiles(f, b, true);
+}
 
-WIDE static void end_tiles(osh_flow *f)
+WIDE static void flow_end_tiles(osh_flow *f)
 {
     rest t;
-    begin_rest(&t, f);
+    rest_begin(&t, f);
     while (t.row < t.m)
-        if (is_gated(t.b)) finish_row(&t, true);
-        else finish_row(&t, false);
+        if (flow_is_gated(t.b)) rest_finish_row(&t, true);
+        else rest_finish_row(&t, false);
     f->bad |= t.bad != 0;
 }
 #else
-#define add_products add_plain
-#define add_gated add_plain
-#define end_tiles(f) (void)(f)
+#define flow_add_products flow_add_plain
+#define flow_add_gated flow_add_plain
+#define flow_end_tiles(f) (void)(f)
 #endif
 
 void osh_flow_add(osh_flow *f, const osh_flow_block *b)
 {
     if (osh_isa_used() < OSH_ISA_AMX) {
-        add_plain(f, b);
+        flow_add_plain(f, b);
         return;
     }
-    if (is_gated(b)) add_gated(f, b);
-    else add_products(f, b);
+    if (flow_is_gated(b)) flow_add_gated(f, b);
+    else flow_add_products(f, b);
     f->before = *b, f->has_before = true, f->turn = !f->turn;
 }
 
 void osh_flow_end(osh_flow *f)
 {
-    if (f->has_before) end_tiles(f);
+    if (f->has_before) flow_end_tiles(f);
     f->has_before = false;
     osh_pairs_end();
 }

@@ -1,6 +1,8 @@
-/* pairs_gated.c - see ops/gated.h. Panels of COLS columns of both weights are packed for up to ROWS rows
- * of x. A band of x is multiplied by two panels of each. Both blocks are rounded to BF16, as the ops round
- * their outputs, and become one block of the result. */
+/* pairs_gated.c - multiplies x by the weights of gate and up and applies the glu, in one pass.
+ *
+ * Panels of COLS columns of both weights are packed for up to ROWS rows of x. A band of x is
+ * multiplied by two panels of each. Both blocks are rounded to BF16, as the ops round their
+ * outputs, and become one block of the result. */
 #include "ops/gated.h"
 
 #include <stdatomic.h>
@@ -13,15 +15,15 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96,       // of each weight at a time: with I channels both stay in the cache of a core
+    COLS = 96, // columns of each weight at a time: with I channels both fit the cache of a core
     ROWS = 512,
-    DEPTH = 2048     // channels at most: of more the linear layer adds several sums
+    DEPTH = 2048 // most channels: with more, the linear layer adds several sums
 };
 
 typedef struct worker {
     uint32_t *packed[2]; // panels of COLS columns
-    uint32_t *blocks;    // of a band that cannot be read as it lies
-    int64_t first;       // column that packed begins at; -1: none
+    uint32_t *blocks;    // blocks of a band that cannot be read in place
+    int64_t first;       // first packed column; -1: none
 } worker;
 
 typedef struct job {
@@ -45,14 +47,18 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     for (int k = 0; k < 2; k++)
         for (int64_t i = 0; i < n; i += SIDE)
             osh_pairs_pack_rows(me->packed[k] + i / SIDE * osh_pairs_panel(j->I),
-                                osh_elem(j->g->w[k], (col + i) * j->I), j->I, osh_min64(SIDE, n - i), j->I);
+                                osh_elem(j->g->w[k], (col + i) * j->I), j->I,
+                                osh_min64(SIDE, n - i), j->I);
     me->first = col;
 }
 
-/* Rows [row, row + m) of columns [col, col + n), n <= PAIR; `a` holds those rows of x. */
-static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row, int64_t col)
+/* Computes rows [row, row + m) of columns [col, col + n), n <= PAIR; at->a holds these rows of
+ * x. */
+static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
+                      int64_t col)
 {
-    int64_t each = osh_pairs_panel(j->I), from = (col - me->first) / SIDE * each, n = osh_div_up(at->n, SIDE);
+    int64_t each = osh_pairs_panel(j->I), from = (col - me->first) / SIDE * each,
+            n = osh_div_up(at->n, SIDE);
     at->b = (osh_pairs_b){me->packed[0] + from, n, j->I, each};
     at->up = (osh_pairs_b){me->packed[1] + from, n, j->I, each};
     at->y = osh_elem(j->g->out, row * j->F + col);
@@ -86,7 +92,7 @@ static osh_status gated_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     return OSH_OK;
 }
 
-static int64_t worker_words(int64_t I) { return (2 * COLS / SIDE + 2) * osh_pairs_panel(I); }
+static int64_t gated_worker_words(int64_t I) { return (2 * COLS / SIDE + 2) * osh_pairs_panel(I); }
 
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g)
 {
@@ -95,17 +101,18 @@ osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g)
              .act = osh_act_is_tanh(g->glu->act) ? OSH_ACT_GELU_TANH : OSH_ACT_SILU};
     int n = osh_threads(cx);
     int64_t panels = COLS / SIDE * osh_pairs_panel(j.I);
-    uint32_t *room = NULL;           // own: of the workers
+    uint32_t *room = NULL;           // own: memory of the workers
     float *bias[2] = {NULL, NULL};   // own: [F] or NULL
 
     OSH_NEW(cx, j.workers, n);
-    if (!(room = osh_alloc(cx, (size_t)(n * worker_words(j.I)) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
+    if (!(room = osh_alloc(cx, (size_t)(n * gated_worker_words(j.I)) * sizeof *room)))
+        OSH_TRY(OSH_E_NOMEM);
     for (int k = 0; k < 2; k++) {
         if (g->bias[k]) OSH_TRY(osh_f32_weight(cx, &bias[k], g->bias[k], g->x->dtype));
         j.bias[k] = bias[k];
     }
     for (int i = 0; i < n; i++) {
-        uint32_t *p = room + i * worker_words(j.I);
+        uint32_t *p = room + i * gated_worker_words(j.I);
         j.workers[i] = (worker){{p, p + panels}, p + 2 * panels, -1};
     }
     j.n_parts = osh_div_up(j.N, ROWS);
@@ -121,6 +128,7 @@ done:
 
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads)
 {
-    return osh_mem_gross((size_t)(n_threads * worker_words(I)) * sizeof(uint32_t)) +
-           2 * osh_mem_gross((size_t)F * sizeof(float)) + osh_mem_gross((size_t)n_threads * sizeof(worker));
+    return osh_mem_gross((size_t)(n_threads * gated_worker_words(I)) * sizeof(uint32_t)) +
+           2 * osh_mem_gross((size_t)F * sizeof(float)) +
+           osh_mem_gross((size_t)n_threads * sizeof(worker));
 }

@@ -1,44 +1,52 @@
-/* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all threads, as the panels
- * of b and turned as the blocks of a; then blocks of H add the sums of one tile of tokens after the other. */
+/* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all
+ * threads: as panels of b and, transposed, as blocks of a. Then each block of H adds the sums of
+ * one tile of tokens after the other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
-enum { PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
+enum {
+    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: most columns of a block of H
+    BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
+};
 enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
 
 typedef struct job {
     float *h;                 // [n, n]
-    const osh_tensor *x, *x0; // x0 NULL: h is H, of which the lower triangle is all; else D
-    const osh_tile *tiles;    // those that are packed
-    const int64_t *first;     // of each, its words in both
+    const osh_tensor *x, *x0; // x0 NULL: h is the lower triangle of H; else h is D
+    const osh_tile *tiles;    // the packed tiles
+    const int64_t *first;     // [n_tiles] offset of each tile in panels and in turned
     uint32_t *panels, *turned;
-    int64_t n_tiles, n, side; // columns; those of a block
-    int64_t parts;            // of the tiles, that are packed apart
+    int64_t n_tiles, n, side; // n: columns of x; side: columns of a block of H
+    int64_t parts;            // parts of the tiles that are packed in different chunks
 } job;
 
-/* rows [n, WIDTH] = those of x0 - x */
-static void difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld, int64_t n, int64_t cols)
+/* rows [n, WIDTH] = x0 - x, rounded to BF16. */
+static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
+                               int64_t n, int64_t cols)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < cols; c++)
-            rows[r * WIDTH + c] = osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
+            rows[r * WIDTH + c] =
+                osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* WIDTH columns of a part of the tiles. */
-static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* Packs WIDTH columns of a part of the tiles. */
+static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
-    int64_t col = chunk / j->parts * WIDTH, n = osh_min64(WIDTH, j->n - col), part = chunk % j->parts;
+    int64_t col = chunk / j->parts * WIDTH, n = osh_min64(WIDTH, j->n - col),
+            part = chunk % j->parts;
 
     (void)cx, (void)worker;
     for (int64_t t = part * j->n_tiles / j->parts; t < (part + 1) * j->n_tiles / j->parts; t++) {
         const osh_tile *tile = &j->tiles[t];
-        int64_t each = osh_pairs_panel(tile->n), at = j->first[t] + col / SIDE * each, from = tile->row * j->n + col;
+        int64_t each = osh_pairs_panel(tile->n), at = j->first[t] + col / SIDE * each,
+                from = tile->row * j->n + col;
         const uint16_t *x = osh_elem(j->x, from);
         uint16_t rows[TOKENS * WIDTH];
-        if (j->x0) difference(rows, osh_elem(j->x0, from), x, j->n, tile->n, n);
+        if (j->x0) hessian_difference(rows, osh_elem(j->x0, from), x, j->n, tile->n, n);
         osh_pairs_pack_columns(j->panels + at, j->x0 ? rows : x, j->x0 ? WIDTH : j->n, n, tile->n);
         for (int64_t p = 0; p < osh_div_up(n, SIDE); p++)
             osh_pairs_turn(j->turned + at + p * each, j->panels + at + p * each, tile->n);
@@ -47,32 +55,36 @@ static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* H is larger than the caches: its lines come while the tiles multiply. */
-static void want_block(const float *h, int64_t ld, int64_t m)
+/* Prefetches a block of H, which is larger than the caches, while the tiles multiply. */
+static void prefetch_block(const float *h, int64_t ld, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < PAIR; c += SIDE) __builtin_prefetch(h + r * ld + c, 1);
 }
 
-/* Rows [row, row + m) of columns [col, col + n), those of one tile. */
-static void add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n, int64_t t)
+/* Adds the product of one tile to rows [row, row + m), columns [col, col + n) of h. */
+static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n,
+                             int64_t t)
 {
     float sums[BAND * PAIR];
-    int64_t k = j->tiles[t].n, each = osh_pairs_panel(k), end = j->x0 ? col + n : osh_min64(col + n, row + m);
+    int64_t k = j->tiles[t].n, each = osh_pairs_panel(k),
+            end = j->x0 ? col + n : osh_min64(col + n, row + m);
     osh_pairs_a a = osh_pairs_packed(j->turned + j->first[t] + row / SIDE * each, k);
 
     for (int64_t c = col; c < end; c += PAIR) {
         int64_t wide = osh_min64(PAIR, end - c);
-        osh_pairs_b b = {j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE), k, each, true};
+        osh_pairs_b b = {j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE), k, each,
+                         true};
         float *h = j->h + row * j->n + c;
-        want_block(h, j->n, m);
+        prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // else the diagonal goes through the block, from its first row
-        osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m, whole ? wide : 1, !whole);
+        bool whole = j->x0 || c + wide <= row + 1; // else the diagonal starts in the first row
+        osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
+                           whole ? wide : 1, !whole);
     }
 }
 
-static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
     int64_t r, c;
@@ -84,35 +96,41 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     int64_t col = c * j->side, n = osh_min64(j->side, j->n - col);
     osh_pairs_begin();
     for (int64_t t = 0; t < j->n_tiles; t++)
-        for (int64_t i = row; i < end; i += BAND) add_band(j, i, osh_min64(BAND, end - i), col, n, t);
+        for (int64_t i = row; i < end; i += BAND)
+            hessian_add_band(j, i, osh_min64(BAND, end - i), col, n, t);
     osh_pairs_end();
     return OSH_OK;
 }
 
 /* ---- a batch ---- */
 
-static int64_t blocks_of(int64_t n, int64_t side, bool square)
+static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
 {
     int64_t blocks = osh_div_up(n, side);
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Columns of a block: as many as leave each thread some blocks. Wide blocks read the panels less often. */
-static int64_t side_of(int64_t n, bool square, int n_threads)
+/* Returns the columns of a block: as wide as possible with some blocks for each thread. Wide
+ * blocks read the panels less often. */
+static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
     static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};
     int k = 0;
-    while (k < 3 && blocks_of(n, sides[k], square) < (int64_t)OSH_BLOCKS_EACH * n_threads) k++;
+    while (k < 3 && hessian_n_blocks(n, sides[k], square) < (int64_t)OSH_BLOCKS_EACH * n_threads)
+        k++;
     return sides[k];
 }
 
-/* Tokens of padded tiles that are packed at a time. */
-static int64_t room_of(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
-static int64_t words_of(int64_t n_tokens, int64_t n) { return osh_pairs_panel(n_tokens) * osh_div_up(n, SIDE); }
+/* Returns the tokens of padded tiles that are packed at a time. */
+static int64_t hessian_room(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
+static int64_t hessian_words(int64_t n_tokens, int64_t n)
+{
+    return osh_pairs_panel(n_tokens) * osh_div_up(n, SIDE);
+}
 
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens)
 {
-    return 2 * osh_mem_gross((size_t)words_of(room_of(n_tokens), n) * sizeof(uint32_t)) +
+    return 2 * osh_mem_gross((size_t)hessian_words(hessian_room(n_tokens), n) * sizeof(uint32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(osh_tile)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
 }
@@ -121,27 +139,31 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
                              const osh_seqs *seqs)
 {
     osh_status rc = OSH_OK;
-    int64_t n = osh_width(x), room = room_of(osh_rows(x)), n_tiles = 0, end = 0;
-    job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = side_of(n, x0, osh_threads(cx))};
+    int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
+    job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: [n_tiles]
-    uint32_t *panels = NULL, *turned = NULL; // own: each as large as a value of as many tokens, whose pages serve again
+    /* own: each as large as a value of the same tokens, so that the pages are used again. */
+    uint32_t *panels = NULL, *turned = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
     OSH_NEW(cx, first, n_tiles + 1);
-    if (!(panels = osh_alloc(cx, (size_t)words_of(room, n) * sizeof *panels))) OSH_TRY(OSH_E_NOMEM);
-    if (!(turned = osh_alloc(cx, (size_t)words_of(room, n) * sizeof *turned))) OSH_TRY(OSH_E_NOMEM);
+    if (!(panels = osh_alloc(cx, (size_t)hessian_words(room, n) * sizeof *panels)))
+        OSH_TRY(OSH_E_NOMEM);
+    if (!(turned = osh_alloc(cx, (size_t)hessian_words(room, n) * sizeof *turned)))
+        OSH_TRY(OSH_E_NOMEM);
     j.panels = panels, j.turned = turned;
     for (int64_t at = 0; at < n_tiles; at = end) {
         int64_t tokens = 0;
         for (end = at; end < n_tiles && tokens + osh_pairs_pad(tiles[end].n) <= room; end++) {
-            first[end] = words_of(tokens, n);
+            first[end] = hessian_words(tokens, n);
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS)); // 576 columns alone are 9 chunks
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pack_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, blocks_of(n, j.side, x0), product_chunk, &j));
+        /* The columns alone can be too few chunks: 576 columns are 9. */
+        j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
+        OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));
     }
 done:
     osh_free(cx, panels);

@@ -1,25 +1,26 @@
-/* pairs_linear.c - the linear layer on pairs.h. Of many rows of x the weights are packed, a block of columns of y at a
- * time for up to 512 rows; of few the rows of x, once, and the weights are read as they lie. The bytes are the same. */
+/* pairs_linear.c - the linear layer on pairs.h. For many rows of x it packs the weights, a block of
+ * columns of y at a time for up to 512 rows. For few rows it packs x once and reads the weights in
+ * place. The bytes are the same. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // of y at a time: with DEPTH their part of w stays in the cache of a core
-    ROWS = 512,   // and so do their sums
+    COLS = 192,   // columns of y at a time: with DEPTH, their part of w fits the cache of a core
+    ROWS = 512,   // rows of y at a time: their sums fit the cache, too
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
-    FEW = 64,     // rows of x, up to which they are packed and w is not
-    DEPTH = 2048, // of in_features at a time, at most
+    FEW = 64,     // most rows of x for which x is packed and not w
+    DEPTH = 2048, // most in_features at a time
     SIDE = OSH_PAIRS_SIDE
 };
 
 typedef struct worker {
     uint32_t *packed;      // panels of COLS columns, DEPTH deep
-    uint32_t *blocks;      // of a band that cannot be read as it lies
-    float *y, *sums;       // where in_features are cut [BAND, PAIR], [ROWS, COLS]; of few rows [BAND, FEW] both
-    int64_t first, n_cols; // of y that packed has; 0: none
+    uint32_t *blocks;      // blocks of a band that cannot be read in place
+    float *y, *sums; // cut in_features: [BAND, PAIR], [ROWS, COLS]; few rows: both [BAND, FEW]
+    int64_t first, n_cols; // packed columns of y; n_cols 0: none
 } worker;
 
 typedef struct job {
@@ -27,53 +28,59 @@ typedef struct job {
     osh_tensor *y;
     const float *bias; // [O] or NULL
     uint32_t *tokens;  // few rows: x packed, cut by cut
-    int64_t N, I, O, depth, n_parts, rows; // rows: of a part
+    int64_t N, I, O, depth, n_parts, rows; // rows: rows of a part
     worker *workers;
 } job;
 
-typedef struct band { // of x, beside two panels
+typedef struct band { // a band of x and two panels
     int64_t row, m;   // rows [row, row + m) of x and y
-    int64_t at, col;  // its first row in the sums, and the first of the columns in what is packed
+    int64_t at, col;  // first row in the sums; first column in the packed columns
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Equal cuts of in_features. */
-static int64_t depth_of(int64_t I) { return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH))); }
+/* Returns the in_features of a part: equal parts of at most DEPTH. */
+static int64_t pairs_linear_depth(int64_t I)
+{
+    return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
+}
 
 static const uint16_t *at(const osh_tensor *t, int64_t row, int64_t col)
 {
     return (const uint16_t *)t->data + row * osh_width(t) + col;
 }
 
-static void pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t n, int64_t k0, int64_t k)
+static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t n, int64_t k0,
+                        int64_t k)
 {
     for (int64_t i = 0; i < n; i += SIDE, to += osh_pairs_panel(k))
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* n values of a row of y. */
-static void finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
+/* Adds the bias to n values of a row of y, rounds and stores them. */
+static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
     osh_from_f32(osh_elem(j->y, row * j->O + col), j->y->dtype, y, n);
 }
 
-/* m rows of y and the columns of the two panels at t->col of what is packed, of a part of in_features. */
-static void add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
+/* Adds a part of in_features to m rows of y and the columns of the two panels at t->col. The last
+ * part also stores them. */
+static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
 {
     int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
     osh_pairs_b b = {me->packed + t->col / SIDE * each, osh_div_up(n, SIDE), t->k, each, true};
     float *sums = me->sums + t->at * COLS + t->col;
 
     osh_pairs_product(t->k0 ? me->y : sums, t->k0 ? PAIR : COLS, a, t->m, b);
-    if (t->k0) osh_pairs_add_rows((osh_pairs_sums){sums, COLS}, (osh_pairs_sums){me->y, PAIR}, t->m, n, 0);
+    if (t->k0)
+        osh_pairs_add_rows((osh_pairs_sums){sums, COLS}, (osh_pairs_sums){me->y, PAIR}, t->m, n, 0);
     if (t->k0 + t->k < j->I) return;
     osh_pairs_y y = {osh_elem(j->y, t->row * j->O + me->first + t->col), j->O, n,
                      j->bias ? j->bias + me->first + t->col : NULL};
     osh_pairs_narrow(&y, sums, COLS, t->m);
 }
 
-/* The columns that are packed, of rows [first, first + m), and what in_features [k0, k0 + k) make of them. */
+/* Adds in_features from k0 on, one part, to the packed columns of rows [first, first + m). */
 static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
@@ -81,12 +88,12 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
     for (t.at = 0; t.at < m; t.at += BAND) {
         t.row = first + t.at, t.m = osh_min64(BAND, m - t.at);
         osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->x, t.row, k0), j->I, t.m, t.k);
-        for (t.col = 0; t.col < me->n_cols; t.col += PAIR) add_part(j, me, a, &t);
+        for (t.col = 0; t.col < me->n_cols; t.col += PAIR) linear_add_part(j, me, a, &t);
     }
     osh_pairs_end();
 }
 
-/* Does what part_bands does, of all in_features at once. */
+/* Does what part_bands does, with all in_features at once. */
 static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -111,13 +118,15 @@ static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
     worker *me = &j->workers[self];
-    int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * j->rows, m = osh_min64(j->rows, j->N - first);
+    int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * j->rows,
+            m = osh_min64(j->rows, j->N - first);
     bool has = me->n_cols && me->first == col && j->depth >= j->I;
 
     (void)cx;
     me->first = col, me->n_cols = osh_min64(COLS, j->O - col);
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
-        if (!has) pack(me->packed, j->w, col, me->n_cols, k0, osh_min64(j->depth, j->I - k0));
+        if (!has)
+            panels_pack(me->packed, j->w, col, me->n_cols, k0, osh_min64(j->depth, j->I - k0));
         if (j->depth < j->I) part_bands(j, me, first, m, k0);
         else whole_bands(j, me, first, m);
     }
@@ -126,76 +135,84 @@ static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 
 /* ---- few rows ---- */
 
-static int64_t panels_of(int64_t n) { return osh_div_up(n, SIDE); }
+static int64_t linear_panels(int64_t n) { return osh_div_up(n, SIDE); }
 
-static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t panel, int self)
+static osh_status tokens_pack_chunk(osh_ctx *cx, void *user, int64_t panel, int self)
 {
     const job *j = user;
     (void)cx, (void)self;
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
         int64_t k = osh_min64(j->depth, j->I - k0), first = panel * SIDE;
-        uint32_t *to = j->tokens + panels_of(j->N) * k0 / 2 * SIDE + panel * osh_pairs_panel(k);
-        pack(to, j->x, first, osh_min64(SIDE, j->N - first), k0, k);
+        uint32_t *to = j->tokens + linear_panels(j->N) * k0 / 2 * SIDE + panel * osh_pairs_panel(k);
+        panels_pack(to, j->x, first, osh_min64(SIDE, j->N - first), k0, k);
     }
     return OSH_OK;
 }
 
-/* A band of rows of w: as many columns of y, of all rows. */
+/* Multiplies a band of rows of w: the same columns of y, for all rows. */
 static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     const job *j = user;
     worker *me = &j->workers[self];
-    int64_t col = chunk * BAND, n = osh_min64(BAND, j->O - col), tokens = panels_of(j->N) * SIDE;
+    int64_t col = chunk * BAND, n = osh_min64(BAND, j->O - col),
+            tokens = linear_panels(j->N) * SIDE;
 
     (void)cx;
     osh_pairs_begin();
     for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
         int64_t k = osh_min64(j->depth, j->I - k0);
-        osh_pairs_b b = {j->tokens + panels_of(j->N) * k0 / 2 * SIDE, panels_of(j->N), k, osh_pairs_panel(k), true};
+        osh_pairs_b b = {j->tokens + linear_panels(j->N) * k0 / 2 * SIDE, linear_panels(j->N), k,
+                         osh_pairs_panel(k), true};
         osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->w, col, k0), j->I, n, k);
         osh_pairs_product(k0 ? me->y : me->sums, tokens, a, n, b);
         if (k0)
-            osh_pairs_add_rows((osh_pairs_sums){me->sums, tokens}, (osh_pairs_sums){me->y, tokens}, n, tokens, 0);
+            osh_pairs_add_rows((osh_pairs_sums){me->sums, tokens}, (osh_pairs_sums){me->y, tokens},
+                               n, tokens, 0);
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        float *rows = me->y, *from = me->sums + t; // [16, 32]: what was read of sums is free
-        for (int64_t o = 0; o < BAND; o += SIDE) osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
-        for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++) finish(j, rows + r * BAND, t + r, col, n);
+        float *rows = me->y, *from = me->sums + t; // rows [16, 32]
+        for (int64_t o = 0; o < BAND; o += SIDE)
+            osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
+        for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++)
+            few_finish(j, rows + r * BAND, t + r, col, n);
     }
     return OSH_OK;
 }
 
 /* ---- both ---- */
 
-/* Words of a worker's room. */
-static int64_t worker_words(int64_t I, bool few)
+/* Returns the words of a worker. */
+static int64_t pairs_worker_words(int64_t I, bool few)
 {
-    int64_t depth = depth_of(I), blocks = 2 * osh_pairs_panel(depth);
+    int64_t depth = pairs_linear_depth(I), blocks = 2 * osh_pairs_panel(depth);
     if (few) return blocks + 2 * BAND * FEW;
-    return blocks + COLS / SIDE * osh_pairs_panel(depth) + (depth < I ? BAND * PAIR + ROWS * COLS : 0);
+    return blocks + COLS / SIDE * osh_pairs_panel(depth) +
+           (depth < I ? BAND * PAIR + ROWS * COLS : 0);
 }
 
-static int64_t token_words(int64_t N, int64_t I) { return panels_of(N) * osh_pairs_panel(I); }
+static int64_t token_words(int64_t N, int64_t I) { return linear_panels(N) * osh_pairs_panel(I); }
 
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    job j = {.w = a->in[1], .x = a->in[0], .y = a->out[0], .N = osh_rows(a->in[0]), .I = osh_width(a->in[0]),
-             .O = a->in[1]->shape[0]};
+    job j = {.w = a->in[1], .x = a->in[0], .y = a->out[0], .N = osh_rows(a->in[0]),
+             .I = osh_width(a->in[0]), .O = a->in[1]->shape[0]};
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
-    int64_t each = worker_words(j.I, few);
-    uint32_t *room = NULL, *tokens = NULL; // own: of the workers; few rows: of x
+    int64_t each = pairs_worker_words(j.I, few);
+    uint32_t *room = NULL, *tokens = NULL; // own: memory of the workers; few rows: packed x
     worker *workers = NULL;                // own
     float *bias = NULL;                    // own: [O] or NULL
 
     OSH_NEW(cx, workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
-    if (few && !(tokens = osh_alloc(cx, (size_t)token_words(j.N, j.I) * sizeof *tokens))) OSH_TRY(OSH_E_NOMEM);
+    if (few && !(tokens = osh_alloc(cx, (size_t)token_words(j.N, j.I) * sizeof *tokens)))
+        OSH_TRY(OSH_E_NOMEM);
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
-    j.depth = depth_of(j.I), j.rows = ROWS;
-    if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0) j.rows = j.N; // columns alone keep all threads busy
+    j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
+    if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
+        j.rows = j.N; // columns alone keep all threads busy
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];
@@ -205,7 +222,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
         if (!few) w->packed = room + (i + 1) * each - COLS / SIDE * osh_pairs_panel(j.depth);
     }
     j.workers = workers, j.bias = bias, j.tokens = tokens;
-    if (few) OSH_TRY(osh_parallel_for(cx, panels_of(j.N), pack_chunk, &j));
+    if (few) OSH_TRY(osh_parallel_for(cx, linear_panels(j.N), tokens_pack_chunk, &j));
     if (few) OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, BAND), few_chunk, &j));
     else OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, COLS) * j.n_parts, many_chunk, &j));
 done:
@@ -218,9 +235,11 @@ done:
 
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads)
 {
-    size_t few = osh_mem_gross((size_t)(n_threads * worker_words(I, true)) * sizeof(uint32_t)) +
-                 osh_mem_gross((size_t)token_words(osh_min64(FEW, n_tokens), I) * sizeof(uint32_t));
-    size_t many = osh_mem_gross((size_t)(n_threads * worker_words(I, false)) * sizeof(uint32_t));
+    size_t few =
+        osh_mem_gross((size_t)(n_threads * pairs_worker_words(I, true)) * sizeof(uint32_t)) +
+        osh_mem_gross((size_t)token_words(osh_min64(FEW, n_tokens), I) * sizeof(uint32_t));
+    size_t many =
+        osh_mem_gross((size_t)(n_threads * pairs_worker_words(I, false)) * sizeof(uint32_t));
     return (n_tokens > FEW && many > few ? many : few) + osh_mem_gross((size_t)O * sizeof(float)) +
            osh_mem_gross((size_t)n_threads * sizeof(worker));
 }

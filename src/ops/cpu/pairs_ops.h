@@ -1,18 +1,23 @@
-/* pairs_ops.h - what multiplies by BF16 pairs (math/pairs.h), of BF16 tensors throughout. */
+/* pairs_ops.h - ops that multiply BF16 pairs (math/pairs.h); all tensors are BF16 if not said
+ * otherwise. */
 #ifndef OSH_PAIRS_OPS_H
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"
 
-/* As osh_linear_cpu: in x [N, I], w [O, I], bias [O] or NULL; a row of y depends on its row of x alone. */
+/* Does osh_linear_cpu: in x [N, I], w [O, I], bias [O] or NULL. A row of y depends on its row of x
+ * alone. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* x0 NULL: the lower triangle of h [n, n] (F32) += x^T x; else all of h += (x0 - x)^T x, the difference rounded to
- * BF16. x, x0 [N, n]; each sample by tiles of its own. */
+/* Adds x^T x to the lower triangle of h [n, n] (F32) if x0 is NULL, else (x0 - x)^T x to all of h,
+ * with the difference rounded to BF16. x, x0 [N, n]. Tiles do not cross samples. */
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);
-/* As osh_linear_grad_cpu, of din[0] and din[1], dy rounded to BF16. tiles: at most OSH_GEMM_ROWS rows each. */
-osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles, int64_t n_tiles);
+/* Does osh_linear_grad_cpu for din[0] and din[1], with dy rounded to BF16. tiles: at most
+ * OSH_GEMM_ROWS rows each. */
+osh_status osh_pairs_linear_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *tiles,
+                                 int64_t n_tiles);
 size_t osh_pairs_linear_grad_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a); // as osh_attention_cpu
+/* Does osh_attention_cpu with pairs. */
+osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a);
 #endif

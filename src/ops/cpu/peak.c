@@ -1,5 +1,5 @@
-/* peak.c - measures products, attention and memory on all threads at once. Each repeats its work until the time is
- * over. */
+/* peak.c - measures products and memory on all threads at once, and attention as the op. Each
+ * repeats its work until the time is over. */
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
@@ -12,12 +12,12 @@
 
 #include <string.h>
 
-enum { SIDE = 768, COLS = 96 }; // three matrices of f32 are 7 MB, blocks of which stay in any L2
-static const size_t MEMORY_BYTES = (size_t)96 << 20; // of a thread; more than the caches
+enum { SIDE = 768, COLS = 96 }; // three f32 matrices are 7 MB; their blocks fit any L2
+static const size_t MEMORY_BYTES = (size_t)96 << 20; // for each thread; more than the caches
 
 typedef struct peak_worker {
     osh_tensor *a, *b, *c;  // own
-    float *packed;          // own: [COLS / 16][SIDE][16], of b
+    float *packed;          // own: [COLS / 16][SIDE][16], part of b
     unsigned char *from, *to; // own
     double done, seconds;
     uint64_t sum; // keeps the reading from being optimized away
@@ -40,32 +40,37 @@ static uint64_t sum_words(const unsigned char *p, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* As the linear layer: COLS columns at a time, packed for all rows. */
-static void by_tiles(const peak_worker *w)
+/* Multiplies like the linear layer: packs COLS columns at a time for all rows. */
+static void peak_by_tiles(const peak_worker *w)
 {
     const float *b = w->b->data;
     for (int64_t col = 0; col < SIDE; col += COLS) {
         for (int64_t c = 0; c < COLS; c += OSH_TILE_COLS)
-            osh_tile_pack_rows(w->packed + c * SIDE, b + (col + c) * SIDE, SIDE, OSH_TILE_COLS, SIDE);
-        osh_tile_product((osh_into){(float *)w->c->data + col, SIDE, false}, (osh_tile_a){w->a->data, SIDE, 1},
-                         (osh_tile_b){w->packed, OSH_TILE_COLS * SIDE, OSH_TILE_COLS}, (osh_mnk){SIDE, COLS, SIDE});
+            osh_tile_pack_rows(w->packed + c * SIDE, b + (col + c) * SIDE, SIDE, OSH_TILE_COLS,
+                               SIDE);
+        osh_tile_product((osh_into){(float *)w->c->data + col, SIDE, false},
+                         (osh_tile_a){w->a->data, SIDE, 1},
+                         (osh_tile_b){w->packed, OSH_TILE_COLS * SIDE, OSH_TILE_COLS},
+                         (osh_mnk){SIDE, COLS, SIDE});
     }
 }
 
-static osh_status once(osh_ctx *cx, peak_worker *w, peak_kind kind)
+static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
 {
     if (kind == READ) w->sum += sum_words(w->from, MEMORY_BYTES);
     if (kind == COPY) memcpy(w->to, w->from, MEMORY_BYTES);
     w->done += kind >= PRODUCT ? 2.0 * SIDE * SIDE * SIDE : (double)MEMORY_BYTES;
-    if (kind == TILES) by_tiles(w);
+    if (kind == TILES) peak_by_tiles(w);
     if (kind != PRODUCT) return OSH_OK;
-    if (w->a->dtype == OSH_BF16) return osh_pairs_linear(cx, &(osh_op_args){.in = {w->a, w->b}, .out = {w->c}});
-    osh_gemm_nt((osh_into){w->c->data, SIDE, false}, (osh_mat){w->a->data, SIDE}, (osh_mat){w->b->data, SIDE},
-                (osh_mnk){SIDE, SIDE, SIDE});
+    if (w->a->dtype == OSH_BF16)
+        return osh_pairs_linear(cx, &(osh_op_args){.in = {w->a, w->b}, .out = {w->c}});
+    osh_gemm_nt((osh_into){w->c->data, SIDE, false}, (osh_mat){w->a->data, SIDE},
+                (osh_mat){w->b->data, SIDE}, (osh_mnk){SIDE, SIDE, SIDE});
     return OSH_OK;
 }
 
-/* Chunk i is worker i's share: each thread gets one, as none is over before all have begun. */
+/* Chunk i is the share of worker i. Each thread gets one chunk, since no chunk ends before all have
+ * begun. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -73,19 +78,20 @@ static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     peak_worker *w = &j->workers[chunk];
 
     (void)worker;
-    OSH_TRY(once(cx, w, j->kind)); // warms up, and is not counted
+    OSH_TRY(peak_once(cx, w, j->kind)); // warms up, not counted
     w->done = 0;
     double begin = osh_now();
     do {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(once(cx, w, j->kind));
+        OSH_TRY(peak_once(cx, w, j->kind));
     } while (osh_now() - begin < j->seconds);
     w->seconds = osh_now() - begin;
 done:
     return rc;
 }
 
-static osh_status measure(osh_ctx *cx, double *per_s, peak_worker *workers, peak_kind kind, double seconds)
+static osh_status peak_measure(osh_ctx *cx, double *per_s, peak_worker *workers, peak_kind kind,
+                               double seconds)
 {
     osh_status rc = OSH_OK;
     peak_job j = {.workers = workers, .kind = kind, .seconds = seconds};
@@ -97,7 +103,7 @@ done:
     return rc;
 }
 
-static void workers_free(osh_ctx *cx, peak_worker *w)
+static void peak_workers_free(osh_ctx *cx, peak_worker *w)
 {
     for (int i = 0; w && i < osh_threads(cx); i++) {
         osh_tensor_free(cx, w[i].a);
@@ -110,7 +116,8 @@ static void workers_free(osh_ctx *cx, peak_worker *w)
     osh_free(cx, w);
 }
 
-static osh_status fill(osh_ctx *cx, osh_tensor **out, osh_dtype dtype, int64_t rows, int64_t cols)
+static osh_status peak_fill(osh_ctx *cx, osh_tensor **out, osh_dtype dtype, int64_t rows,
+                            int64_t cols)
 {
     osh_status rc = OSH_OK;
 
@@ -132,18 +139,18 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
     OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, w, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
-        OSH_TRY(fill(cx, &w[i].a, dtype, SIDE, SIDE));
-        OSH_TRY(fill(cx, &w[i].b, dtype, SIDE, SIDE));
-        OSH_TRY(fill(cx, &w[i].c, dtype, SIDE, SIDE));
+        OSH_TRY(peak_fill(cx, &w[i].a, dtype, SIDE, SIDE));
+        OSH_TRY(peak_fill(cx, &w[i].b, dtype, SIDE, SIDE));
+        OSH_TRY(peak_fill(cx, &w[i].c, dtype, SIDE, SIDE));
         OSH_NEW(cx, w[i].packed, COLS * SIDE);
     }
-    OSH_TRY(measure(cx, flops_per_s, w, PRODUCT, seconds));
+    OSH_TRY(peak_measure(cx, flops_per_s, w, PRODUCT, seconds));
     if (dtype != OSH_F32 || !osh_tile_used()) goto done;
     double tiles = 0;
-    OSH_TRY(measure(cx, &tiles, w, TILES, seconds));
+    OSH_TRY(peak_measure(cx, &tiles, w, TILES, seconds));
     if (tiles > *flops_per_s) *flops_per_s = tiles;
 done:
-    workers_free(cx, w);
+    peak_workers_free(cx, w);
     return rc;
 }
 
@@ -155,12 +162,12 @@ osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds)
     osh_tensor *q = NULL, *k = NULL, *v = NULL, *out = NULL; // own
     int64_t n = 0;
 
-    OSH_TRY(fill(cx, &q, OSH_BF16, T, wide));
-    OSH_TRY(fill(cx, &k, OSH_BF16, T, narrow));
-    OSH_TRY(fill(cx, &v, OSH_BF16, T, narrow));
+    OSH_TRY(peak_fill(cx, &q, OSH_BF16, T, wide));
+    OSH_TRY(peak_fill(cx, &k, OSH_BF16, T, narrow));
+    OSH_TRY(peak_fill(cx, &v, OSH_BF16, T, narrow));
     OSH_TRY(osh_tensor_new(cx, &out, OSH_BF16, 2, (int64_t[]){T, wide}));
     osh_op_args a = {.in = {q, k, v}, .out = {out}, .attr = &at};
-    OSH_TRY(osh_attention_cpu(cx, &a)); // warms up, and is not counted
+    OSH_TRY(osh_attention_cpu(cx, &a)); // warms up, not counted
     double begin = osh_now(), now;
     do OSH_TRY(osh_attention_cpu(cx, &a));
     while (n++, now = osh_now(), now - begin < seconds);
@@ -184,9 +191,9 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
         if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
         memset(w[i].from, i + 1, MEMORY_BYTES); // pages of its own, not the zero page
     }
-    OSH_TRY(measure(cx, read_per_s, w, READ, seconds));
-    OSH_TRY(measure(cx, copy_per_s, w, COPY, seconds));
+    OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));
+    OSH_TRY(peak_measure(cx, copy_per_s, w, COPY, seconds));
 done:
-    workers_free(cx, w);
+    peak_workers_free(cx, w);
     return rc;
 }

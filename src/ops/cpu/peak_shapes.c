@@ -1,4 +1,5 @@
-/* peak_shapes.c - what a job's products reach, beside what the tiles can do at most: see ops/peak.h. */
+/* peak_shapes.c - measures the speed of products with the shapes of a job, and the most that the
+ * AMX tiles can do. */
 #include <time.h>
 
 #include "base/isa.h"
@@ -11,11 +12,13 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-enum { TOKENS = 512, SAMPLES = 8 }; // of a sample; that x is taken from in turn, so that it comes from memory
+/* TOKENS: tokens of a sample. SAMPLES: x is taken from them in turn, so that it comes from
+ * memory. */
+enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
     osh_tensor *x[SAMPLES], *w[2], *out; // own
-    double done, seconds;                // operations, and the time that they took
+    double done, seconds;                // operations, and their time
 } worker;
 
 typedef struct job {
@@ -24,7 +27,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Seconds that this thread had a processor: other work on the machine disturbs them less than the clock. */
+/* Returns the CPU seconds of this thread. Other work on the machine disturbs them less than the
+ * wall clock. */
 static double thread_seconds(void)
 {
     struct timespec t;
@@ -46,8 +50,10 @@ static osh_status shape_once(osh_ctx *cx, const worker *w, const osh_peak_shape 
     const osh_tensor *x = w->x[turn % SAMPLES];
     bool finite;
     if (s->kind == OSH_PEAK_HESSIAN) return osh_pairs_hessian(cx, w->out, x, NULL, NULL);
-    if (s->kind == OSH_PEAK_LINEAR) return osh_linear_cpu(cx, &(osh_op_args){.in = {x, w->w[0]}, .out = {w->out}});
-    return osh_gated_run(cx, &finite, &(osh_gated){x, {w->w[0], w->w[1]}, {NULL, NULL}, w->out, &silu});
+    if (s->kind == OSH_PEAK_LINEAR)
+        return osh_linear_cpu(cx, &(osh_op_args){.in = {x, w->w[0]}, .out = {w->out}});
+    return osh_gated_run(cx, &finite,
+                         &(osh_gated){x, {w->w[0], w->w[1]}, {NULL, NULL}, w->out, &silu});
 }
 
 static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
@@ -58,7 +64,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // warms up, and is not counted
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // warms up, not counted
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -69,7 +75,8 @@ done:
     return rc;
 }
 
-static osh_status fill(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int64_t rows, int64_t cols, uint64_t key)
+static osh_status shape_fill(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int64_t rows,
+                             int64_t cols, uint64_t key)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_tensor_new(cx, out, dt, 2, (int64_t[]){rows, cols}));
@@ -80,34 +87,36 @@ done:
     return rc;
 }
 
-static osh_status workers_new(osh_ctx *cx, worker **out, const osh_peak_shape *s)
+static osh_status shape_workers_new(osh_ctx *cx, worker **out, const osh_peak_shape *s)
 {
     osh_status rc = OSH_OK;
     bool hessian = s->kind == OSH_PEAK_HESSIAN;
     OSH_NEW(cx, *out, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
         worker *w = &(*out)[i];
-        OSH_TRY(fill(cx, &w->x[0], OSH_BF16, TOKENS, s->I, 0));
+        OSH_TRY(shape_fill(cx, &w->x[0], OSH_BF16, TOKENS, s->I, 0));
         for (int k = 1; k < SAMPLES; k++) {
             OSH_TRY(osh_tensor_new(cx, &w->x[k], OSH_BF16, 2, (int64_t[]){TOKENS, s->I}));
             OSH_TRY(osh_tensor_copy(cx, w->x[k], w->x[0]));
         }
-        for (int k = 0; k < 2 && !hessian; k++) OSH_TRY(fill(cx, &w->w[k], OSH_BF16, s->O, s->I, (uint64_t)k));
-        if (hessian) OSH_TRY(fill(cx, &w->out, OSH_F32, s->I, s->I, 0));
-        else OSH_TRY(fill(cx, &w->out, OSH_BF16, TOKENS, s->O, 0));
+        for (int k = 0; k < 2 && !hessian; k++)
+            OSH_TRY(shape_fill(cx, &w->w[k], OSH_BF16, s->O, s->I, (uint64_t)k));
+        if (hessian) OSH_TRY(shape_fill(cx, &w->out, OSH_F32, s->I, s->I, 0));
+        else OSH_TRY(shape_fill(cx, &w->out, OSH_BF16, TOKENS, s->O, 0));
     }
 done:
     return rc;
 }
 
-osh_status osh_peak_of_shape(osh_ctx *cx, double *flops_per_s, const osh_peak_shape *s, double seconds)
+osh_status osh_peak_of_shape(osh_ctx *cx, double *flops_per_s, const osh_peak_shape *s,
+                             double seconds)
 {
     osh_status rc = OSH_OK;
     worker *w = NULL; // own
     job j = {.s = s, .seconds = seconds};
 
     if (!osh_pairs_used()) return OSH_E_UNSUPPORTED;
-    OSH_TRY(workers_new(cx, &w, s));
+    OSH_TRY(shape_workers_new(cx, &w, s));
     j.workers = w;
     OSH_TRY(osh_parallel_for(cx, osh_threads(cx), shape_chunk, &j));
     *flops_per_s = 0;
@@ -124,15 +133,15 @@ done:
 
 /* ---- the tiles alone ---- */
 
-enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a of 16 KiB, in the first cache; b of 1 MiB
+enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a: 16 KiB, in L1; b: 1 MiB
 
 typedef struct tiles_job {
     double *rates; // [threads]
     double seconds;
 } tiles_job;
 
-/* One band, which stays in the first cache, times panels that come from the second. */
-static osh_status tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
+/* Multiplies one band, which stays in L1, by panels that come from L2. */
+static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
@@ -141,8 +150,8 @@ static osh_status tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(fill(cx, &a, OSH_BF16, BAND, DEPTH, 0));
-    OSH_TRY(fill(cx, &b, OSH_BF16, PANELS * OSH_PAIRS_SIDE, DEPTH, 1));
+    OSH_TRY(shape_fill(cx, &a, OSH_BF16, BAND, DEPTH, 0));
+    OSH_TRY(shape_fill(cx, &b, OSH_BF16, PANELS * OSH_PAIRS_SIDE, DEPTH, 1));
     osh_pairs_a band = {a->data, DEPTH, OSH_PAIRS_STEP, OSH_PAIRS_SIDE * DEPTH};
     double begin = thread_seconds();
     osh_pairs_begin();
@@ -154,7 +163,8 @@ static osh_status tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
         }
     } while (thread_seconds() - begin < j->seconds);
     osh_pairs_end();
-    j->rates[chunk] = 2.0 * BAND * 2 * OSH_PAIRS_SIDE * DEPTH * (double)n / (thread_seconds() - begin);
+    j->rates[chunk] =
+        2.0 * BAND * 2 * OSH_PAIRS_SIDE * DEPTH * (double)n / (thread_seconds() - begin);
 done:
     osh_tensor_free(cx, a);
     osh_tensor_free(cx, b);
@@ -168,7 +178,7 @@ osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds)
 
     if (osh_isa_used() < OSH_ISA_AMX) return OSH_E_UNSUPPORTED;
     OSH_NEW(cx, j.rates, osh_threads(cx));
-    OSH_TRY(osh_parallel_for(cx, osh_threads(cx), tiles_chunk, &j));
+    OSH_TRY(osh_parallel_for(cx, osh_threads(cx), peak_tiles_chunk, &j));
     *flops_per_s = 0;
     for (int i = 0; i < osh_threads(cx); i++) *flops_per_s += j.rates[i];
 done:

@@ -1,4 +1,4 @@
-/* rms_norm.c - rms_norm by blocks of rows; the sum of squares runs over eight f32 lanes. */
+/* rms_norm.c - rms_norm by chunks of slices; the sum of squares runs over eight f32 lanes. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -6,19 +6,19 @@
 
 #include <string.h>
 
-enum { SLICES = 64 }; // slices of one chunk
+enum { SLICES = 64 }; // slices of a chunk
 
 typedef struct rms_norm_job {
     const osh_tensor *x;
     osh_tensor *y;
-    const float *w; // [padded], zero behind D; view
+    const float *w; // [padded]; view
     float *rows;    // [threads, padded]; view
     int64_t n_slices, D, padded;
     float eps;
-    osh_dtype rounded; // what the normalized value is rounded to
+    osh_dtype rounded; // dtype to which the normalized value is rounded
 } rms_norm_job;
 
-static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status rms_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rms_norm_job *j = user;
     float *row = j->rows + worker * j->padded;
@@ -38,7 +38,8 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_rms_norm_attr *at = a->attr;
-    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width, padded = osh_pad8(D);
+    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
+            padded = osh_pad8(D);
     float *w = NULL, *rows = NULL; // own: [padded], [threads, padded]
 
     OSH_NEW(cx, w, padded);
@@ -48,7 +49,7 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
                       .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps,
                       .rounded = at->late ? OSH_F32 : a->out[0]->dtype};
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), run_chunk, &j));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), rms_norm_chunk, &j));
 done:
     osh_free(cx, rows);
     osh_free(cx, w);
@@ -59,5 +60,6 @@ size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t o
                             int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
-    return (size_t)(osh_pad8(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) * sizeof(float);
+    return (size_t)(osh_pad8(in_width[0]) + osh_rows_floats(in_width[0], n_threads)) *
+           sizeof(float);
 }

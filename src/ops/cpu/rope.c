@@ -1,11 +1,12 @@
-/* rope.c - rope with one table of cos and sin for every run of samples with the same frequencies. */
+/* rope.c - rope, with one table of cos and sin for each run of samples with the same
+ * frequencies. */
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 32 }; // tokens of one chunk
+enum { ROWS = 32 }; // tokens of a chunk
 
 typedef struct rope_job {
     const osh_rope_attr *at;
@@ -16,10 +17,10 @@ typedef struct rope_job {
     float *cos, *sin;      // [positions, half]
     int64_t n_pos, half;
     float *rows;           // [threads, width]
-    float way;             // -1: the other way round
+    float way;             // 1: rotates; -1: rotates back
 } rope_job;
 
-static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rope_job *j = user;
     float scaling = (float)j->at->attention_scaling;
@@ -29,7 +30,8 @@ static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
     (void)cx, (void)worker;
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
-        for (int64_t i = 0; i < j->half; i++) angle[i] = j->inv_freq[i] * (float)pos; // a product of f32
+        for (int64_t i = 0; i < j->half; i++)
+            angle[i] = j->inv_freq[i] * (float)pos; // a product of f32
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < j->half; i++) {
             j->cos[pos * j->half + i] = c[i] * scaling;
@@ -39,8 +41,10 @@ static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
-/* The two halves of a head, or its neighbours, which then are brought apart and together again. */
-static void turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at, osh_dtype dt)
+/* Rotates the two halves of a head. If the pairs are interleaved, it separates them first and
+ * interleaves them again. */
+static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
+                           osh_dtype dt)
 {
     int64_t half = at->rotary_dim / 2;
     float lo[OSH_ROPE_MAX_FREQS], hi[OSH_ROPE_MAX_FREQS];
@@ -54,7 +58,7 @@ static void turn_head(float *head, const float *c, const float *s, const osh_rop
     for (int64_t i = 0; i < half; i++) head[2 * i] = lo[i], head[2 * i + 1] = hi[i];
 }
 
-static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rope_job *j = user;
     const osh_tile *t = &j->tiles[chunk];
@@ -67,17 +71,21 @@ static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t r = 0; r < t->n; r++) {
         float factor = osh_round_to(osh_rope_position_factor(j->at, t->pos + r), dt);
         const float *from_c = j->cos + (t->pos + r) * half, *from_s = j->sin + (t->pos + r) * half;
-        for (int64_t i = 0; i < half; i++) c[i] = osh_round_to(from_c[i], at), s[i] = osh_round_to(from_s[i], at);
+        for (int64_t i = 0; i < half; i++)
+            c[i] = osh_round_to(from_c[i], at), s[i] = osh_round_to(from_s[i], at);
         osh_to_f32(row, osh_elem(j->x, (t->row + r) * width), dt, width);
-        for (int64_t h = 0; h < width; h += j->at->head_dim) turn_head(row + h, c, s, j->at, at);
-        for (int64_t i = 0; factor != 1 && i < width; i++) row[i] = osh_round_to(row[i], dt) * factor;
+        for (int64_t h = 0; h < width; h += j->at->head_dim)
+            rope_turn_head(row + h, c, s, j->at, at);
+        for (int64_t i = 0; factor != 1 && i < width; i++)
+            row[i] = osh_round_to(row[i], dt) * factor;
         osh_from_f32(osh_elem(j->y, (t->row + r) * width), dt, row, width);
     }
     return OSH_OK;
 }
 
-/* One table serves all samples, unless long ones have other frequencies. */
-static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
+/* Returns the end of the tiles from `first` on whose samples have the same frequencies. max_len:
+ * tokens of the longest of these samples. */
+static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
 {
     int64_t end = first, key = osh_rope_key(at, tiles[first].len);
@@ -90,10 +98,14 @@ static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_
     return end;
 }
 
-static int64_t table_floats(const osh_rope_attr *at, int64_t longest) { return 2 * longest * (at->rotary_dim / 2); }
-static int64_t rows_floats(int64_t width, int n_threads) { return width * n_threads; }
+static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
+{
+    return 2 * longest * (at->rotary_dim / 2);
+}
+static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-static osh_status turn(osh_ctx *cx, const osh_op_args *a, float way)
+/* Rotates in[0] into out[0]; way: see rope_job. */
+static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
     const osh_rope_attr *at = a->attr;
@@ -106,15 +118,16 @@ static osh_status turn(osh_ctx *cx, const osh_op_args *a, float way)
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     for (int64_t t = 0; t < n_tiles; t++)
         if (tiles[t].len > longest) longest = tiles[t].len;
-    OSH_NEW(cx, table, table_floats(at, longest));
-    OSH_NEW(cx, rows, rows_floats(width, osh_threads(cx)));
+    OSH_NEW(cx, table, rope_table_floats(at, longest));
+    OSH_NEW(cx, rows, rope_rows_floats(width, osh_threads(cx)));
     for (int64_t first = 0; first < n_tiles; first = end) {
-        rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first, .inv_freq = inv_freq,
-                      .cos = table, .sin = table + longest * half, .half = half, .rows = rows, .way = way};
-        end = same_freqs(at, tiles, n_tiles, first, &j.n_pos);
+        rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first,
+                      .inv_freq = inv_freq, .cos = table, .sin = table + longest * half,
+                      .half = half, .rows = rows, .way = way};
+        end = rope_same_freqs(at, tiles, n_tiles, first, &j.n_pos);
         osh_rope_freqs(inv_freq, at, tiles[first].len);
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), table_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, end - first, turn_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), rope_table_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, end - first, rope_turn_chunk, &j));
     }
 done:
     osh_free(cx, rows);
@@ -123,18 +136,20 @@ done:
     return rc;
 }
 
-osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return turn(cx, a, 1); }
+osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx, a, 1); }
 
-/* A turn back, of f32. */
+/* Rotates dy back, in f32. */
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own: [N, H*Dh]
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
-        return turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]}, .attr = a->attr, .seqs = a->seqs}, -1);
+        return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},
+                                            .attr = a->attr, .seqs = a->seqs}, -1);
     OSH_TRY(osh_tensor_new(cx, &t, OSH_F32, 2, a->dout[0]->shape));
-    OSH_TRY(turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t}, .attr = a->attr, .seqs = a->seqs}, -1));
+    OSH_TRY(rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t},
+                                         .attr = a->attr, .seqs = a->seqs}, -1));
     osh_grad_args back = {.dout = {t}, .din = {a->din[0]}};
     OSH_TRY(osh_add_grad_cpu(cx, &back));
 done:
@@ -142,9 +157,12 @@ done:
     return rc;
 }
 
-size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                        int64_t n_tokens, int n_threads)
 {
     (void)out_width;
-    return (size_t)(table_floats(attr, n_tokens) + rows_floats(in_width[0], n_threads) + 8) * sizeof(float) +
+    return (size_t)(rope_table_floats(attr, n_tokens) + rope_rows_floats(in_width[0], n_threads) +
+                    8) *
+               sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile);
 }

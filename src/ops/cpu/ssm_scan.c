@@ -1,5 +1,6 @@
-/* ssm_scan.c - Mamba 2's scan, a head of a sample at a time: one pass over its vectors for each token. They lie with a
- * row for each element of the state, so that sums of channels run side by side; rows are padded to eight channels. */
+/* ssm_scan.c - the scan of Mamba 2, one head of a sample at a time. Each token takes one pass over
+ * the state of the head. The state has a row for each state element, so that the sums of the
+ * channels run in parallel lanes; rows are padded to a multiple of eight channels. */
 #include "ops/cpu/ssm_scan.h"
 
 #include <string.h>
@@ -17,8 +18,8 @@ osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
     return (osh_scan_room){room, B, B + S, x, x + P};
 }
 
-/* Z = decay Z + B x, y = C Z; x is times the step already. */
-OSH_VEC_FN void step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
+/* Z = decay Z + B x, y += C Z; x is already multiplied by the step. */
+OSH_VEC_FN void scan_step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)
         for (int64_t c = 0; c < P; c += OSH_LANES) {
@@ -32,9 +33,9 @@ OSH_VEC_FN void step_body(const osh_scan_room *m, float decay, int64_t S, int64_
             v8_store(m->y + c, &sum);
         }
 }
-OSH_AVX2 static void step_avx2(const osh_scan_room *m, float decay, int64_t S, int64_t P)
+OSH_AVX2 static void scan_step_avx2(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
-    step_body(m, decay, S, P);
+    scan_step_body(m, decay, S, P);
 }
 
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h)
@@ -44,14 +45,16 @@ osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_a
     return s;
 }
 
-void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t, osh_dtype dtype)
+void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
+                   osh_dtype dtype)
 {
     const osh_tensor *x = s->in[0];
     const osh_ssm_scan_attr *at = s->at;
     int64_t P = at->head_dim, S = at->state, row = t * osh_width(x);
     int64_t B = row + at->heads * P + s->h / (at->heads / at->groups) * S;
 
-    osh_ssm_gates(&gates[0], &gates[1], at, osh_tensor_at(s->in[1], t * at->heads + s->h), s->weights, dtype);
+    osh_ssm_gates(&gates[0], &gates[1], at, osh_tensor_at(s->in[1], t * at->heads + s->h),
+                  s->weights, dtype);
     osh_to_f32(m->x, osh_elem(x, row + s->h * P), x->dtype, P);
     osh_to_f32(m->B, osh_elem(x, B), x->dtype, S);
     osh_to_f32(m->C, osh_elem(x, B + at->groups * S), x->dtype, S);
@@ -62,8 +65,8 @@ void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const fl
     int64_t S = at->state, P = osh_pad8(at->head_dim);
     for (int64_t p = 0; p < at->head_dim; p++) m->x[p] *= gates[1];
     memset(m->y, 0, (size_t)P * sizeof *m->y);
-    if (osh_isa_used() >= OSH_ISA_AVX2) step_avx2(m, gates[0], S, P);
-    else step_body(m, gates[0], S, P);
+    if (osh_isa_used() >= OSH_ISA_AVX2) scan_step_avx2(m, gates[0], S, P);
+    else scan_step_body(m, gates[0], S, P);
 }
 
 static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
@@ -90,8 +93,8 @@ osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a)
     return osh_by_head(cx, a, at->heads, osh_scan_floats(at), scan_head);
 }
 
-size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                            int n_threads)
+size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
     return osh_by_head_scratch(osh_scan_floats(attr), n_tokens, n_threads);

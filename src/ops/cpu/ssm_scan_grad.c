@@ -1,7 +1,9 @@
-/* ssm_scan_grad.c - gradients of Mamba 2's scan (ops/ssm_scan.c): a head of a sample is a chunk. Vectors before and
- * behind a token are kept and made again as in delta_rule_grad.c. Heads of a group read the same B and C: WAVE of them
- * work at a time, whatever the threads, each with rows of its own for what these get, which are added up behind it in
- * their order. */
+/* ssm_scan_grad.c - gradients of the scan of Mamba 2 (ops/ssm_scan.c). Each head of a sample is a
+ * chunk. States before and after a token are kept and computed again as in delta_rule_grad.c.
+ *
+ * Heads of a group read the same B and C. WAVE heads run at a time, independent of the number of
+ * threads. Each head writes the gradients of B and C to rows of its own, and after the wave these
+ * rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
 
@@ -12,28 +14,30 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    float *kept, *now, *dZ; // [ceil(tokens / C)], [C + 1], [1] of [S, padded P]
+    float *kept, *now, *dZ; // [ceil(tokens / C)], [C + 1], [1] states [S, padded P]
     float *dy, *dx;         // [padded P]
-    float *to_B, *to_C;     // [S], of the token at work
-    double sums[3];         // what A_log, D and dt_bias get
+    float *to_B, *to_C;     // [S] gradients of B and C of the current token
+    double sums[3];         // gradients of A_log, D and dt_bias
     int64_t C, each;
 } scan_back;
 
-static int64_t back_floats(const void *attr, int64_t n_tokens)
+static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 {
     const osh_ssm_scan_attr *at = attr;
     int64_t P = osh_pad8(at->head_dim);
     return osh_scan_floats(at) + (2 * osh_state_span(n_tokens) + 2) * at->state * P + 2 * P;
 }
 
-static int64_t back_shared(const void *attr, int64_t n_tokens)
+static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // of a token: B, then C
+    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // for each token: B, then C
 }
 
-/* One token: Z before it, `after` behind it; x times step. dZ comes in and goes on. Returns what the decay gets. dx is
- * 0 before. */
-OSH_VEC_FN double token_body(const scan_back *b, const float *Z, float decay, int64_t S, int64_t P)
+/* Computes the gradients of one token. Z is the state before it, followed by the state after it;
+ * m.x is multiplied by the step. Updates dZ from after the token to before it, and adds to dx.
+ * Returns the gradient of the decay. */
+OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
+                                  int64_t P)
 {
     const float *after = Z + S * P;
     double to_decay = 0;
@@ -59,27 +63,31 @@ OSH_VEC_FN double token_body(const scan_back *b, const float *Z, float decay, in
     }
     return to_decay;
 }
-OSH_AVX2 static double token_avx2(const scan_back *b, const float *Z, float decay, int64_t S, int64_t P)
+OSH_AVX2 static double scan_token_avx2(const scan_back *b, const float *Z, float decay, int64_t S,
+                                       int64_t P)
 {
-    return token_body(b, Z, decay, S, P);
+    return scan_token_body(b, Z, decay, S, P);
 }
 
-/* Row t. */
-static void token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
+/* Adds the gradients of row t; Z is the state before the token, followed by the state after it. */
+static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
 {
     const float *weights = b->head.weights;
     int64_t h = b->head.h;
     const osh_ssm_scan_attr *at = a->attr;
-    int64_t P = at->head_dim, padded = osh_pad8(P), S = at->state, x_at = t * osh_width(a->in[0]) + h * P;
+    int64_t P = at->head_dim, padded = osh_pad8(P), S = at->state,
+            x_at = t * osh_width(a->in[0]) + h * P;
     float gates[2];
     double d[2] = {0, 0}, to[2];
 
     osh_scan_load(gates, &b->head, &b->m, t, OSH_F32);
-    memcpy(b->dy, (const float *)a->dout[0]->data + (t * at->heads + h) * P, (size_t)P * sizeof *b->dy);
+    memcpy(b->dy, (const float *)a->dout[0]->data + (t * at->heads + h) * P,
+           (size_t)P * sizeof *b->dy);
     memset(b->dx, 0, (size_t)padded * sizeof *b->dx);
-    for (int64_t p = 0; p < P; p++) b->sums[1] += (double)b->dy[p] * b->m.x[p], b->m.x[p] *= gates[1];
-    d[0] = osh_isa_used() >= OSH_ISA_AVX2 ? token_avx2(b, Z, gates[0], S, padded)
-                                          : token_body(b, Z, gates[0], S, padded);
+    for (int64_t p = 0; p < P; p++)
+        b->sums[1] += (double)b->dy[p] * b->m.x[p], b->m.x[p] *= gates[1];
+    d[0] = osh_isa_used() >= OSH_ISA_AVX2 ? scan_token_avx2(b, Z, gates[0], S, padded)
+                                          : scan_token_body(b, Z, gates[0], S, padded);
     for (int64_t p = 0; p < P; p++) {
         d[1] += (double)b->dx[p] * osh_tensor_at(a->in[0], x_at + p);
         osh_grad_add(a->din[0], x_at + p, b->dx[p] * gates[1] + weights[1] * b->dy[p]);
@@ -89,8 +97,9 @@ static void token_back(const osh_grad_args *a, scan_back *b, int64_t t, const fl
     b->sums[0] += to[1], b->sums[2] += to[0];
 }
 
-/* As in delta_rule_grad.c: n tokens from row `first` on, from now[0]. */
-static void forward(scan_back *b, int64_t first, int64_t n)
+/* Runs n tokens from row `first` on. now[0] holds the state before the first one; the state after
+ * token i is written to now[i + 1]. */
+static void scan_forward(scan_back *b, int64_t first, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         float gates[2];
@@ -101,62 +110,68 @@ static void forward(scan_back *b, int64_t first, int64_t n)
     }
 }
 
-static void head_back(const osh_grad_args *a, const osh_tile *seq, int64_t h, const osh_head_room *r)
+static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t h,
+                           const osh_head_room *r)
 {
     const osh_ssm_scan_attr *at = a->attr;
     int64_t P = osh_pad8(at->head_dim), C = osh_state_span(r->longest);
     int64_t each = at->state * P, n_kept = osh_div_up(seq->n, C);
     size_t bytes = (size_t)each * sizeof(float);
-    scan_back b = {osh_scan_head_of(a->in, at, h), osh_scan_room_at(at, r->own), .C = C, .each = each};
+    scan_back b = {osh_scan_head_of(a->in, at, h), osh_scan_room_at(at, r->own), .C = C,
+                   .each = each};
 
     b.kept = r->own + osh_scan_floats(at), b.now = b.kept + C * each, b.dZ = b.now + (C + 1) * each;
     b.dy = b.dZ + each, b.dx = b.dy + P;
     for (int64_t k = 0; k < n_kept; k++) {
         memcpy(b.kept + k * each, b.now, bytes);
         if (k + 1 == n_kept) break;
-        forward(&b, seq->row + k * C, C);
+        scan_forward(&b, seq->row + k * C, C);
         memcpy(b.now, b.now + C * each, bytes);
     }
     for (int64_t k = n_kept - 1; k >= 0; k--) {
         int64_t n = osh_min64(C, seq->n - k * C);
         memcpy(b.now, b.kept + k * each, bytes);
-        forward(&b, seq->row + k * C, n);
+        scan_forward(&b, seq->row + k * C, n);
         for (int64_t i = n - 1; i >= 0; i--) {
             b.to_B = r->shared + (k * C + i) * 2 * at->state, b.to_C = b.to_B + at->state;
-            token_back(a, &b, seq->row + k * C + i, b.now + i * each);
+            scan_token_back(a, &b, seq->row + k * C + i, b.now + i * each);
         }
     }
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-static void add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n, const osh_head_room *r)
+/* Adds the gradients of B and C of n heads from `first` on, in the order of the heads. */
+static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
+                            const osh_head_room *r)
 {
     const osh_ssm_scan_attr *at = a->attr;
     int64_t S = at->state, width = osh_width(a->in[0]);
     for (int64_t t = 0; a->din[0] && t < seq->n; t++)
         for (int64_t k = 0; k < n; k++) {
-            const float *d = r->shared + k * back_shared(at, r->longest) + t * 2 * S;
+            const float *d = r->shared + k * scan_back_shared(at, r->longest) + t * 2 * S;
             int64_t group = (first + k) / (at->heads / at->groups);
-            float *to = (float *)a->din[0]->data + (seq->row + t) * width + at->heads * at->head_dim + group * S;
+            float *to = (float *)a->din[0]->data + (seq->row + t) * width +
+                        at->heads * at->head_dim + group * S;
             for (int64_t i = 0; i < S; i++) to[i] += d[i], to[at->groups * S + i] += d[S + i];
         }
 }
 
-static osh_head_back way_of(const osh_ssm_scan_attr *at)
+static osh_head_back scan_way(const osh_ssm_scan_attr *at)
 {
-    return (osh_head_back){at->heads, WAVE, back_floats, back_shared, head_back, add_shared};
+    return (osh_head_back){at->heads,        WAVE,           scan_back_floats,
+                           scan_back_shared, scan_head_back, scan_add_shared};
 }
 
 osh_status osh_ssm_scan_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_head_back way = way_of(a->attr);
+    osh_head_back way = scan_way(a->attr);
     return osh_back_by_head(cx, a, &way);
 }
 
-size_t osh_ssm_scan_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
-                                 int n_threads)
+size_t osh_ssm_scan_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                 int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
-    osh_head_back way = way_of(attr);
+    osh_head_back way = scan_way(attr);
     return osh_back_by_head_scratch(attr, &way, n_tokens, n_threads);
 }
