@@ -242,17 +242,27 @@ done:
     return rc;
 }
 
+/* Returns the dtype of a module's scales. It is that of the source's weight, which may differ from
+ * the config's: the first scale of a float dtype has it, and all others must agree. The manifest
+ * and the plan tell whether it is the source's. */
+static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
+{
+    static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
+    for (size_t k = 0; k < sizeof leaves / sizeof *leaves; k++) {
+        const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, leaves[k]);
+        if (t && (t->e->dtype == OSH_BF16 || t->e->dtype == OSH_F16 || t->e->dtype == OSH_F32))
+            return t->e->dtype;
+    }
+    return v->ck->config->dtype == OSH_DTYPE_NONE ? OSH_BF16 : v->ck->config->dtype;
+}
+
 static osh_status config_check_quantized(osh_ctx *cx, osh_verify *v, const char *module,
                                          const osh_q_scheme *s)
 {
     osh_status rc = OSH_OK;
     stored as = {0};
     size_t before = v->n;
-    const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");
-    osh_dtype dt = v->ck->config->dtype;
-    if (dt == OSH_DTYPE_NONE) dt = scale ? scale->e->dtype : OSH_BF16;
-    if (scale && scale->e->dtype == OSH_F32)
-        dt = OSH_F32; // a weight may be wider than the config's dtype
+    osh_dtype dt = config_scale_dtype(cx, v, module);
     OSH_TRY(osh_format_infer(cx, &as.format, s, module));
     OSH_TRY(config_shape(cx, as.shape, v, module));
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
