@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "graph/heads.h"
 #include "graph/kind.h"
 #include "quant/groups.h"
@@ -157,6 +158,28 @@ static osh_status config_check_missing_head(osh_ctx *cx, osh_verify *v, const os
         OSH_TRY(osh_verify_add(cx, v, h.name, "it in ignore, as transformers makes a Linear of it",
                                "has no tensor, and config.json has it in %s",
                                c->schemes[group].group_name));
+done:
+    return rc;
+}
+
+/* Loaders replace a tied head by the embedding table: neither may have codes in an output that
+ * stores both. */
+static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const char *head = NULL, *codes = NULL; // views
+    if (!v->ck->config->tie_word_embeddings) goto done;
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) {
+        const char *name = v->ck->tensors[i].e->name;
+        bool is_head = osh_head_is(v->ck->config, name);
+        if (is_head) head = name;
+        if ((is_head || osh_head_is_table(name)) && osh_before_tail(name, ".weight_scale"))
+            codes = name;
+    }
+    if (head && codes)
+        OSH_TRY(osh_verify_add(cx, v, "config.json: tie_word_embeddings",
+                               "false, as loaders replace a tied head by the embedding table",
+                               "is true, and the output has %s and %s", head, codes));
 done:
     return rc;
 }
@@ -425,6 +448,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(modules_find_groups(cx, v, &ms, c));
     OSH_TRY(config_check_modules(cx, v, &ms, c));
     OSH_TRY(config_check_strays(cx, v));
+    OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
         if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide
