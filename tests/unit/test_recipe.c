@@ -517,7 +517,7 @@ static void test_paths(void **state)
     const osh_field *tables[64] = {osh_option_fields, osh_eval_fields, osh_bench_fields, osh_verify_fields,
                                    osh_check_fields, osh_report_fields, osh_pull_fields};
     size_t n = 7, seen = 0;
-    for (size_t i = 0; osh_modifier_at(i); i++)
+    for (size_t i = 0; i < osh_modifier_count(); i++)
         if (osh_modifier_at(i)->fields) tables[n++] = osh_modifier_at(i)->fields;
     for (size_t t = 0; t < n; t++)
         for (const osh_field *f = tables[t]; f->name; f++) {
