@@ -81,6 +81,20 @@ static bool is_table(const char *name, size_t n)
     return false;
 }
 
+bool osh_head_is(const osh_hf_config *c, const char *tensor)
+{
+    size_t n = tensor_module_length(tensor);
+    if (!n || osh_in_decoder_block(tensor) || osh_in_tower(tensor)) return false;
+    if (!strncmp(tensor, "mtp.", strlen("mtp.")) || strstr(tensor, ".mtp.")) return false;
+    return is_called(tensor, n, head_name(c)) || is_called(tensor, n, usual);
+}
+
+bool osh_head_is_table(const char *tensor)
+{
+    size_t n = tensor_module_length(tensor);
+    return n && is_table(tensor, n);
+}
+
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
 {
     const osh_hf_config *c = ck->config;

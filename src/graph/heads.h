@@ -15,4 +15,8 @@ typedef struct osh_missing_head {
 
 /* Returns false if the checkpoint has a head, or no embedding table. */
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
+/* True if the tensor is the weight of the output head, or a part of its compressed weight. */
+bool osh_head_is(const osh_hf_config *c, const char *tensor);
+/* True if the tensor is the embedding table, or a part of the compressed table. */
+bool osh_head_is_table(const char *tensor);
 #endif

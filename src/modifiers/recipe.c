@@ -136,6 +136,23 @@ done:
     return rc;
 }
 
+/* Refuses whole numbers with a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and 09
+ * are strings in YAML 1.1. */
+static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const char *s = y->kind == OSH_Y_INT && y->text ? y->text : "";
+    s += *s == '-' || *s == '+';
+    if (s[0] == '0' && s[1] && strchr("0123456789_", s[1]))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: the number %s has a leading zero, so YAML 1.1 reads it in octal: want "
+                 "%lld for its value there, or the number without the zero",
+                 what, y->line, y->column, y->text, (long long)y->i);
+    for (size_t i = 0; i < y->n; i++) OSH_TRY(recipe_check_numbers(cx, y->items[i], what));
+done:
+    return rc;
+}
+
 /* Turns a modifier without learning steps into QuantizationModifier. Its keys are read already, its
  * schemes stay. */
 static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
@@ -374,6 +391,7 @@ static osh_status recipe_parse_text(osh_ctx *cx, osh_recipe **out, const char *t
         r->quality = q->name;
     }
     OSH_TRY(osh_yaml_parse(cx, &y, text, n, what));
+    OSH_TRY(recipe_check_numbers(cx, y, what));
     OSH_TRY(read_stages(cx, r, y, what));
     OSH_TRY(recipe_finish(cx, r, what));
     OSH_NEW(cx, r->text, n + 1);

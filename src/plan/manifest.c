@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "graph/heads.h"
 #include "plan/cache.h"
 #include "plan/experts.h"
@@ -109,6 +110,33 @@ static osh_status manifest_keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
     p->untie = true;
 done:
     return rc;
+}
+
+/* True if the tensor of the output belongs to the output head. */
+static bool manifest_is_head(const osh_plan *p, const char *tensor)
+{
+    const osh_graph *g = p->graph;
+    if (!g) return osh_head_is(p->ck->config, tensor);
+    const char *head = g->modules[g->nodes[g->head].module].name;
+    size_t n = strlen(head);
+    return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
+}
+
+/* Unties a head that the source ties and stores too, if the output changes the head or the
+ * embedding table: a loader would replace the head by the table. The stored head counts. */
+static void manifest_untie_stored(osh_plan *p)
+{
+    bool stored = false, changed = false;
+    for (int64_t i = 0; i < p->n_out; i++) {
+        const char *name = p->out[i].name;
+        int64_t source = p->out_info[i].source;
+        bool head = manifest_is_head(p, name);
+        if (!head && !osh_head_is_table(name)) continue;
+        stored |= head;
+        changed |= p->out_info[i].linear >= 0 || !osh_ends_with(name, strlen(name), ".weight") ||
+                   osh_is_folded(p, source) || osh_is_tuned(p, source);
+    }
+    p->untie |= p->ck->config->tie_word_embeddings && stored && changed;
 }
 
 /* Counts the output tensors: copies of the source's, those of Linears, and one for an untied
@@ -239,6 +267,7 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
     osh_fate *fates = NULL; // own
     p->untie |= osh_is_untied(p);
     OSH_TRY(manifest_push_all(cx, p, &b));
+    manifest_untie_stored(p);
     OSH_TRY(osh_plan_fates(cx, &fates, p));
     OSH_TRY(manifest_check_unique(cx, p));
     p->n_shards = assign_shards(p);

@@ -44,7 +44,7 @@ osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *
     case OSH_Q_GROUP:
     case OSH_Q_TENSOR_GROUP:
         if (a->group_size < 1 || I % a->group_size)
-            OSH_FAIL(cx, OSH_E_USAGE,
+            OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s has %lld input features, which groups of %lld do not divide", what,
                      (long long)I, (long long)a->group_size);
         shape->dim[1] = I / a->group_size;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "graph/heads.h"
 #include "graph/kind.h"
 #include "quant/groups.h"
@@ -161,6 +162,28 @@ done:
     return rc;
 }
 
+/* Loaders replace a tied head by the embedding table: neither may have codes in an output that
+ * stores both. */
+static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const char *head = NULL, *codes = NULL; // views
+    if (!v->ck->config->tie_word_embeddings) goto done;
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) {
+        const char *name = v->ck->tensors[i].e->name;
+        bool is_head = osh_head_is(v->ck->config, name);
+        if (is_head) head = name;
+        if ((is_head || osh_head_is_table(name)) && osh_before_tail(name, ".weight_scale"))
+            codes = name;
+    }
+    if (head && codes)
+        OSH_TRY(osh_verify_add(cx, v, "config.json: tie_word_embeddings",
+                               "false, as loaders replace a tied head by the embedding table",
+                               "is true, and the output has %s and %s", head, codes));
+done:
+    return rc;
+}
+
 /* Finds the group of each module that is not ignored, by the lookup of compressed-tensors. */
 static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
                                       const osh_q_config *c)
@@ -242,17 +265,27 @@ done:
     return rc;
 }
 
+/* Returns the dtype of a module's scales. It is that of the source's weight, which may differ from
+ * the config's: the first scale of a float dtype has it, and all others must agree. The manifest
+ * and the plan tell whether it is the source's. */
+static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
+{
+    static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
+    for (size_t k = 0; k < sizeof leaves / sizeof *leaves; k++) {
+        const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, leaves[k]);
+        if (t && (t->e->dtype == OSH_BF16 || t->e->dtype == OSH_F16 || t->e->dtype == OSH_F32))
+            return t->e->dtype;
+    }
+    return v->ck->config->dtype == OSH_DTYPE_NONE ? OSH_BF16 : v->ck->config->dtype;
+}
+
 static osh_status config_check_quantized(osh_ctx *cx, osh_verify *v, const char *module,
                                          const osh_q_scheme *s)
 {
     osh_status rc = OSH_OK;
     stored as = {0};
     size_t before = v->n;
-    const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");
-    osh_dtype dt = v->ck->config->dtype;
-    if (dt == OSH_DTYPE_NONE) dt = scale ? scale->e->dtype : OSH_BF16;
-    if (scale && scale->e->dtype == OSH_F32)
-        dt = OSH_F32; // a weight may be wider than the config's dtype
+    osh_dtype dt = config_scale_dtype(cx, v, module);
     OSH_TRY(osh_format_infer(cx, &as.format, s, module));
     OSH_TRY(config_shape(cx, as.shape, v, module));
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
@@ -415,6 +448,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(modules_find_groups(cx, v, &ms, c));
     OSH_TRY(config_check_modules(cx, v, &ms, c));
     OSH_TRY(config_check_strays(cx, v));
+    OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));
     for (int i = 0; i < ms.n; i++)
         if (!module_is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // the tensors decide

@@ -49,6 +49,13 @@ for source in mxfp4 experts; do
     $tool $source.out $parts $source
 done
 
+# a weight_shape that the groups do not divide: the module is named
+rm -rf bad && cp -r pack bad
+"$OSH_TOOLS/st_edit" bad fill $attn.k_proj.weight_shape 8 2 fe00
+code=0
+"$ONESHOT" plan --model bad --scheme W8A16 --ignore lm_head >log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "$attn.k_proj has 254 input features, which groups of 128 do not divide" log || fail "exit $code"
+
 # scales: what is no number is refused, 0 makes weights of 0, one below 0 is multiplied as it is
 refused() { # what is said
     ! "$ONESHOT" --model bad --scheme W8A16 --ignore lm_head --output made --progress none >log 2>&1 || fail "not refused: $1"

@@ -29,12 +29,46 @@ if "$ONESHOT" verify out >log 2>&1; then fail "a head in a group: $(cat log)"; f
 grep -q '^lm_head: has no tensor, and config.json has it in group_0' log || fail "$(cat log)"
 run --model v --scheme W8A16 --group-size 8 --targets Embedding
 tensor lm_head.weight || fail "the head has lost its weight"
-[ "$(grep -c '"tie_word_embeddings": *true' out/config.json)" = 0 ] || fail "still tied: $(cat out/config.json)"
+[ "$(grep -c '"tie_word_embeddings":[[:space:]]*true' out/config.json)" = 0 ] || fail "still tied: $(cat out/config.json)"
 verify v
 sed -i 's/"odd"/"whisper"/' v/config.json # whose head has another name
 run --model v --scheme FP8_DYNAMIC
 has proj_out 're:(.*\.)?proj_out$'
 verify v
+
+# a tied head that the checkpoint stores too: with codes of the head or of the table it is untied, and verify finds it if not;
+# else it stays tied. With a template and without, and with the key inside text_config
+tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
+tiny qwen3 n
+tiny qwen3_vl inside
+sed -i 's/"tie_word_embeddings":	false/"tie_word_embeddings":	true/' n/config.json inside/config.json
+rm -rf odd && cp -r n odd && sed -i 's/Qwen3ForCausalLM/OddForCausalLM/; s/"qwen3"/"odd"/' odd/config.json
+python3 - <<'P'
+import json
+c = json.load(open("inside/config.json"))
+c["text_config"]["tie_word_embeddings"] = True
+c.pop("tie_word_embeddings", None)
+json.dump(c, open("inside/config.json", "w"))
+P
+for model in n odd inside; do
+    for targets in Linear,lm_head lm_head 're:.*embed_tokens$'; do
+        run --model $model --scheme W8A16 --group-size 8 --targets $targets
+        tensor lm_head.weight || tensor lm_head.weight_packed || fail "$model, $targets: no head"
+        if tied; then fail "$model, $targets: still tied: $(cat out/config.json)"; fi
+        verify $model
+        sed -i 's/\("tie_word_embeddings":[[:space:]]*\)false/\1true/' out/config.json
+        if "$ONESHOT" verify out >log 2>&1; then fail "$model, $targets: a tied head with codes: $(cat log)"; fi
+        grep -q '^config.json: tie_word_embeddings: is true, and the output has .*lm_head.weight' log || fail "$(cat log)"
+    done
+    run --model $model --scheme W8A16 --group-size 8
+    tied || fail "$model: untied, and neither head nor table has codes"
+    verify $model
+done
+# a pruned head is another weight than the table, too
+printf 's_stage:\n  s_modifiers:\n    MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.5, targets: ["re:.*lm_head"]}\n' >prune.yaml
+run --model n --recipe prune.yaml
+if tied; then fail "a pruned head is tied: $(cat out/config.json)"; fi
+verify n
 
 # an entry that would reach, in vLLM, what is quantized stays out, and what it leaves dense stands there by name
 tiny qwen3_vl v

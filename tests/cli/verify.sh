@@ -33,6 +33,15 @@ grep -q '"name":"model.layers.4.mtp.fc.weight","rule":"copied"' plan.txt
 "$ONESHOT" --model "$model" --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 "$ONESHOT" verify head --model "$model" >log || { cat log; exit 1; }
 
+# scales have the dtype of the weights, which config.json may not give
+cp -r "$model" half && chmod -R u+w half && sed -i 's/"bfloat16"/"float16"/' half/config.json
+grep -q '"float16"' half/config.json
+for scheme in W4A16 FP8_DYNAMIC NVFP4A16; do
+    "$ONESHOT" --model half --scheme $scheme --output half.out --overwrite --progress none >/dev/null
+    "$ONESHOT" verify half.out --model half >log || { cat log; exit 1; }
+    "$ONESHOT" verify half.out >log || { cat log; exit 1; }
+done
+
 cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.mlp.up_proj.weight 1001 1
 "$ONESHOT" --model other --output other.out --scheme W4A16 --ignore lm_head --max-shard-size 1MB --progress none >/dev/null
 

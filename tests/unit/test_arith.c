@@ -265,7 +265,7 @@ static void test_refusals(void **state)
     osh_qparams p = {0};
     osh_tensor *w = bf16(v, 2, 4), *x = bf16(inf, 2, 4);
     uint8_t codes[8];
-    assert_fails(cx, OSH_E_USAGE,
+    assert_fails(cx, OSH_E_FORMAT,
                  osh_q_weight_params(cx, &p, w, &a, OSH_ARITH_REFERENCE, "m.q_proj"),
                  "m.q_proj has 4 input features, which groups of 3 do not divide");
     for (int s = OSH_Q_TENSOR; s <= OSH_Q_GROUP; s++) {

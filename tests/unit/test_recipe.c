@@ -450,6 +450,10 @@ static void test_refused(void **state)
         {"q_modifiers: {SmoothQuantModifier: {calibration_function: f}}", "calibration_function"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0}}", "block_size"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 2}}", "dampening_frac"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0200}}",
+         "r.yaml:1:57: the number 0200 has a leading zero, so YAML 1.1 reads it in octal: want 128 for"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, tune: {steps: 010}}}", "r.yaml:1:59: the number 010 has"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 00}}", "the number 00 has a leading zero"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, quality: good}}", "quality 'good': want fast, gptq or best"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: grid}}", "scale_search 'grid': want none, mse or"},
@@ -513,7 +517,7 @@ static void test_paths(void **state)
     const osh_field *tables[64] = {osh_option_fields, osh_eval_fields, osh_bench_fields, osh_verify_fields,
                                    osh_check_fields, osh_report_fields, osh_pull_fields};
     size_t n = 7, seen = 0;
-    for (size_t i = 0; osh_modifier_at(i); i++)
+    for (size_t i = 0; i < osh_modifier_count(); i++)
         if (osh_modifier_at(i)->fields) tables[n++] = osh_modifier_at(i)->fields;
     for (size_t t = 0; t < n; t++)
         for (const osh_field *f = tables[t]; f->name; f++) {

@@ -130,6 +130,7 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s says that %s has %ld rows and %ld columns, want from 1 to %d of each",
                  s->e->name, q->name, (long)shape[0], (long)shape[1], INT32_MAX);
+    OSH_TRY(osh_q_scale_shape(cx, &(osh_q_shape){0}, a, shape[0], shape[1], q->name));
     q->O = shape[0], q->I = shape[1];
 done:
     osh_tensor_free(cx, t);
