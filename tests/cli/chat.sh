@@ -1,5 +1,6 @@
 # Conversations and templates over columns give the same output as the texts that they become; what is wrong is named.
 set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 python3 - "$model/data/calibration.jsonl" <<'P'
@@ -38,7 +39,7 @@ done
 cmp text.eval messages.eval
 
 refused() { # words, then flags
-    if "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "taken: $*"; fi
+    if last_wins "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "taken: $*"; fi
     grep -qF -- "$1" err || fail "$* $(cat err)"
     [ ! -e no ] || fail "an output"
 }
