@@ -108,9 +108,9 @@ static osh_status check_source(osh_ctx *cx, const char *dir)
     osh_source *s = NULL; // own
     osh_status rc = osh_source_open(cx, &s, dir);
     osh_source_close(cx, s);
-    if (rc != OSH_E_UNSUPPORTED) return rc;
-    osh_error_clear(cx);
-    return OSH_OK;
+    if (rc && rc != OSH_E_UNSUPPORTED) return rc;
+    if (rc) osh_error_clear(cx);
+    return osh_check_interrupt(cx);
 }
 
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user)
