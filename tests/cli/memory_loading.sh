@@ -62,12 +62,19 @@ PY
 if "$ONESHOT" tokenize --model one begin.txt 2>err >got; then fail "text that grows to 10^8 times"; fi
 grep -q "normalizers make more than" err || fail "$(cat err)"
 
-# a file of 64 GiB that is no text is refused at its first bytes
+# a data file of 64 GiB that is no text is refused at its first bytes
 truncate -s 64G endless.txt
-for command in "eval --model $model --dataset endless.txt" "tokenize --model $model endless.txt"; do
-    if "$ONESHOT" $command >got 2>err; then fail "NULs are taken for text"; fi
-    grep -q 'endless.txt: a NUL in line 1, at byte 0' err || fail "$(cat err)"
-done
+if "$ONESHOT" eval --model "$model" --dataset endless.txt >got 2>err; then fail "NULs are taken for text"; fi
+grep -q 'endless.txt: a NUL in line 1, at byte 0' err || fail "$(cat err)"
+
+# an interrupt ends reading: of a file that would take minutes
+"$ONESHOT" tokenize --model "$model" endless.txt >got 2>err &
+pid=$!
+sleep 0.3
+kill -TERM $pid 2>/dev/null || fail "it has ended by itself: $(cat err)"
+code=0
+wait $pid || code=$?
+[ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
 
 # the smallest budget that a refusal names is the smallest: it will do, and none below does
 [ -z "$SANITIZED" ] || exit 0

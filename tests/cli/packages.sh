@@ -32,7 +32,7 @@ readelf -l "$tree/bin/oneshot" >segments
 grep INTERP segments && exit 1
 [ "$(find "$tree/share/doc/oneshot/licences" -type f -size +100c | wc -l)" -ge 8 ]
 args=(--model /model --dataset /model/data/calibration.jsonl --scheme W4A16 --method gptq --num-calibration-samples 4
-      --max-seq-length 64 --output /out --progress none --threads 2)
+      --max-seq-length 64 --progress none --threads 2)
 inside=() # a root directory, with the tree and a model in it
 [ "$(id -u)" = 0 ] || inside=(unshare --user --map-root-user)
 mkdir root
@@ -45,7 +45,7 @@ export HF_HOME=/hub HF_ENDPOINT=http://127.0.0.1:9 HF_HUB_OFFLINE=0 TRANSFORMERS
     exit 1
 }
 grep -qx "oneshot $version" version
-"${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" >made
+"${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" --output /out >made
 grep -q '^/out: 28 modules' made
 "${inside[@]}" chroot root /tree/bin/oneshot verify /out --model /model >verified
 "${inside[@]}" chroot root /tree/bin/oneshot pull org/name 2>refused && exit 1 # libcurl works, but there is nobody
