@@ -3,6 +3,7 @@
  * enough and that an op without gradient is refused by name. On a GPU the arena has exactly the
  * predicted bytes. */
 #include "graph/back.h"
+#include "math/pairs.h"
 #include "tiny_model.h"
 #include "kernels/card.h"
 
@@ -232,13 +233,17 @@ static void places_do_not_matter(void **state)
     }
 }
 
-/* Checks that the values and gradients of the longest sample take no more than predicted. */
+/* Checks that the values and gradients of the longest sample take no more than predicted, by exact and
+ * by rough products. The prediction counts the larger scratch of both: if the CPU multiplies pairs, that
+ * of Mixtral's exact products is smaller. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
-    for (int k = 0; k < N_NAMES; k++) {
+    for (int k = 0; k < 2 * N_NAMES; k++) {
+        const char *name = names[k / 2];
+        bool rough = k % 2, is_less = !rough && !strcmp(name, "mixtral") && osh_pairs_used();
         model m;
-        model_open(&m, names[k], OSH_BF16, 2);
+        model_open(&m, name, OSH_BF16, 2);
         const osh_graph *g = m.at.g;
         osh_batch *b = NULL;
         size_t said = 0;
@@ -251,7 +256,8 @@ static void the_peak_is_kept(void **state)
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
                 memset(m.dw[i]->data, 0, osh_tensor_bytes(m.dw[i]));
             }
-        osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight, .user = &m};
+        osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight, .user = &m,
+                        .rough = rough};
         const int64_t *at = m.at.t.offsets;
         int longest = 0;
         for (int s = 1; s < m.at.t.n_samples; s++)
@@ -267,8 +273,8 @@ static void the_peak_is_kept(void **state)
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
         size_t took = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST);
-        if (took > forward && (double)said > 1.08 * (double)(took - base))
-            fail_msg("%s takes %zu, said %zu", names[k], took - base, said);
+        if (!is_less && took > forward && (double)said > 1.05 * (double)(took - base))
+            fail_msg("%s takes %zu, said %zu", name, took - base, said);
         osh_batch_free(m.at.cx, b);
         free(dv);
         free(leaves);
