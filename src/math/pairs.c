@@ -126,10 +126,6 @@ typedef struct tile_config { // layout of palette 1
         if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);                                   \
     }
 
-/* From this number of steps on, b should bypass the first cache, so that a stays there for all
- * panels. With fewer steps both fit. */
-enum { FAR = 17 };
-
 TILES static void tiles_begin(void)
 {
     static const tile_config config = {.palette = 1,

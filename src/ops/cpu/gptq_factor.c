@@ -19,7 +19,6 @@
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
 #include "ops/kernel.h"
-#include "ops/kernel.h"
 
 #include <string.h>
 
