@@ -1,4 +1,4 @@
-/* fuzz.h - what the fuzz targets share: the entry point, and a check that aborts where a fuzzer sees it. */
+/* fuzz.h - the entry point of the fuzz targets, and a check that aborts, which a fuzzer sees. */
 #ifndef OSH_FUZZ_H
 #define OSH_FUZZ_H
 #include <stdint.h>
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
         }                                                                                          \
     } while (0)
 
-/* A silent context: a warning for each input would be most of the work. */
+/* Returns a silent context: printing a warning for each input would take most of the time. */
 static inline osh_ctx *fuzz_ctx(void)
 {
     osh_ctx *cx = NULL;
@@ -27,7 +27,7 @@ static inline osh_ctx *fuzz_ctx(void)
     return cx;
 }
 
-/* Nothing may be left of an input. */
+/* Frees the context; an input must leave no memory. */
 static inline void fuzz_ctx_free(osh_ctx *cx)
 {
     CHECK(osh_mem_live(cx) == 0);

@@ -1,5 +1,7 @@
-/* fuzz_config.c - any bytes as config.json: refused with a message, or the edited text is JSON
- * again, with our keys set and no other added or lost. */
+/* fuzz_config.c - reads any bytes as config.json.
+ *
+ * They are refused with a message, or the edited text is JSON with our keys set and no other key
+ * added or lost. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>

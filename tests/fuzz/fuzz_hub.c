@@ -1,10 +1,13 @@
-/* fuzz_hub.c - any bytes as the Hub's list of a repository's files: refused with a message, or each name stays in a
- * directory, each hash is one, and no size is beyond a disk's. And as a page of rows: refused, or a line for each. */
+/* fuzz_hub.c - reads any bytes as the Hub's list of the files of a repository, and as a page of
+ * rows.
+ *
+ * The list is refused with a message, or each name stays inside a directory, each hash is valid,
+ * and no size exceeds that of a disk. The page is refused, or each row becomes a line. */
 #include "fuzz/fuzz.h"
 #include "hub/pull.h"
 #include "hub/rows.h"
 
-/* A part between slashes is "..": "a../b" is none. */
+/* Returns nonzero if a part of the path is ".."; "a../b" has no such part. */
 static int leaves(const char *path)
 {
     size_t n = strlen(path);

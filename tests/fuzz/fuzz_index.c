@@ -1,11 +1,14 @@
-/* fuzz_index.c - any bytes as model.safetensors.index.json beside two real shards: refused with a message, or it lists
- * every tensor of the shards that it names, each in its own. */
+/* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
+ *
+ * They are refused with a message, or the checkpoint lists every tensor of the named shards, each
+ * in its own shard. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 
 #include <unistd.h>
 
-static char dir[64]; // in the working folder; config.json, a.safetensors (x, y), b.safetensors (z)
+static char dir[64]; // in the working directory; has config.json, a.safetensors (x, y),
+                     // b.safetensors (z)
 
 static void put(const char *name, const void *bytes, size_t n)
 {
@@ -44,8 +47,9 @@ static void make_once(void)
     CHECK(mkdtemp(dir));
     atexit(remove_dir);
     put("config.json", "{}", 2);
-    put_shard("a.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                               "\"y\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]}}");
+    put_shard("a.safetensors",
+              "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+              "\"y\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]}}");
     put_shard("b.safetensors", "{\"z\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}");
 }
 

@@ -1,11 +1,14 @@
-/* fuzz_jinja.c - any bytes as a template: it is read or refused, rendered or refused, the same twice, within bounds,
- * and all memory comes back. */
+/* fuzz_jinja.c - reads any bytes as a template, and renders it if it is accepted.
+ *
+ * Reading and rendering succeed or fail with a message, give equal results twice, keep to their
+ * limits and free all memory. */
 #include "fuzz/fuzz.h"
 #include "chat/jinja.h"
 
-static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \" h\\u00e9 \\\"q\\\"\\n\"}, {\"role\": "
-                          "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", "
-                          "\"arguments\": {\"a\": [1, 2.5, true]}}}]}], \"tools\": null, \"bos_token\": \"<s>\"}";
+static const char row[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \" h\\u00e9 \\\"q\\\"\\n\"}, {\"role\": "
+    "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", "
+    "\"arguments\": {\"a\": [1, 2.5, true]}}}]}], \"tools\": null, \"bos_token\": \"<s>\"}";
 
 static osh_status render(osh_ctx *cx, const osh_jinja *t, osh_buf *out)
 {

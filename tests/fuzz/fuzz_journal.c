@@ -1,15 +1,18 @@
-/* fuzz_journal.c - any bytes as the journal of an interrupted run: reading ends at the first bad record, what is good
- * can be appended to, and a run that resumes refuses the records with a message or comes to a sound state.
+/* fuzz_journal.c - reads any bytes as the journal of an interrupted run.
+ *
+ * Reading ends at the first bad record, and records can be appended to the good ones. A run that
+ * resumes refuses the records with a message or reaches a valid state.
  *
  *   byte 0   bit 0: the rest is the file itself; else records, written with right checksums:
  *            bit 1: the first one names another run   bit 2: the last 3 bytes of the file are lost
- *   record   type, length, payload; length 255: two bytes of length follow */
+ *   record   type, length, payload; length 255: two bytes of length follow
+ */
 #include "fuzz/fuzz.h"
 #include "output/emit_impl.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;      // own, with all below: for the whole process
+static osh_ctx *cx;      // own, like all below: lives as long as the process
 static osh_options opt;  // own
 static osh_plan *plan;   // own
 static osh_identity *id; // own
@@ -32,8 +35,12 @@ static void make_once(void)
     static const char *const set[][2] = {
         {"model", OSH_SOURCE_DIR "/examples/docs-llama-3m"},
         {"dataset", OSH_SOURCE_DIR "/examples/docs-llama-3m/data/calibration.jsonl"},
-        {"scheme", "W4A16"}, {"method", "gptq"}, {"ignore", "lm_head"}, {"num-calibration-samples", "1"},
-        {"max-seq-length", "8"}, {"max-shard-size", "2MB"},
+        {"scheme", "W4A16"},
+        {"method", "gptq"},
+        {"ignore", "lm_head"},
+        {"num-calibration-samples", "1"},
+        {"max-seq-length", "8"},
+        {"max-shard-size", "2MB"},
     };
     if (cx) return;
     cx = fuzz_ctx();
@@ -44,7 +51,8 @@ static void make_once(void)
     snprintf(partial, sizeof partial, "%s.oneshot-partial", final_dir);
     snprintf(journal_path, sizeof journal_path, "%s/" OSH_JOURNAL_NAME, partial);
     ok(osh_fields_default(cx, osh_option_fields, &opt));
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++) ok(osh_option_set(cx, &opt, set[i][0], set[i][1]));
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        ok(osh_option_set(cx, &opt, set[i][0], set[i][1]));
     ok(osh_option_set(cx, &opt, "output", final_dir));
     ok(osh_plan_new(cx, &plan, &opt));
     ok(osh_identity_new(cx, &id, plan));
@@ -52,7 +60,8 @@ static void make_once(void)
     CHECK(plan->n_shards > 1 && plan->parts->n > 1);
 }
 
-/* The partial directory of a run that was killed: shards with their headers, of which no tensor was written. */
+/* Makes the partial directory of a killed run: its shards have headers, but no tensor is
+ * written. */
 static void reset(void)
 {
     ok(osh_dir_remove(cx, partial));
@@ -73,7 +82,8 @@ static void write_records(const uint8_t *data, size_t n, bool other)
     bool busy;
     ok(osh_journal_open(cx, &j, journal_path, &busy));
     CHECK(!busy);
-    ok(osh_journal_append(cx, j, OSH_REC_IDENTITY, other ? "{}" : id_json, other ? 2 : strlen(id_json)));
+    ok(osh_journal_append(cx, j, OSH_REC_IDENTITY, other ? "{}" : id_json,
+                          other ? 2 : strlen(id_json)));
     while (n >= 2) {
         size_t len = data[1], head = 2;
         if (len == 255 && n >= 4) len = data[2] | (size_t)data[3] << 8, head = 4;
@@ -99,7 +109,8 @@ static void write_journal(const uint8_t *data, size_t n)
     }
 }
 
-/* What is read can be read again, with one record more behind it; then the file is as it was, without a bad tail. */
+/* Records that were read can be read again after one more record is appended, and the file has no
+ * bad tail then. */
 static void check_file(void)
 {
     osh_journal *j = NULL;
@@ -108,7 +119,8 @@ static void check_file(void)
     int64_t n = osh_journal_count(j);
     size_t bytes = 0;
     for (int64_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < osh_journal_at(j, i)->n; k++) bytes += osh_journal_at(j, i)->data[k] & 1;
+        for (uint32_t k = 0; k < osh_journal_at(j, i)->n; k++)
+            bytes += osh_journal_at(j, i)->data[k] & 1;
     ok(osh_journal_append(cx, j, 77, "more", 4));
     osh_journal_close(cx, j);
     ok(osh_journal_open(cx, &j, journal_path, &busy));

@@ -1,5 +1,7 @@
-/* fuzz_json.c - any bytes: a parse that ends; what it accepts survives printing, an edit of it parses again, and read
- * list by list it is the same. */
+/* fuzz_json.c - parses any bytes as JSON.
+ *
+ * The parse ends. An accepted text survives printing, an edit of it parses again, and reading it
+ * list by list gives the same tree. */
 #include "fuzz/fuzz.h"
 #include "text/json.h"
 #include "text/json_walk.h"
@@ -31,7 +33,8 @@ static osh_status count_down(osh_ctx *cx, void *next, const cJSON *o)
 static void by_lists(osh_ctx *cx, const char *text, size_t n, cJSON *tree)
 {
     static const osh_json_taken lists[] = {{"a", count_down}, {"b", NULL}, {NULL, NULL}};
-    const cJSON *a = cJSON_GetObjectItemCaseSensitive(tree, "a"), *next = cJSON_IsArray(a) ? a->child : NULL;
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(tree, "a"),
+                *next = cJSON_IsArray(a) ? a->child : NULL;
     cJSON *rest = NULL;
     char path[64];
     int fd = memfd_create("fuzz", 0);
@@ -52,7 +55,8 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Value by value it is the same; tree NULL: a parse refuses it. */
+/* Copies the text value by value: the copy parses to the same tree. tree NULL: a parse refuses the
+ * text. */
 static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree, bool twice)
 {
     osh_json_walk w;
@@ -62,7 +66,7 @@ static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree
     osh_json_walk_text(cx, &w, text, n, "fuzz");
     osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
     if (!rc) rc = osh_json_walk_end(&w);
-    CHECK(tree ? !rc : rc || twice); // a parse finds a key that occurs twice
+    CHECK(tree ? !rc : rc || twice); // only a parse finds a key that occurs twice
     if (tree) {
         CHECK(!memchr(copy.data, '\n', copy.len));
         CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));
@@ -86,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     tree = NULL;
     if (!osh_json_parse(cx, &tree, text, n, "fuzz", 0)) {
         CHECK(!osh_json_print(cx, &printed, tree, 1));
-        if (!strstr(printed, "Infinity") && !strstr(printed, "fffd") && !strstr(printed, "u0000")) { // 1e999, bad UTF-8
+        /* Printing changes 1e999 and bad UTF-8. */
+        if (!strstr(printed, "Infinity") && !strstr(printed, "fffd") && !strstr(printed, "u0000")) {
             CHECK(!osh_json_parse(cx, &again, printed, strlen(printed), "printed", 0));
             CHECK(cJSON_Compare(tree, again, true));
             CHECK(!osh_json_print(cx, &twice, again, 1));

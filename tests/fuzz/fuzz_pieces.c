@@ -1,12 +1,15 @@
-/* fuzz_pieces.c - a tokenizer.json that is well formed, made of the input's patterns, tokens and kinds: every mutation
- * reaches the stages of the tokenizer, where one of the whole file (fuzz_tokenizer.c) mostly breaks the JSON.
+/* fuzz_pieces.c - builds a well-formed tokenizer.json from patterns, tokens and kinds of the input.
+ *
+ * Every mutation reaches the stages of the tokenizer; a mutation of the whole file
+ * (fuzz_tokenizer.c) mostly breaks the JSON.
  *
  *   input: lines  kinds     a character for each choice below, '0' is the first
  *                 pattern   of Split and Replace
  *                 content   of Replace, Prepend, Metaspace, affixes; the charsmap of Precompiled
- *                 tokens    of the vocabulary, each behind a space
- *                 added     added tokens, each behind a space
- *          then   text, to the end */
+ *                 tokens    of the vocabulary, each after a space
+ *                 added     added tokens, each after a space
+ *          then   text, to the end
+ */
 #include "base/buf.h"
 #include "fuzz/tokenize.h"
 #include "tokenizer/tok_impl.h"
@@ -18,7 +21,7 @@ typedef struct field {
 
 typedef struct input {
     field kinds, pattern, content, tokens, added, text;
-    size_t at; // in kinds
+    size_t at; // position in kinds
 } input;
 
 enum { MOST_TOKENS = 24 };
@@ -32,7 +35,7 @@ static field line_next(field *rest)
     return line;
 }
 
-/* The next choice, below n. */
+/* Returns the next choice, below n. */
 static unsigned choose(input *in, unsigned n)
 {
     return in->at < in->kinds.n ? ((unsigned char)in->kinds.s[in->at++] + 256u - '0') % n : 0;
@@ -43,7 +46,7 @@ static void add(osh_ctx *cx, osh_buf *b, const char *text)
     CHECK(!osh_buf_append(cx, b, text, strlen(text)));
 }
 
-/* The field between quotes of JSON. */
+/* Appends the field as the inside of a JSON string. */
 static void add_inside(osh_ctx *cx, osh_buf *b, field f)
 {
     uint32_t cp = 0;
@@ -128,7 +131,7 @@ static void add_list(osh_ctx *cx, osh_buf *b, input *in, const char *name, const
     add(cx, b, "]},");
 }
 
-/* Every pair of tokens is a merge if both, side by side, are a token. */
+/* Appends the merges: each pair of tokens whose concatenation is a token. */
 static void add_merges(osh_ctx *cx, osh_buf *b, const field *tokens, size_t n)
 {
     bool any = false;

@@ -1,15 +1,18 @@
-/* fuzz_quantization.c - any bytes as the quantization_config of a checkpoint: refused with a message, or schemes that
- * print to a config which reads back to the same bytes; vLLM's lookup on them ends. */
+/* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
+ *
+ * They are refused with a message, or the schemes print to a config that reads back and prints the
+ * same bytes. vLLM's lookup on the schemes ends. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 
-/* own; NULL: not printable, or not readable */
+/* Reads a printed config and prints it again. Returns NULL if it is not readable. own */
 static char *print_again(osh_ctx *cx, const char *text)
 {
     char *out = NULL;
     cJSON *tree = NULL;
     osh_q_config *c = NULL;
-    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed")) {
+    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) &&
+        !osh_q_config_parse(cx, &c, tree, "printed")) {
         osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
         CHECK(!osh_q_config_print(cx, &out, &groups, c->format));
     }
@@ -20,8 +23,9 @@ static char *print_again(osh_ctx *cx, const char *text)
 
 static void check(osh_ctx *cx, const osh_q_config *c)
 {
-    static const char *const modules[] = {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj",
-                                          "model.layers.0.self_attn.v_proj", "model.layers.0.mlp.down_proj"};
+    static const char *const modules[] = {
+        "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj",
+        "model.layers.0.self_attn.v_proj", "model.layers.0.mlp.down_proj"};
     static const char *const classes[] = {"Linear", "Linear", "Linear", "Linear"};
     static const int which[] = {0, 0, 0, 0};
     osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);

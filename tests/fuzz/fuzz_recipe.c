@@ -1,19 +1,24 @@
-/* fuzz_recipe.c - any bytes as a recipe: refused with a message, or modifiers whose schemes are complete, match names
- * without a fault and can be printed as the quantization_config that is read again. */
+/* fuzz_recipe.c - reads any bytes as a recipe.
+ *
+ * They are refused with a message, or the schemes of the modifiers are complete, match names
+ * without a fault, and print to a quantization_config that reads back. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 
-/* Twice, since a matcher keeps state: the same answer both times. */
+/* Matches each name twice, because a matcher keeps state: both answers must agree. */
 static void match(osh_ctx *cx, const osh_modifier *m)
 {
-    static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"};
+    static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj",
+                                        "model.layers.1.mlp.down_proj"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t one = -1, two = -1, skip = -1;
-        osh_status rc = osh_matcher_find(cx, &one, m->targets, names[i], "Linear"); // a pattern may hit its limit
+        /* A pattern may hit its limit. */
+        osh_status rc = osh_matcher_find(cx, &one, m->targets, names[i], "Linear");
         osh_error_clear(cx);
         CHECK(osh_matcher_find(cx, &two, m->targets, names[i], "Linear") == rc && one == two);
         osh_error_clear(cx);
-        if (!rc && one >= 0) CHECK(m->target_scheme[one] >= 0 && (size_t)m->target_scheme[one] < m->n_schemes);
+        if (!rc && one >= 0)
+            CHECK(m->target_scheme[one] >= 0 && (size_t)m->target_scheme[one] < m->n_schemes);
         osh_matcher_find(cx, &skip, m->ignored, names[i], "Linear");
         osh_error_clear(cx);
     }
@@ -30,8 +35,10 @@ static void print(osh_ctx *cx, const osh_modifier *m)
         osh_error_clear(cx);
         return;
     }
-    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed"))
-        CHECK(c->n <= m->n_schemes); // groups without weights and groups of one name are refused there
+    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) &&
+        !osh_q_config_parse(cx, &c, tree, "printed"))
+        CHECK(c->n <= m->n_schemes); // a config refuses groups without weights and groups of equal
+                                     // names
     osh_error_clear(cx);
     osh_q_config_free(cx, c);
     cJSON_Delete(tree);

@@ -1,5 +1,7 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file: refused with a message, or every tensor
- * lies inside the file, can be read, and survives being laid out and opened again. */
+/* fuzz_safetensors.c - reads any bytes as a safetensors file.
+ *
+ * They are refused with a message, or every tensor is inside the file, can be read, and survives a
+ * new layout and a second opening. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -8,7 +10,7 @@
 
 #include "io/safetensors.h"
 
-/* A file in memory that has a path. */
+/* Makes a file in memory that has a path. Returns its descriptor. */
 static int file_of(char *path, size_t room, const void *p, size_t n)
 {
     int fd = memfd_create("fuzz", 0);

@@ -1,13 +1,14 @@
-/* fuzz_template.c - any bytes as a graph template over a small real checkpoint: a graph that
- * partitions and prints, or a clear error; nothing leaks. */
+/* fuzz_template.c - reads any bytes as a graph template for a small real checkpoint.
+ *
+ * The result is a graph that can be cut and printed, or an error with a message. Nothing leaks. */
 #include "fuzz/fuzz.h"
 #include "golden/models/tiny.h"
 #include "graph/template.h"
 
 #include <unistd.h>
 
-static osh_ctx *cx;        // own, with ck: for the whole process
-static osh_checkpoint *ck; // of the model llama_tied
+static osh_ctx *cx;        // own, like ck: lives as long as the process
+static osh_checkpoint *ck; // the model llama_tied
 
 static void open_once(void)
 {

@@ -1,6 +1,8 @@
-/* fuzz_tokenizer.c - arbitrary bytes as tokenizer.json and as text: no crash, no leak, and what tokenize.h checks.
+/* fuzz_tokenizer.c - reads arbitrary bytes as tokenizer.json and as text: no crash, no leak, and
+ * the checks of tokenize.h hold.
  *
- *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
+ *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself.
+ */
 #include "fuzz/tokenize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -1,4 +1,5 @@
-/* fuzz_yaml.c - any bytes: a parse that ends in a tree of sound nodes or in a message, and gives all memory back. */
+/* fuzz_yaml.c - parses any bytes as YAML: the result is a tree of valid nodes or a message, and all
+ * memory is freed. */
 #include "fuzz/fuzz.h"
 #include "text/yaml.h"
 

@@ -1,6 +1,7 @@
-/* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer: every file of the corpus
- * folders or files given as arguments, each as it is, cut at many lengths, and with fixed
- * pseudo-random mutations. The same inputs on every machine. */
+/* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer.
+ *
+ * The arguments are files and corpus directories. Each file runs as it is, cut at many lengths, and
+ * with fixed pseudo-random mutations. The inputs are the same on every machine. */
 #include "base/rng.h"
 
 #include <dirent.h>
@@ -14,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 enum { MUTATIONS = 200, CUTS = 64, MAX_BYTES = 1 << 20 };
 static long n_runs;
 
-/* A fresh heap copy of exactly n bytes, so that AddressSanitizer sees a read of one byte too many. */
+/* Runs a heap copy of exactly n bytes, so that AddressSanitizer sees a read of one byte too
+ * many. */
 static void run_one(const uint8_t *data, size_t n)
 {
     uint8_t *p = malloc(n ? n : 1);
@@ -37,8 +39,9 @@ static size_t mutate(uint8_t *p, size_t n, size_t room, uint64_t seed, uint64_t 
         if (kind == 0) p[at] ^= (uint8_t)(1u << (r % 8));
         if (kind == 1) p[at] = nasty[r % sizeof nasty];
         if (kind == 2) memmove(p + at, p + at + 1, n - at - 1), n--;
-        if (kind == 3 && n < room) memmove(p + at + 1, p + at, n - at), p[at] = nasty[r % sizeof nasty], n++;
-        if (kind == 4) { // a span is copied over another place
+        if (kind == 3 && n < room)
+            memmove(p + at + 1, p + at, n - at), p[at] = nasty[r % sizeof nasty], n++;
+        if (kind == 4) { // a span is copied to another position
             size_t from = (size_t)(r % n), len = (size_t)((r >> 32) % 32);
             if (len > n - from) len = n - from;
             if (len > n - at) len = n - at;

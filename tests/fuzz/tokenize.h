@@ -1,5 +1,5 @@
-/* tokenize.h - what must hold of any tokenizer and any text: the same ids twice, and the same ids in parts of a few
- * bytes; no id is negative. */
+/* tokenize.h - checks any tokenizer on any text: the ids are equal when the text is encoded twice
+ * and in parts of a few bytes, and no id is negative. */
 #ifndef OSH_FUZZ_TOKENIZE_H
 #define OSH_FUZZ_TOKENIZE_H
 #include "fuzz/fuzz.h"
@@ -22,7 +22,7 @@ static inline void fuzz_tokenize(osh_ctx *cx, osh_tokenizer *t, const char *text
     two.n = 0;
     osh_tokenizer_part_bytes(t, part_bytes);
     osh_error_clear(cx);
-    bool parts = !osh_tokenizer_encode(cx, t, &two, text, n, true); // limits of a part, where not
+    bool parts = !osh_tokenizer_encode(cx, t, &two, text, n, true); // false: a part exceeds a limit
     CHECK(rc || !parts || fuzz_same_ids(&one, &two));
     for (int64_t i = 0; !rc && i < one.n; i++) CHECK(one.ids[i] >= 0);
     osh_ids_deinit(cx, &one);
