@@ -1,37 +1,41 @@
-/* plain.h - sums over large arrays that tests make and compare with. PLAIN functions have no sanitizer, under which
- * they take ten times as long: it would check the test, not the program. The callers give arrays of the sizes that the
- * comments say. */
+/* plain.h - sums over large arrays that tests compute and compare with.
+ *
+ * PLAIN functions run without sanitizers, which would make them ten times slower and would check
+ * the test, not the program. The callers pass arrays of the sizes in the comments. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include <stdint.h>
 
-#ifdef __SANITIZE_ADDRESS__ // a test may do less of what goes through the same code again
+#ifdef __SANITIZE_ADDRESS__ // a test may skip repetitions of the same code
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__) // -O2 of gcc 12 leaves these loops scalar
-#define PLAIN __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined"), optimize("O3")))
+#if defined(__GNUC__) && !defined(__clang__) // gcc 12 -O2 does not vectorize them
+#define PLAIN                                                                                      \
+    __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined"),             \
+                   optimize("O3")))
 #else
 #define PLAIN __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined")))
 #endif
 
-/* h [I, I] += x^T y of two rows, x [I] and y [I]: the lower half with the diagonal. */
-PLAIN static void plain_add_lower(float *restrict h, const float *restrict x, const float *restrict y, int64_t I)
+/* Adds x^T y of two rows, x [I] and y [I], to h [I, I]: the lower triangle with the diagonal. */
+PLAIN static void plain_add_lower(float *restrict h, const float *restrict x,
+                                  const float *restrict y, int64_t I)
 {
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j <= i; j++) h[i * I + j] += x[i] * y[j];
 }
 
-/* The lower half of h [I, I] into the upper one. */
+/* Copies the lower triangle of h [I, I] to the upper one. */
 PLAIN static void plain_mirror(float *h, int64_t I)
 {
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j < i; j++) h[j * I + i] = h[i * I + j];
 }
 
-/* Sum of a[k] b[k] in double, over four partial sums. */
+/* Returns the sum of a[k] b[k] in double, from four partial sums. */
 PLAIN static double plain_dot(const float *a, const float *b, int64_t n)
 {
     double s[4] = {0};
@@ -42,7 +46,8 @@ PLAIN static double plain_dot(const float *a, const float *b, int64_t n)
     return s[0] + s[1] + (s[2] + s[3]);
 }
 
-/* Sum over the rows of d [O, I] of d H d^T, h [I, I]: what GPTQ makes small, d being the errors of the weights. */
+/* Returns the sum of d H d^T over the rows of d [O, I]; h is [I, I]. GPTQ minimizes this sum; d
+ * holds the errors of the weights. */
 PLAIN static double plain_objective(const float *d, const float *h, int64_t O, int64_t I)
 {
     double sum = 0;

@@ -1,12 +1,15 @@
-/* strict.h - checks that hold to the bit on the played card, and that a real one need not pass to be of use. There a
- * failure says what it means, and the tolerant twin decides: a line that begins with STRICT goes into the table of
- * scripts/check-gpu.sh. */
+/* strict.h - checks that must hold to the bit on the emulated GPU, and nearly on a real one.
+ *
+ * If such a check fails on a real GPU, the message says what follows from it, and the tolerant
+ * condition decides. The message begins with STRICT; scripts/check-gpu.sh puts such lines into its
+ * table. */
 #ifndef OSH_STRICT_H
 #define OSH_STRICT_H
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Inside a cmocka test. nearly: the twin. means: what follows from exact being false while nearly is true. */
+/* Checks a condition inside a cmocka test. nearly: the tolerant condition. means: the consequence
+ * if exact is false and nearly is true. */
 static inline void strict(bool exact, bool nearly, const char *what, const char *means)
 {
     if (exact) return;

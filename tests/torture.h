@@ -1,4 +1,4 @@
-/* torture.h - cmocka, and the two things that most tests want: a context, and the torture loop. */
+/* torture.h - assertions that show the message of the context, and the torture loop. */
 #ifndef OSH_TORTURE_H
 #define OSH_TORTURE_H
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-/* Asserts success and shows the message otherwise. */
+/* Asserts success; a failure prints the message. */
 #define assert_ok(cx, call)                                                                        \
     do {                                                                                           \
         osh_status rc_ = (call);                                                                   \
@@ -19,7 +19,7 @@
         assert_int_equal(rc_, OSH_OK);                                                             \
     } while (0)
 
-/* Asserts the status and that the message holds text; then clears it. */
+/* Asserts the status and that the message contains part, then clears the message. */
 #define assert_fails(cx, code, call, part)                                                         \
     do {                                                                                           \
         assert_int_equal((call), (code));                                                          \
@@ -28,8 +28,8 @@
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Runs run with allocation 1, 2, 3, ... failing, until none fails: each time OSH_E_NOMEM, a message
- * and nothing left. Returns how many allocations there were. */
+/* Calls run with allocation 1, 2, 3, ... failing, until none fails. Each failing call must return
+ * OSH_E_NOMEM with a message and leak nothing. Returns the number of allocations. */
 static inline int64_t torture(osh_status (*run)(osh_ctx *cx, void *user), void *user)
 {
     for (int64_t n = 1;; n++) {

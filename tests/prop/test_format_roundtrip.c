@@ -1,6 +1,8 @@
-/* test_format_roundtrip.c - for every row of formats.def, every width, strategy and dtype: what is
- * packed is unpacked again, and the decoded weight is at most half a scale away from the original
- * (asymmetric: one, the rounding of the zero point included), apart from what is clamped. */
+/* test_format_roundtrip.c - packs and unpacks weights in every format, width, strategy and dtype.
+ *
+ * Unpacking gives the packed codes. A decoded element differs from the original by at most half a
+ * scale (asymmetric: one scale, which includes the rounding of the zero point), unless it is
+ * clamped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +47,7 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
         double slack = w->dtype == OSH_F32   ? 1e-6
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // steps are rounded to the dtype
-        double ulp = osh_q_is_fp4(a)          ? s // half of the way from 4 to 6
+        double ulp = osh_q_is_fp4(a)          ? s // half of the distance from 4 to 6
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2
@@ -82,14 +84,15 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     for (int i = 0; i < n; i++) {
         stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
         data[i] = stored[i].data =
-            malloc(osh_tensor_bytes(&stored[i])); // exactly: a sanitizer sees one byte more
+            malloc(osh_tensor_bytes(&stored[i])); // exact size, so a sanitizer sees one byte more
         memset(data[i], 0xff, osh_tensor_bytes(&stored[i])); // every byte must be written
         views[i] = &stored[i];
     }
     assert_ok(cx, f->pack(cx, data, &(osh_format_weight){s, O, I, dt}, codes, &p, NULL));
     assert_ok(cx, f->unpack(cx, again, &q, &(osh_format_weight){s, O, I, OSH_BF16}, views));
     assert_memory_equal(codes, again, (size_t)(O * I));
-    for (int64_t i = 0; i < osh_tensor_numel(p.scale); i++) assert_true(value(p.scale, i) == value(q.scale, i));
+    for (int64_t i = 0; i < osh_tensor_numel(p.scale); i++)
+        assert_true(value(p.scale, i) == value(q.scale, i));
     assert_true(p.global == q.global);
     if (p.zero) assert_memory_equal(p.zero->data, q.zero->data, osh_tensor_bytes(p.zero));
     assert_ok(cx, osh_q_decode(cx, back, again, &q, &s->weights));

@@ -1,6 +1,7 @@
-/* test_partition.c - for every kind of target and 1 to 5 targets per subgraph: every node stands in
- * exactly one part, parts are in order, linears that share an input are together, live-in and
- * live-out are those that brute force finds. */
+/* test_partition.c - checks partitions for every kind of target and 1 to 5 targets per subgraph.
+ *
+ * Every node is in exactly one part, the parts are in order, linears that share an input are in one
+ * part, and live-in and live-out are the sets that brute force finds. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 
@@ -63,7 +64,7 @@ static void check_cover(const osh_graph *g, const osh_partition *p, int64_t per)
     assert_int_equal(next, g->n_nodes);
 }
 
-static bool is_expert(const osh_graph *g, const osh_node *n) // one of its Linears
+static bool is_expert(const osh_graph *g, const osh_node *n) // true if it is a Linear of an expert
 {
     int parent = g->modules[n->module].parent;
     return parent >= 0 && !strcmp(g->modules[parent].cls, "ExpertMLPWithGate");
@@ -75,8 +76,9 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
         for (int i = p->parts[s].first; i < p->parts[s].first + p->parts[s].n_nodes; i++)
             for (int k = 0; k < g->n_nodes; k++) {
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
-                if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0]) continue;
-                if (is_expert(g, a) != is_expert(g, b)) continue; // the router
+                if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0])
+                    continue;
+                if (is_expert(g, a) != is_expert(g, b)) continue; // one of them is the router
                 bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
                 if (is_expert(g, a) && !beside) continue;
                 assert_in_range(k, p->parts[s].first, p->parts[s].first + p->parts[s].n_nodes - 1);
@@ -104,9 +106,9 @@ static const target_row rows[] = {
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
     {{"LlamaDecoderLayer", "Linear"},
      2,
-     3}, // of nested targets the outermost counts; the head is in no layer
+     3}, // the outermost of nested targets counts; the head is in no layer
     {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
-    {{"re:.*k_proj$"}, 1, 2}, // q and v come along
+    {{"re:.*k_proj$"}, 1, 2}, // q and v are in the same part
     {{"re:.*"}, 1, 2},        // model, lm_head
     {{"LlamaRMSNorm"}, 1, 5},
     {{"Embedding"}, 1, 1},
@@ -115,9 +117,10 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-static const target_row moe_rows[] = { // qwen3_moe: 3 layers, of which the second has an MLP
+static const target_row moe_rows[] = { // qwen3_moe: 3 layers, the second one with an MLP
     {{NULL}, 0, 3},
-    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // qkv, o each; gate-up, down of each expert; of the MLP; the head
+    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // qkv and o of each layer; gate-up and down of each
+                                             // expert and of the MLP; the head
     {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
     {{"ExpertMLPWithGate"}, 1, 2 * 6},
     {{"re:.*experts\\.3\\.down_proj$"}, 1, 2},
@@ -173,8 +176,9 @@ static void check_row(const model *m, const target_row *row)
         osh_partition *p = NULL;
         tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, row->targets, row->n, per));
         if (total_targets(p) != row->want)
-            fail_msg("%s, %lld per subgraph: %d targets, want %d", row->n ? row->targets[0] : "layers", (long long)per,
-                     total_targets(p), row->want);
+            fail_msg("%s, %lld per subgraph: %d targets, want %d",
+                     row->n ? row->targets[0] : "layers", (long long)per, total_targets(p),
+                     row->want);
         check_cover(m->g, p, per);
         check_siblings(m->g, p);
         check_live(m->g, p);
@@ -187,7 +191,8 @@ static void every_node_once(void **state)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check_row(*state, &rows[r]);
 }
 
-/* All experts of a layer read one value: gate and up of each are a target, and its down. */
+/* All experts of a layer read one value. Gate and up of each expert are one target, its down is
+ * another. */
 static void experts_are_cut(void **state)
 {
     (void)state;
@@ -197,7 +202,7 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // behind embedding, qkv, o with the router
+    const osh_subgraph *s = &p->parts[3]; // after the embedding, qkv, and o with the router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
     assert_int_equal(s->n_nodes, 3); // gate, up and their product
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
@@ -207,7 +212,8 @@ static void experts_are_cut(void **state)
     close_model(&m);
 }
 
-/* changed: weights of Linears, or of one of them. Where each node of g went. own: free */
+/* Adds the original model to the graph, as if the weights of all Linears changed, or only those of
+ * node `only`. Returns the new position of each node. own: free */
 static int *add_original(const model *m, int only)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
@@ -219,7 +225,8 @@ static int *add_original(const model *m, int only)
     return moved;
 }
 
-/* With the original model beside it a graph is cut at the same places, each original with what it is beside. */
+/* A graph that includes the original model is cut at the same nodes, and each original node is in
+ * the part of its counterpart. */
 static void cut_with_the_original(void **state)
 {
     const char *const names[] = {"llama_default", "qwen3_moe"};
@@ -227,7 +234,9 @@ static void cut_with_the_original(void **state)
     for (int k = 0; k < 4; k++) {
         model m, two;
         open_model(&m, names[k / 2]), open_model(&two, names[k / 2]);
-        int only = k % 2 ? m.g->modules[osh_graph_module(m.g, "model.layers.1.self_attn.k_proj")].node : -1;
+        int only = k % 2
+                       ? m.g->modules[osh_graph_module(m.g, "model.layers.1.self_attn.k_proj")].node
+                       : -1;
         int *moved = add_original(&two, only);
         assert_true(two.g->n_nodes > m.g->n_nodes + 1);
         const target_row *r = k / 2 ? moe_rows : rows;
@@ -243,7 +252,8 @@ static void cut_with_the_original(void **state)
                     const osh_subgraph *a = &p->parts[s], *b = &q->parts[s];
                     int first = moved[a->first], last = moved[a->first + a->n_nodes - 1];
                     assert_string_equal(a->name, b->name);
-                    assert_int_equal(b->first, first - (first > 0 && two.g->nodes[first - 1].original));
+                    assert_int_equal(b->first,
+                                     first - (first > 0 && two.g->nodes[first - 1].original));
                     assert_int_equal(b->first + b->n_nodes - 1, last);
                 }
                 osh_partition_free(m.cx, p), osh_partition_free(two.cx, q);
@@ -264,7 +274,7 @@ static void decoder_layers(void **state)
     assert_int_equal(p->parts[0].n_targets, 0);
     assert_string_equal(p->parts[1].name, "model.layers.0");
     assert_string_equal(p->parts[2].name, "model.layers.1");
-    assert_int_equal(p->parts[1].n_live_in, 1); // the residual stream alone
+    assert_int_equal(p->parts[1].n_live_in, 1); // only the residual stream
     assert_int_equal(p->parts[1].n_live_out, 1);
     assert_int_equal(p->parts[2].n_live_out, 0);
     osh_partition_free(m->cx, p);
