@@ -1,4 +1,5 @@
-/* dir_fixture.h - a context and a folder of its own for each test; what a test leaves in it goes with it. */
+/* dir_fixture.h - gives each test a context and a directory of its own, which is removed with its
+ * content after the test. */
 #ifndef OSH_DIR_FIXTURE_H
 #define OSH_DIR_FIXTURE_H
 #include <setjmp.h>

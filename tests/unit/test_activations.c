@@ -64,7 +64,8 @@ static void all_tiers(void **state)
         for (int zstd = 0; zstd <= (tier == OSH_TIER_DISK); zstd++)
             for (int64_t size = 1; size <= 5; size += 2) {
                 osh_acts *a = NULL;
-                assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){(osh_tier)tier, dir, zstd}));
+                assert_ok(cx, osh_acts_new(cx, &a, &graph, &data,
+                                           &(osh_acts_place){(osh_tier)tier, dir, zstd}));
                 assert_false(osh_acts_has(a, 0));
                 size_t before = osh_mem_used(cx, OSH_MEM_HOST);
                 assert_ok(cx, store_all(cx, a, size));
@@ -72,7 +73,8 @@ static void all_tiers(void **state)
                 if (tier != OSH_TIER_DISK) {
                     size_t took = osh_mem_used(cx, OSH_MEM_HOST) - before;
                     assert_int_equal(took, osh_acts_bytes(&graph, &data, (osh_tier)tier, 0, 0));
-                    assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), tier == OSH_TIER_DEVICE ? took : 0);
+                    assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE),
+                                     tier == OSH_TIER_DEVICE ? took : 0);
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -95,7 +97,8 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx *cx;
     osh_acts *a = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
+    assert_ok(cx,
+              osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     assert_ok(cx, store_all(cx, a, 1));
     osh_acts_forget(cx, a, 0, 1, 2);
     osh_tensor t = part(back, 3, 2), gone = part(back, 1, 1);
@@ -106,7 +109,8 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx_free(cx);
 }
 
-/* Hands the batches of the first n samples over and back; the other batches go through the tier. */
+/* Puts all batches. The store keeps the batches of its first samples in memory; the other batches
+ * go through the tier. */
 static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
 {
     osh_status rc = OSH_OK;
@@ -154,14 +158,16 @@ static void kept_rows(void **state)
             if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue;
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){(osh_tier)tier, dir, false}));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data,
+                                       &(osh_acts_place){(osh_tier)tier, dir, false}));
             osh_acts_keep(a, batch_at[kept]);
             size_t before = osh_mem_used(cx, OSH_MEM_HOST);
             assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             if (tier == OSH_TIER_DISK && kept) {
                 size_t file = osh_mem_used(cx, OSH_MEM_HOST) - before;
                 assert_in_range(file, osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept),
-                                osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096); // and an open file
+                                /* 4096: an open file */
+                                osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096);
             }
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
@@ -171,8 +177,10 @@ static void kept_rows(void **state)
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
             assert_memory_equal(rows, back, sizeof rows);
-            if (kept) assert_fails(cx, OSH_E_INTERNAL, osh_acts_get(cx, &t, a, &(osh_acts_rows){0, 0, 2}, true, NULL),
-                                   "sample 0");
+            if (kept)
+                assert_fails(cx, OSH_E_INTERNAL,
+                             osh_acts_get(cx, &t, a, &(osh_acts_rows){0, 0, 2}, true, NULL),
+                             "sample 0");
             osh_acts_drop(cx, a, 0);
             assert_false(osh_acts_has(a, 0));
             osh_acts_free(cx, a, false);
@@ -198,7 +206,8 @@ static void slots_of_others_are_not_taken(void **state)
             osh_acts *a = NULL;
             bool found = false;
             char from[128], to[128];
-            assert_ok(cx, osh_acts_new(cx, &a, &two, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
+            assert_ok(
+                cx, osh_acts_new(cx, &a, &two, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             osh_acts_of_run(a, 7), osh_acts_stage(a, 3);
             assert_ok(cx, store_all(cx, a, 2));
             assert_ok(cx, load_all(cx, a, 1));
@@ -243,7 +252,8 @@ static void other_directories_are_refused(void **state)
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
     assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "no oneshot-scratch");
     assert_int_equal(unlink(path), 0);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
+    assert_ok(cx,
+              osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     osh_acts_free(cx, a, true);
     snprintf(path, sizeof path, "%s/notes", dir);
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
@@ -256,7 +266,8 @@ static void other_directories_are_refused(void **state)
     assert_int_equal(link(elsewhere, path), 0);
     assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "a second name");
     assert_int_equal(unlink(path), 0);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
+    assert_ok(cx,
+              osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // by another program
@@ -280,7 +291,8 @@ static void files_are_taken_up(void **state)
             osh_acts *a = NULL;
             bool found = false;
             char path[128];
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data,
+                                       &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             assert_ok(cx, store_all(cx, a, 2));
             assert_ok(cx, osh_acts_sync(cx, a, 0));
             osh_acts_free(cx, a, true);
@@ -291,7 +303,8 @@ static void files_are_taken_up(void **state)
             fclose(f);
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data,
+                                       &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             assert_ok(cx, osh_acts_adopt(cx, a, 0, 0, &found));
             assert_int_equal(found, fault == 0);
             assert_int_equal(osh_acts_has(a, 0), fault == 0);
@@ -305,8 +318,8 @@ static void files_are_taken_up(void **state)
     osh_ctx_free(cx);
 }
 
-/* Two stores keep values of the same numbers: in memory, in one directory, or with a directory for
- * the second only. */
+/* Two stores hold values with equal numbers: both in memory, both in one directory, or only the
+ * second one in a directory. */
 static osh_status beside_others(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -347,10 +360,13 @@ static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
     memset(back, 0xff, sizeof back);
     OSH_TRY(osh_acts_open(cx, a, in, out, TOKENS));
     for (int64_t k = 0; k < BATCHES; k++) {
-        OSH_TRY(osh_acts_get(cx, &t, a, &(osh_acts_rows){0, batch_at[k], batch_at[k + 1] - batch_at[k]}, false, NULL));
+        OSH_TRY(osh_acts_get(cx, &t, a,
+                             &(osh_acts_rows){0, batch_at[k], batch_at[k + 1] - batch_at[k]}, false,
+                             NULL));
         for (int64_t b = k ? k + ahead : 1; b <= k + ahead && b < BATCHES; b++)
             OSH_TRY(osh_acts_ask(cx, a, 0, batch_at[b], batch_at[b + 1] - batch_at[b]));
-        memcpy(part(back, batch_at[k], batch_at[k + 1] - batch_at[k]).data, t->data, osh_tensor_bytes(t));
+        memcpy(part(back, batch_at[k], batch_at[k + 1] - batch_at[k]).data, t->data,
+               osh_tensor_bytes(t));
         osh_tensor_free(cx, t), t = NULL;
     }
 done:
@@ -393,7 +409,8 @@ static void read_ahead(void **state)
         fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // in the data or the frame of sample 3
         fputc(0x5a, f);
         fclose(f);
-        assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead), "sample 3 of h is not what was written");
+        assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead),
+                     "sample 3 of h is not what was written");
         osh_acts_free(cx, a, false);
         assert_int_equal(osh_mem_live(cx), 0);
     }
@@ -410,7 +427,8 @@ static void read_ahead_is_planned(void **state)
     osh_ctx *cx;
     osh_acts *a = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &same, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
+    assert_ok(cx,
+              osh_acts_new(cx, &a, &graph, &same, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     for (int v = 0; v < 2; v++) {
         osh_tensor t = osh_tensor_view(OSH_BF16, 2, (int64_t[]){40, graph.values[v].width}, any);
         assert_ok(cx, osh_acts_store(cx, a, v, 0, SAMPLES, &t));
@@ -484,9 +502,11 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers), cmocka_unit_test(forgotten_rows_are_gone),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers),
+                                       cmocka_unit_test(forgotten_rows_are_gone),
                                        cmocka_unit_test(kept_rows),
-                                       cmocka_unit_test(read_ahead), cmocka_unit_test(read_ahead_is_planned),
+                                       cmocka_unit_test(read_ahead),
+                                       cmocka_unit_test(read_ahead_is_planned),
                                        cmocka_unit_test(values_beside_others),
                                        cmocka_unit_test(files_are_taken_up),
                                        cmocka_unit_test(slots_of_others_are_not_taken),

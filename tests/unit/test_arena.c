@@ -46,7 +46,8 @@ static void test_against_model(void **state)
             used -= blocks[k].n;
             blocks[k] = blocks[--n_blocks];
         } else {
-            size_t bytes = (size_t)(r >> 8) % (GRAIN * (r % 7 == 0 ? 40 : 6)), n = (bytes + GRAIN - 1) / GRAIN, got = 1;
+            size_t bytes = (size_t)(r >> 8) % (GRAIN * (r % 7 == 0 ? 40 : 6)),
+                   n = (bytes + GRAIN - 1) / GRAIN, got = 1;
             osh_life life = r >> 40 & 1 ? OSH_LIFE_LONG : OSH_LIFE_SHORT;
             if (!n) n = 1;
             size_t want = model_find(map, n, life), aim = (size_t)(r >> 48) % GRAINS;
@@ -116,7 +117,8 @@ static void test_out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_model), cmocka_unit_test(test_empty),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_model),
+                                       cmocka_unit_test(test_empty),
                                        cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

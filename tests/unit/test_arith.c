@@ -191,7 +191,8 @@ static void test_error_sums(void **state)
             float a[N], b[N];
             double want[2] = {0}, got[2];
             for (uint64_t i = 0; i < N; i++) {
-                a[i] = osh_rng_sym(9, 1, i) * sizes[s], b[i] = a[i] + osh_rng_sym(9, 2, i) * sizes[s] / 8;
+                a[i] = osh_rng_sym(9, 1, i) * sizes[s],
+                b[i] = a[i] + osh_rng_sym(9, 2, i) * sizes[s] / 8;
                 double d = (double)a[i] - b[i];
                 want[0] += d * d, want[1] += (double)a[i] * a[i];
             }
@@ -216,11 +217,13 @@ static void test_params_columns(void **state)
             osh_q_args a = args_of(OSH_Q_INT, mode < 2 ? 4 : 8, OSH_Q_GROUP, 32, mode % 2);
             uint8_t scale[67 * 4];
             int8_t zero[67];
-            osh_q_scale_zp(scale, zero, min, max, 67, &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
+            osh_q_scale_zp(scale, zero, min, max, 67,
+                           &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
             for (int i = 0; i < 67; i++) {
                 uint8_t s[4];
                 int8_t z;
-                osh_q_scale_zp(s, &z, min + i, max + i, 1, &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
+                osh_q_scale_zp(s, &z, min + i, max + i, 1,
+                               &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
                 assert_memory_equal(s, scale + (size_t)i * osh_dtype_bytes(dts[d]),
                                     osh_dtype_bytes(dts[d]));
                 assert_int_equal(z, zero[i]);
@@ -278,10 +281,12 @@ static void test_refusals(void **state)
                      "m.q_proj holds a NaN");
     }
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
-    snprintf(wide.observer, sizeof wide.observer, "fouroversix"); // the search begins at 1.8 times the range
+    snprintf(wide.observer, sizeof wide.observer,
+             "fouroversix");            // the search begins at 1.8 times the range
     uint16_t half[] = {0x7b00, 0x3c00}; // 57344, 1 in F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
-    assert_fails(cx, OSH_E_NUMERIC, osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
+    assert_fails(cx, OSH_E_NUMERIC,
+                 osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
                  "the range that observer fouroversix finds in m is not finite");
     a.strategy = OSH_Q_TOKEN;
     assert_fails(cx, OSH_E_USAGE, osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"),
@@ -315,7 +320,8 @@ static osh_status quantize(osh_ctx *c, void *user)
     osh_tensor w = osh_tensor_view(OSH_BF16, 2, (int64_t[]){3, 8}, v);
     osh_q_args a = args_of(OSH_Q_INT, 4, OSH_Q_GROUP, 4, false);
     osh_qparams p = {0};
-    if (user) snprintf(a.observer, sizeof a.observer, "mse"), a.strategy = OSH_Q_TENSOR, a.group_size = 0;
+    if (user)
+        snprintf(a.observer, sizeof a.observer, "mse"), a.strategy = OSH_Q_TENSOR, a.group_size = 0;
     OSH_TRY(osh_q_weight_params(c, &p, &w, &a, OSH_ARITH_REFERENCE, "w"));
     OSH_TRY(osh_q_encode(c, codes, &w, &p, &a, OSH_ARITH_REFERENCE));
     OSH_TRY(osh_q_decode(c, &w, codes, &p, &a));

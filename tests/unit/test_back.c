@@ -11,14 +11,15 @@ typedef struct model {
     tiny_model at;
     osh_tensor **dw; // own [weights]: sums of the gradients from the hook; NULL: none
     bool *wants;     // own [weights]
-    bool places;     // wanted gradients have storage of the caller
+    bool places;     // wanted gradients are stored by the caller
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
 {
     tiny_model_open(&m->at, name, dt, n_threads);
     m->places = false;
-    tiny_check(m->at.cx, osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
+    tiny_check(m->at.cx,
+               osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
     for (int i = 0; i < m->at.g->n_nodes; i++) { // wants all but embedding and head
@@ -43,9 +44,11 @@ static double loss(model *m)
 {
     osh_batch *b = NULL;
     double sum = 0;
-    tiny_check(m->at.cx, osh_batch_new(m->at.cx, &b, m->at.g, m->at.t.ids, m->at.t.offsets, m->at.t.n_samples));
-    tiny_check(m->at.cx, osh_exec_run(m->at.cx, &(osh_exec_span){m->at.g, 0, m->at.g->head, NULL, NULL}, m->at.w, b,
-                                      NULL, true));
+    tiny_check(m->at.cx, osh_batch_new(m->at.cx, &b, m->at.g, m->at.t.ids, m->at.t.offsets,
+                                       m->at.t.n_samples));
+    tiny_check(m->at.cx,
+               osh_exec_run(m->at.cx, &(osh_exec_span){m->at.g, 0, m->at.g->head, NULL, NULL},
+                            m->at.w, b, NULL, true));
     const osh_tensor *h = b->values[m->at.g->hidden];
     for (int64_t i = 0; i < osh_tensor_numel(h); i++)
         sum += (double)((float *)h->data)[i] * probe(i / h->shape[1], i % h->shape[1]);
@@ -102,7 +105,8 @@ static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
         ((float *)dv[g->hidden]->data)[i] = probe(m->at.t.offsets[first] + i / D, i % D);
     for (int part = cut ? 1 : 0; part >= 0; part--) {
         k.first = part ? cut : 0, k.n = (part || !cut ? g->head : cut) - k.first;
-        for (int v = 0; v < g->n_values; v++) in[v] = part && g->values[v].producer < cut && v != g->input_ids;
+        for (int v = 0; v < g->n_values; v++)
+            in[v] = part && g->values[v].producer < cut && v != g->input_ids;
         OSH_TRY(osh_back_check(cx, &k));
         OSH_TRY(osh_back_run(cx, &k, m->at.w, b, dv));
     }
@@ -149,18 +153,25 @@ static void check_weight(model *m, int weight, bool sign)
         way[i] = sign || size == 0 ? (g > 0 ? 1 : -1) / sqrtf((float)n) : g / (float)sqrt(size);
         got += (double)g * way[i];
     }
-    bool good = agrees(m, weight, way, got, 1e-3, &want[0]) || agrees(m, weight, way, got, 2e-4, &want[1]) ||
+    bool good = agrees(m, weight, way, got, 1e-3, &want[0]) ||
+                agrees(m, weight, way, got, 2e-4, &want[1]) ||
                 agrees(m, weight, way, got, 5e-5, &want[2]);
     if (!good)
-        fail_msg("%s: gradient %g, differences %g, %g, %g", m->at.g->weights[weight].name, got, want[0], want[1],
-                 want[2]);
+        fail_msg("%s: gradient %g, differences %g, %g, %g", m->at.g->weights[weight].name, got,
+                 want[0], want[1], want[2]);
     free(way);
 }
 
-static const char *const names[] = {"llama_dynamic", "qwen3_layer_types", "gemma2", "gpt_neox", "olmo2",  "granite",
-                                    "opt",           "phi3",              "gemma3", "falcon",   "glm4",
-                                    "qwen3_moe",     "qwen2_moe",         "mixtral", "gpt_oss",
-                                    "qwen3_next",    "mamba2",            "granite_hybrid_moe", "deepseek_v3"};
+static const char *const names[] = {"llama_dynamic", "qwen3_layer_types",
+                                    "gemma2",        "gpt_neox",
+                                    "olmo2",         "granite",
+                                    "opt",           "phi3",
+                                    "gemma3",        "falcon",
+                                    "glm4",          "qwen3_moe",
+                                    "qwen2_moe",     "mixtral",
+                                    "gpt_oss",       "qwen3_next",
+                                    "mamba2",        "granite_hybrid_moe",
+                                    "deepseek_v3"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static void gradients_are_differences(void **state)
@@ -193,7 +204,8 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         int cut = a.at.g->head / 2 + 1;
         tiny_check(a.at.cx, go_back(a.at.cx, &a, 0, a.at.t.n_samples, 0));
         tiny_check(b.at.cx, go_back(b.at.cx, &b, 0, b.at.t.n_samples, cut));
-        for (int s = 0; s < c.at.t.n_samples; s++) tiny_check(c.at.cx, go_back(c.at.cx, &c, s, 1, s % 2 ? cut : 3));
+        for (int s = 0; s < c.at.t.n_samples; s++)
+            tiny_check(c.at.cx, go_back(c.at.cx, &c, s, 1, s % 2 ? cut : 3));
         for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
@@ -227,15 +239,16 @@ static void places_do_not_matter(void **state)
         for (int i = 0; i < a.at.g->n_weights; i++)
             for (int64_t e = 0; a.wants[i] && e < osh_tensor_numel(a.dw[i]); e++)
                 if (((float *)a.dw[i]->data)[e] != ((float *)b.dw[i]->data)[e])
-                    fail_msg("%s, %s: element %d is another one", names[k], a.at.g->weights[i].name, (int)e);
+                    fail_msg("%s, %s: element %d is another one", names[k], a.at.g->weights[i].name,
+                             (int)e);
         model_close(&a);
         model_close(&b);
     }
 }
 
-/* Checks that the values and gradients of the longest sample take no more than predicted, by exact and
- * by rough products. The prediction counts the larger scratch of both: if the CPU multiplies pairs, that
- * of Mixtral's exact products is smaller. */
+/* Checks that the values and gradients of the longest sample take no more than predicted, by exact
+ * and by rough products. The prediction counts the larger scratch of both: if the CPU multiplies
+ * pairs, that of Mixtral's exact products is smaller. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
@@ -256,7 +269,12 @@ static void the_peak_is_kept(void **state)
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
                 memset(m.dw[i]->data, 0, osh_tensor_bytes(m.dw[i]));
             }
-        osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight, .user = &m,
+        osh_back way = {.g = g,
+                        .n = g->head,
+                        .weights = m.wants,
+                        .in = in,
+                        .weight = add_weight,
+                        .user = &m,
                         .rough = rough};
         const int64_t *at = m.at.t.offsets;
         int longest = 0;
@@ -264,8 +282,10 @@ static void the_peak_is_kept(void **state)
             if (at[s + 1] - at[s] > at[longest + 1] - at[longest]) longest = s;
         size_t base = osh_mem_used(m.at.cx, OSH_MEM_HOST);
         tiny_check(m.at.cx, osh_batch_new(m.at.cx, &b, g, m.at.t.ids, at + longest, 1));
-        tiny_check(m.at.cx, osh_exec_run(m.at.cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m.at.w, b, NULL, true));
-        tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
+        tiny_check(m.at.cx, osh_exec_run(m.at.cx, &(osh_exec_span){g, 0, g->head, NULL, NULL},
+                                         m.at.w, b, NULL, true));
+        tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &dv[g->hidden], OSH_F32, 2,
+                                           b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
         size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // depends on the instruction set
@@ -320,34 +340,47 @@ static bool back_on_card(model *m)
     bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
     osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv), *seed = NULL;
     osh_batch *b = NULL;
-    osh_back k = {.g = g, .n = g->head, .weights = m->wants, .in = in, .on_device = true, .weight = fetch_weight,
+    osh_back k = {.g = g,
+                  .n = g->head,
+                  .weights = m->wants,
+                  .in = in,
+                  .on_device = true,
+                  .weight = fetch_weight,
                   .user = m};
     leaves[g->hidden] = true;
     tiny_check(cx, osh_back_check(cx, &k));
     tiny_check(cx, osh_back_peak_on_device(cx, &said, &k, leaves, N));
-    for (int i = 0; i < g->n_weights; i++) said += m->at.w->w[i] ? osh_arena_gross(osh_tensor_bytes(m->at.w->w[i])) : 0;
+    for (int i = 0; i < g->n_weights; i++)
+        said += m->at.w->w[i] ? osh_arena_gross(osh_tensor_bytes(m->at.w->w[i])) : 0;
     osh_device *d = card_open(cx, said);
     for (int i = 0; d && i < g->n_weights; i++) {
         osh_tensor *host = m->at.w->w[i];
         if (!host) continue;
         osh_where where = {d, OSH_LIFE_LONG};
-        tiny_check(cx, osh_tensor_new_on(cx, &m->at.w->w[i], where, host->dtype, host->ndim, host->shape));
+        tiny_check(
+            cx, osh_tensor_new_on(cx, &m->at.w->w[i], where, host->dtype, host->ndim, host->shape));
         tiny_check(cx, osh_tensor_copy(cx, m->at.w->w[i], host));
         osh_tensor_free(cx, host);
     }
     if (d) {
-        tiny_check(cx, osh_batch_new_on(cx, &b, d, g, &(osh_batch_rows){m->at.t.ids, offsets, m->at.t.n_samples}));
-        tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m->at.w, b, NULL, true));
+        tiny_check(cx,
+                   osh_batch_new_on(cx, &b, d, g,
+                                    &(osh_batch_rows){m->at.t.ids, offsets, m->at.t.n_samples}));
+        tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m->at.w, b,
+                                    NULL, true));
         tiny_check(cx, osh_tensor_new(cx, &seed, OSH_F32, 2, shape));
-        for (int64_t i = 0; i < N * shape[1]; i++) ((float *)seed->data)[i] = probe(i / shape[1], i % shape[1]);
-        tiny_check(cx, osh_tensor_new_on(cx, &dv[g->hidden], (osh_where){d, OSH_LIFE_SHORT}, OSH_F32, 2, shape));
+        for (int64_t i = 0; i < N * shape[1]; i++)
+            ((float *)seed->data)[i] = probe(i / shape[1], i % shape[1]);
+        tiny_check(cx, osh_tensor_new_on(cx, &dv[g->hidden], (osh_where){d, OSH_LIFE_SHORT},
+                                         OSH_F32, 2, shape));
         tiny_check(cx, osh_tensor_copy(cx, dv[g->hidden], seed));
         tiny_check(cx, osh_back_run(cx, &k, m->at.w, b, dv));
         for (int v = 0; v < g->n_values; v++) assert_true(!dv[v]);
     }
     osh_tensor_free(cx, seed);
     osh_batch_free(cx, b);
-    for (int i = 0; d && i < g->n_weights; i++) osh_tensor_free(cx, m->at.w->w[i]), m->at.w->w[i] = NULL;
+    for (int i = 0; d && i < g->n_weights; i++)
+        osh_tensor_free(cx, m->at.w->w[i]), m->at.w->w[i] = NULL;
     osh_device_close(cx, d);
     free(in), free(leaves), free(dv);
     return d != NULL;
@@ -356,16 +389,20 @@ static bool back_on_card(model *m)
 /* Compares gradients of a GPU with those of the host, in F32; the GPU adds in another order. */
 static void a_card_goes_back(void **state)
 {
-    static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite", "phi3", "gpt_neox"};
+    static const char *const on[] = {"llama_default", "qwen3_layer_types", "olmo2", "granite",
+                                     "phi3",          "gpt_neox"};
     (void)state;
     for (size_t c = 0; c < sizeof on / sizeof *on; c++) {
         model card, host;
         model_open(&card, on[c], OSH_F32, 1), model_open(&host, on[c], OSH_F32, 1);
-        osh_back k = {.g = card.at.g, .n = card.at.g->head, .weights = card.wants, .on_device = true};
+        osh_back k = {
+            .g = card.at.g, .n = card.at.g->head, .weights = card.wants, .on_device = true};
         bool *in = calloc((size_t)card.at.g->n_values, 1), has;
         k.in = in, has = osh_back_check(card.at.cx, &k) == OSH_OK;
         free(in);
-        if (!has) print_message("%s: %s\n", on[c], osh_error_text(card.at.cx)), osh_error_clear(card.at.cx);
+        if (!has)
+            print_message("%s: %s\n", on[c], osh_error_text(card.at.cx)),
+                osh_error_clear(card.at.cx);
         if (has && back_on_card(&card)) {
             tiny_check(host.at.cx, go_back(host.at.cx, &host, 0, host.at.t.n_samples, 0));
             for (int i = 0; i < host.at.g->n_weights; i++) {

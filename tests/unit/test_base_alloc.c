@@ -228,7 +228,8 @@ static int may_be_huge(const void *p)
     if (!f) return -1;
     while (is < 0 && fgets(line, sizeof line, f)) {
         unsigned long begin, end;
-        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) in = (uintptr_t)p >= begin && (uintptr_t)p < end;
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+            in = (uintptr_t)p >= begin && (uintptr_t)p < end;
         else if (in && !strncmp(line, "VmFlags:", 8)) is = strstr(line, " hg") != NULL;
     }
     fclose(f);

@@ -1,5 +1,5 @@
-/* test_base_error.c - the first message comes first, later ones are appended, and the text stays
- * one line in its buffer. */
+/* test_base_error.c - checks that the first message comes first, later ones are appended, and the
+ * text stays one line in its buffer. */
 #include "torture.h"
 
 static int setup(void **state)
@@ -27,15 +27,16 @@ static void first_message_and_notes(void **state)
     osh_ctx *cx = *state;
     assert_string_equal(osh_error_text(cx), "");
     assert_int_equal(load(cx), OSH_E_FORMAT);
-    assert_string_equal(osh_error_text(cx),
-                        "needs bytes [0, 4000000) but the file has 64; while loading model.norm.weight");
+    assert_string_equal(
+        osh_error_text(cx),
+        "needs bytes [0, 4000000) but the file has 64; while loading model.norm.weight");
     assert_int_equal(osh_fail(cx, OSH_E_IO, "disk %s", "full"), OSH_E_IO);
     assert_string_equal(osh_error_text(cx), "needs bytes [0, 4000000) but the file has 64; while "
                                             "loading model.norm.weight; then disk full");
     osh_error_clear(cx);
     assert_string_equal(osh_error_text(cx), "");
     osh_fail(cx, OSH_E_IO, "a\nb\r\nc");
-    /* One line, whatever a name holds. */
+    /* The text is one line, even if a name has line breaks. */
     assert_string_equal(osh_error_text(cx), "a\\u000ab\\u000d\\u000ac");
 }
 

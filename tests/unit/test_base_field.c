@@ -11,13 +11,15 @@ typedef struct options {
 } options;
 
 static const osh_field fields[] = {
-    {"block_size", OSH_F_INT, offsetof(options, block_size), "128", 1, 65536, "columns solved together"},
+    {"block_size", OSH_F_INT, offsetof(options, block_size), "128", 1, 65536,
+     "columns solved together"},
     {"any", OSH_F_INT, offsetof(options, any), NULL, 0, 0, "any number", .alias = "output_dir"},
     {"room", OSH_F_BYTES, offsetof(options, room), "20GB", 0, 0, "a size"},
     {"damp", OSH_F_FLOAT, offsetof(options, damp), "0.01", 0, 1, "a share"},
     {"free_float", OSH_F_FLOAT, offsetof(options, free_float), NULL, 0, 0, "any"},
     {"flag", OSH_F_BOOL, offsetof(options, flag), "true", 0, 0, "a switch"},
-    {"order", OSH_F_STR, offsetof(options, order), "static", 0, 0, "column order", .values = "static|weight|none"},
+    {"order", OSH_F_STR, offsetof(options, order), "static", 0, 0, "column order",
+     .values = "static|weight|none"},
     {"name", OSH_F_STR, offsetof(options, name), NULL, 0, 0, "any text"},
     {"targets", OSH_F_STRS, offsetof(options, targets), "Linear", 0, 0, "names or classes"},
     {0},
@@ -92,7 +94,8 @@ static void numbers(void **state)
     assert_ok(cx, set("free_float", "-.5"));
     assert_true(o.free_float == -0.5);
     assert_fails(cx, OSH_E_USAGE, set("damp", "nan"), "damp: want a number in [0, 1], got 'nan'");
-    static const char *const bad[] = {"", "inf", "-inf", "NAN(1)", "1e999", "1.0x", "0x1p-3", "-0.1", "1.0001", " .5"};
+    static const char *const bad[] = {"",     "inf",    "-inf", "NAN(1)", "1e999",
+                                      "1.0x", "0x1p-3", "-0.1", "1.0001", " .5"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(cx, OSH_E_USAGE, set("damp", bad[i]), "want a number");
     assert_fails(cx, OSH_E_USAGE, set("free_float", "1e999"), "want a number");
@@ -132,10 +135,21 @@ static void sizes(void **state)
         assert_ok(cx, set("room", good[i].text));
         assert_true(o.room == good[i].n);
     }
-    static const char *const bad[] = {"", "GB", "-1GB", "5G", "5 gigabytes", "1..5GB", ".5GB", "1e3", "nan",
-                                      "9223372036854775808", "9999999PiB", "99999999999.5PiB"};
+    static const char *const bad[] = {"",
+                                      "GB",
+                                      "-1GB",
+                                      "5G",
+                                      "5 gigabytes",
+                                      "1..5GB",
+                                      ".5GB",
+                                      "1e3",
+                                      "nan",
+                                      "9223372036854775808",
+                                      "9999999PiB",
+                                      "99999999999.5PiB"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_fails(cx, OSH_E_USAGE, set("room", bad[i]), "room: want a size such as 20GB or 512MiB");
+        assert_fails(cx, OSH_E_USAGE, set("room", bad[i]),
+                     "room: want a size such as 20GB or 512MiB");
 }
 
 static void texts(void **state)
@@ -161,7 +175,8 @@ static void texts(void **state)
     for (int i = 0; i < 5; i++) assert_string_equal(o.targets.items[2 + i], items[i]);
     static const char *const bad[] = {"", " ", ",", "a,", ",a", "a, ,b"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_fails(cx, OSH_E_USAGE, set("targets", bad[i]), "targets: want names with commas between them");
+        assert_fails(cx, OSH_E_USAGE, set("targets", bad[i]),
+                     "targets: want names with commas between them");
 }
 
 static osh_status all(osh_ctx *c, void *user)
@@ -186,8 +201,10 @@ static void torture_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(defaults), TEST(finds_by_name_and_alias), TEST(whole_numbers), TEST(numbers), TEST(switches),
-        TEST(sizes),    TEST(texts),                   TEST(torture_fields),
+        TEST(defaults),      TEST(finds_by_name_and_alias),
+        TEST(whole_numbers), TEST(numbers),
+        TEST(switches),      TEST(sizes),
+        TEST(texts),         TEST(torture_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

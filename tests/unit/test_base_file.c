@@ -1,4 +1,4 @@
-/* test_base_file.c - files and directories in a directory of the test. */
+/* test_base_file.c - tests files and directories in a directory of the test. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char dir[] = "test_base_file.XXXXXX"; // below the build folder, where ctest runs
+static char dir[] = "test_base_file.XXXXXX"; // below the build directory, in which ctest runs
 static char buf[4][256];
 
 static int setup(void **state)
@@ -100,8 +100,13 @@ static void reads_directly(void **state)
     for (int i = 0; i < N; i++) want[i] = (char)((x = x * 1664525 + 1013904223) >> 24);
     assert_ok(cx, osh_file_create(cx, &f, in(0, "direct")));
     assert_ok(cx, osh_file_pwrite(cx, f, want, N, 0));
-    static const int parts[][2] = {{0, N}, {1, N - 1}, {4095, 1 << 20}, {4096, 1 << 20}, {4097, (1 << 20) + 1},
-                                   {N - (1 << 20), 1 << 20}, {100, 50}};
+    static const int parts[][2] = {{0, N},
+                                   {1, N - 1},
+                                   {4095, 1 << 20},
+                                   {4096, 1 << 20},
+                                   {4097, (1 << 20) + 1},
+                                   {N - (1 << 20), 1 << 20},
+                                   {100, 50}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         int64_t before = osh_io_counted(cx).read_bytes;
         memset(got, 0, N);
@@ -119,7 +124,8 @@ static void reads_directly(void **state)
 static void blocks(void **state)
 {
     enum { B = OSH_BLOCK_BYTES, N = 5 * B };
-    static const int at[] = {0, 1, B - 1, B, B + 7, 2 * B}, sizes[] = {0, 1, 100, B - 1, B, B + 1, 2 * B, 2 * B + 9};
+    static const int at[] = {0, 1, B - 1, B, B + 7, 2 * B},
+                     sizes[] = {0, 1, 100, B - 1, B, B + 1, 2 * B, 2 * B + 9};
     char *block = malloc(N + 2 * B), *room = osh_file_align(block), want[N], got[N];
     osh_file *f;
     for (int direct = 0; direct < 2; direct++) {
@@ -131,8 +137,10 @@ static void blocks(void **state)
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
                 size_t n = (size_t)sizes[k];
                 char *from = room + at[a] % B;
-                assert_true(osh_file_room(n) >= (size_t)(at[a] % B) + n && osh_file_room(n) % B == 0);
-                for (size_t i = 0; i < n; i++) from[i] = want[(size_t)at[a] + i] = (char)(i * 13 + a * 5 + k);
+                assert_true(osh_file_room(n) >= (size_t)(at[a] % B) + n &&
+                            osh_file_room(n) % B == 0);
+                for (size_t i = 0; i < n; i++)
+                    from[i] = want[(size_t)at[a] + i] = (char)(i * 13 + a * 5 + k);
                 assert_ok(cx, osh_file_write_blocks(cx, f, from, n, at[a]));
                 memset(room, 0x55, N);
                 assert_ok(cx, osh_file_read_blocks(cx, f, room, n, at[a]));
@@ -141,9 +149,10 @@ static void blocks(void **state)
         assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
         assert_memory_equal(got, want, N);
         assert_int_equal(osh_file_bytes(f), N);
-        /* The last block, and beyond the end. */
+        /* Reads the last block, and past the end. */
         assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10));
-        assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10), "but the file has");
+        assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10),
+                     "but the file has");
         osh_file_close(cx, f);
     }
     free(block);
@@ -158,7 +167,8 @@ static void names_the_reason(void **state)
     assert_null(f);
     assert_fails(cx, OSH_E_IO, osh_file_open_rw(cx, &f, in(0, "none")), in(1, "none"));
     assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, in(0, "no/such/dir")), "cannot create");
-    assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &p, &n, dir, 0), "it is a directory, want a regular file");
+    assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &p, &n, dir, 0),
+                 "it is a directory, want a regular file");
     assert_false(osh_file_exists(in(0, "none")) || osh_dir_exists(in(0, "none")));
 }
 
@@ -171,7 +181,7 @@ static void whole_files(void **state)
     assert_false(osh_file_exists(in(1, "x.tmp")));
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 5));
     assert_int_equal(n, 5);
-    assert_memory_equal(p, "ab\0cd\0", 6); // and the NUL behind
+    assert_memory_equal(p, "ab\0cd\0", 6); // with a final NUL
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
     assert_null(p);
@@ -180,10 +190,11 @@ static void whole_files(void **state)
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
     osh_free(cx, p);
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // says that it has 0 bytes
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // its stat says 0 bytes
     assert_true(n > 100 && p[n] == 0 && strlen(p) == n);
     osh_free(cx, p);
-    assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 100), "more than 100");
+    assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 100),
+                 "more than 100");
 }
 
 static void copies(void **state)
@@ -279,19 +290,20 @@ static void removal_does_not_follow_links(void **state)
     assert_ok(cx, osh_dir_remove(cx, in(2, "gone")));
     assert_false(osh_dir_exists(buf[2]));
     assert_true(osh_file_exists(buf[1]));
-    assert_ok(cx, osh_dir_remove(cx, in(2, "gone"))); // not there: fine
+    assert_ok(cx, osh_dir_remove(cx, in(2, "gone"))); // a missing directory is no error
 }
 
 static void paths_and_room(void **state)
 {
-    static const char *const rows[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"/", "b", "/b"}};
+    static const char *const rows[][3] = {
+        {"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"/", "b", "/b"}};
     for (int i = 0; i < 4; i++) {
         char *p = osh_path_join(cx, rows[i][0], rows[i][1]);
         assert_string_equal(p, rows[i][2]);
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // where it will be made
+    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // the free bytes of its future disk
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }
 
@@ -328,10 +340,11 @@ static void only_regular_files(void **state)
     size_t n = 0;
     assert_int_equal(mkfifo(in(0, "pipe"), 0600), 0);
     assert_int_equal(symlink("pipe", in(1, "link")), 0);
-    const struct { const char *path, *want; } rows[] = {
-        {in(0, "pipe"), "it is a pipe, want a regular file"}, {in(1, "link"), "it is a pipe, want a regular file"},
-        {"/dev/zero", "it is a character device, want a regular file"},
-        {dir, "it is a directory, want a regular file"}};
+    const struct { const char *path, *want;
+    } rows[] = {{in(0, "pipe"), "it is a pipe, want a regular file"},
+                {in(1, "link"), "it is a pipe, want a regular file"},
+                {"/dev/zero", "it is a character device, want a regular file"},
+                {dir, "it is a directory, want a regular file"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_fails(cx, OSH_E_IO, osh_file_open(cx, &f, rows[i].path), rows[i].want);
         assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &text, &n, rows[i].path, 0), rows[i].want);
@@ -357,8 +370,10 @@ static void temporary_files(void **state)
     assert_ok(cx, osh_file_write_all(cx, in(0, "user"), "user's", 6));
     assert_int_equal(symlink("user", in(1, "a.tmp")), 0);
     assert_int_equal(link(in(0, "user"), in(2, "b.tmp")), 0);
-    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[1]), "a symbolic link is there");
-    assert_fails(cx, OSH_E_IO, osh_file_write_all(cx, in(3, "a"), "x", 1), "a symbolic link is there");
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[1]),
+                 "a symbolic link is there");
+    assert_fails(cx, OSH_E_IO, osh_file_write_all(cx, in(3, "a"), "x", 1),
+                 "a symbolic link is there");
     assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, buf[2]), "a second name");
     assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &f, dir), "a directory is there");
     assert_null(f);
@@ -368,7 +383,8 @@ static void temporary_files(void **state)
 
     assert_ok(cx, osh_file_create_exclusive(cx, &f, in(1, "c.tmp")));
     assert_ok(cx, osh_file_pwrite(cx, f, "whole", 5, 0));
-    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &again, buf[1]), "another process is writing it");
+    assert_fails(cx, OSH_E_IO, osh_file_create_exclusive(cx, &again, buf[1]),
+                 "another process is writing it");
     assert_int_equal(osh_file_bytes(f), 5);
     osh_file_close(cx, f);
     assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the leftover of a killed process
@@ -416,11 +432,21 @@ static void forked_children_have_no_locks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(files_are_no_standard_descriptors), TEST(only_regular_files),
-        TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(blocks), TEST(names_the_reason),
-        TEST(whole_files), TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links),
+        TEST(files_are_no_standard_descriptors),
+        TEST(only_regular_files),
+        TEST(reads_and_writes_at_offsets),
+        TEST(reads_directly),
+        TEST(blocks),
+        TEST(names_the_reason),
+        TEST(whole_files),
+        TEST(copies),
+        TEST(full_disk),
+        TEST(directories),
+        TEST(removal_does_not_follow_links),
         TEST(paths_and_room),
-        TEST(torture_files), TEST(temporary_files), TEST(forked_children_have_no_locks),
+        TEST(torture_files),
+        TEST(temporary_files),
+        TEST(forked_children_have_no_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

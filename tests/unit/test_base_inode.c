@@ -1,5 +1,5 @@
-/* test_base_inode.c - kinds of paths, and paths inside others: links, dots, names that do not exist
- * yet. */
+/* test_base_inode.c - tests kinds of paths, and paths inside others: links, dots, names that do not
+ * exist yet. */
 #include "base/inode.h"
 #include "base/file.h"
 #include "torture.h"
@@ -19,8 +19,11 @@ static char start[PATH_MAX];
 static int setup(void **state)
 {
     char dir[] = "test_base_inode.XXXXXX";
-    if (!getcwd(start, sizeof start) || !mkdtemp(dir) || chdir(dir) || !getcwd(root, sizeof root)) return 1;
-    if (osh_ctx_new(&cx, 1) || osh_dir_make(cx, "a/b") || osh_file_write_all(cx, "a/b/file", "x", 1)) return 1;
+    if (!getcwd(start, sizeof start) || !mkdtemp(dir) || chdir(dir) || !getcwd(root, sizeof root))
+        return 1;
+    if (osh_ctx_new(&cx, 1) || osh_dir_make(cx, "a/b") ||
+        osh_file_write_all(cx, "a/b/file", "x", 1))
+        return 1;
     return symlink("a/b", "link") || symlink("a/none", "dangling") || symlink("loop", "loop");
 }
 
@@ -67,7 +70,7 @@ static void real_paths(void **state)
     check_real("a/../a/./b//", "/a/b");
     check_real("link", "/a/b");
     check_real("link/file", "/a/b/file");
-    check_real("link/..", "/a"); // of the link's end, not of its name
+    check_real("link/..", "/a"); // the parent of the link's target
     check_real(".", "");
     check_real("a/b/..", "/a");
     check_real("none", "/none");
@@ -86,11 +89,16 @@ static void real_paths(void **state)
 
 static void insides(void **state)
 {
-    static const struct { const char *path, *dir; bool inside; } rows[] = {
-        {"a", "a", true},           {"a/b", "a", true},        {"a", "a/b", false},    {"link", "a", true},
-        {"link/file", "a", true},   {"a/b/file", "link", true}, {"ab", "a", false},     {"none/x", "none", true},
-        {"none", "none/x", false},  {"a/none", "dangling", true}, {"a", ".", true},     {".", "a", false},
-        {"a", "/", true},           {"link/../b", "a/b", true}, {"a/bc", "a/b", false}, {"none/../a", "a", false},
+    static const struct { const char *path, *dir; bool inside;
+    } rows[] = {
+        {"a", "a", true},          {"a/b", "a", true},
+        {"a", "a/b", false},       {"link", "a", true},
+        {"link/file", "a", true},  {"a/b/file", "link", true},
+        {"ab", "a", false},        {"none/x", "none", true},
+        {"none", "none/x", false}, {"a/none", "dangling", true},
+        {"a", ".", true},          {".", "a", false},
+        {"a", "/", true},          {"link/../b", "a/b", true},
+        {"a/bc", "a/b", false},    {"none/../a", "a", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool inside = !rows[i].inside;
@@ -106,7 +114,7 @@ static void held(void **state)
     assert_ok(cx, osh_file_hold(cx, &f, "a"));
     assert_true(osh_file_is_at(f, "a"));
     assert_int_equal(rename("a", "moved") | symlink("moved", "a"), 0);
-    assert_false(osh_file_is_at(f, "a")); // the link is another one, wherever it leads
+    assert_false(osh_file_is_at(f, "a")); // the link itself is another file
     assert_true(osh_file_is_at(f, "moved"));
     assert_int_equal(unlink("a") | mkdir("a", 0777), 0);
     assert_false(osh_file_is_at(f, "a"));
@@ -129,6 +137,7 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(kinds), TEST(real_paths), TEST(insides), TEST(held), TEST(out_of_memory)};
+    const struct CMUnitTest tests[] = {TEST(kinds), TEST(real_paths), TEST(insides), TEST(held),
+                                       TEST(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_base_live.c - the progress that a terminal of a given width shows, and its colours. */
+/* test_base_live.c - tests the progress line for terminals of several widths, and its colours. */
 #include "base/live.h"
 #include "torture.h"
 
@@ -7,8 +7,15 @@
 
 static osh_progress progress(void)
 {
-    return (osh_progress){.step = 3, .n_steps = 28, .name = "model.layers.2", .phase = "observe", .done = 12,
-                          .total = 128, .tokens_per_s = 3100, .error = 1.8e-3, .budget_bytes = (int64_t)2048 << 20};
+    return (osh_progress){.step = 3,
+                          .n_steps = 28,
+                          .name = "model.layers.2",
+                          .phase = "observe",
+                          .done = 12,
+                          .total = 128,
+                          .tokens_per_s = 3100,
+                          .error = 1.8e-3,
+                          .budget_bytes = (int64_t)2048 << 20};
 }
 
 static int shown(char to[512], const osh_progress *p, double left, int width)
@@ -21,10 +28,13 @@ static int shown(char to[512], const osh_progress *p, double left, int width)
 
 static void pieces_that_fit(void **state)
 {
-    static const struct { int width; const char *text; } rows[] = {
-        {200, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB  "
+    static const struct { int width; const char *text;
+    } rows[] = {
+        {200, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 "
+              "tok/s  512 of 2048 MiB  "
               "err 1.8e-03"},
-        {112, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
+        {112, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 "
+              "tok/s  512 of 2048 MiB"},
         {80, "4m12s left  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
         {79, "4m12s left  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
         {77, "4m12s left  3/28  model.layers.2  observe 12/128  512 of 2048 MiB"},
@@ -49,8 +59,10 @@ static void long_names_lose_their_beginning(void **state)
     osh_progress p = progress();
     p.name = "model.language_model.layers.12.block_sparse_moe.experts.117.down_proj";
     shown(text, &p, 252, 80);
-    assert_string_equal(text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
-    p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4";
+    assert_string_equal(
+        text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
+    p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
+             "\xa4\xc3\xa4";
     for (int width = 4; width < 60; width++) { // no character is cut
         shown(text, &p, 252, width);
         size_t halves = 0;
@@ -68,7 +80,8 @@ static void first_and_last(void **state)
     assert_string_equal(text, "[....................]  3/28  model.layers.2  observe  512 MiB");
     p.finished = true, p.work_total = p.work_done = 1;
     shown(text, &p, -1, 100);
-    assert_string_equal(text, "took 4m12s  [####################]  3/28  model.layers.2  observe  512 MiB");
+    assert_string_equal(
+        text, "took 4m12s  [####################]  3/28  model.layers.2  observe  512 MiB");
     p.name = NULL, p.phase = NULL;
     shown(text, &p, -1, 30);
     assert_string_equal(text, "took 4m12s  3/28  512 MiB");

@@ -1,5 +1,5 @@
-/* test_base_log.c - output to stderr and to the log file: levels, lines, JSON, the live line of a
- * terminal. */
+/* test_base_log.c - tests the output to stderr and to the log file: levels, lines, JSON, the live
+ * line of a terminal. */
 #include "base/file.h"
 #include "torture.h"
 
@@ -220,7 +220,7 @@ static void a_terminal_is_made_narrower(void **state)
     assert_memory_equal(erased, "\r\033[", 3); // nothing of it is left at the end
 }
 
-/* Small steps, of which there are very many, have lines in JSON only. */
+/* Small steps, of which there are very many, are shown in JSON only. */
 static void small_ones(void **state)
 {
     char lines[4000], json[4000];
@@ -263,7 +263,8 @@ static void log_file(void **state)
     assert_int_equal(rc, OSH_OK);
     assert_string_equal(seen, "");
     assert_int_equal(bad, OSH_E_IO);
-    assert_string_equal(osh_error_text(cx), "cannot open log file no/such/dir/log: No such file or directory");
+    assert_string_equal(osh_error_text(cx),
+                        "cannot open log file no/such/dir/log: No such file or directory");
     assert_ok(cx, osh_file_read_all(cx, &p, &n, path, 0));
     assert_non_null(strstr(p, "info    in the file only\n"));
     assert_non_null(strstr(p, "progress [ 3/28] model.layers.2"));
@@ -273,7 +274,10 @@ static void log_file(void **state)
     unlink(path);
 }
 
-static void count_calls(void *user, const osh_progress *p) { *(int *)user += p->finished ? 100 : 1; }
+static void count_calls(void *user, const osh_progress *p)
+{
+    *(int *)user += p->finished ? 100 : 1;
+}
 
 static void rate_budget_and_eta(void **state)
 {

@@ -1,5 +1,5 @@
-/* test_base_map.c - every key that was put is found, and no other; keys may contain NUL and be
- * empty. */
+/* test_base_map.c - checks that a map finds every key that was put, and no other. Keys may contain
+ * NUL and be empty. */
 #include "base/map.h"
 #include "base/rng.h"
 #include "torture.h"

@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 
-static const char *const names[] = {"model", "output", "group_size", "num_calibration_samples", "max_seq_length",
-                                    "host_memory", "device_memory", "log_level", "log_file", "W4A16", "W8A8"};
+static const char *const names[] = {
+    "model",          "output",      "group_size",    "num_calibration_samples",
+    "max_seq_length", "host_memory", "device_memory", "log_level",
+    "log_file",       "W4A16",       "W8A8"};
 
 static const char *hint_of(osh_near *n, const char *word)
 {
@@ -26,7 +28,7 @@ static void finds_what_was_meant(void **state)
         {"samples", "num_calibration_samples"}, // a part
         {"max_seq_len", "max_seq_length"},
         {"w4a61", "W4A16"},
-        {"log", "log_level"},          // of two the first
+        {"log", "log_level"},          // the first of two
         {"memory", "host_memory"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

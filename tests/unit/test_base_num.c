@@ -124,9 +124,12 @@ static void rng_agrees_with_its_formula(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f16_there_and_back),       cmocka_unit_test(f16_rounds_to_nearest_even),
-        cmocka_unit_test(fp8_there_and_back),       cmocka_unit_test(fp8_rounds_and_saturates),
-        cmocka_unit_test(bf16_rounds_to_nearest_even), cmocka_unit_test(rng_agrees_with_its_formula),
+        cmocka_unit_test(f16_there_and_back),
+        cmocka_unit_test(f16_rounds_to_nearest_even),
+        cmocka_unit_test(fp8_there_and_back),
+        cmocka_unit_test(fp8_rounds_and_saturates),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(rng_agrees_with_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

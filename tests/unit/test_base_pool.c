@@ -1,5 +1,5 @@
-/* test_base_pool.c - every chunk runs once, the lowest failure is returned, calls inside calls, and
- * other threads. */
+/* test_base_pool.c - checks that every chunk runs once and the lowest failure is returned, also for
+ * calls inside calls and with other threads. */
 #include "torture.h"
 
 #include <pthread.h>
@@ -56,7 +56,8 @@ static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
     if (chunk < *first || chunk % 3) return OSH_OK;
     volatile double x = 1; // lower chunks take longer, so a higher one fails first
     for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
-    osh_status rc = osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
+    osh_status rc =
+        osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
     osh_note(cx, "testing");
     return rc;
 }
@@ -71,7 +72,8 @@ static void lowest_failure_wins(void **state)
             assert_fails(cx, OSH_E_NUMERIC, osh_parallel_for(cx, 60, fail_some, &first),
                          "chunk 21 is bad; while testing");
             first = 24;
-            assert_fails(cx, OSH_E_FORMAT, osh_parallel_for(cx, 60, fail_some, &first), "chunk 24 is bad");
+            assert_fails(cx, OSH_E_FORMAT, osh_parallel_for(cx, 60, fail_some, &first),
+                         "chunk 24 is bad");
         }
         int64_t none = 1000; // the pool still works after a failure
         assert_ok(cx, osh_parallel_for(cx, 60, fail_some, &none));
@@ -127,9 +129,11 @@ static void an_interrupt_ends_the_loop(void **state)
         osh_ctx *cx;
         _Atomic int64_t runs = 0;
         assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
-        assert_fails(cx, OSH_E_INTERRUPTED, osh_parallel_for(cx, INT64_MAX - 100, interrupt_at, &runs), "interrupted");
+        assert_fails(cx, OSH_E_INTERRUPTED,
+                     osh_parallel_for(cx, INT64_MAX - 100, interrupt_at, &runs), "interrupted");
         assert_true(runs >= 11 && runs < 11 + threads);
-        assert_fails(cx, OSH_E_INTERRUPTED, osh_parallel_for(cx, 1, interrupt_at, &runs), "interrupted");
+        assert_fails(cx, OSH_E_INTERRUPTED, osh_parallel_for(cx, 1, interrupt_at, &runs),
+                     "interrupted");
         assert_ok(cx, osh_parallel_for(cx, 0, interrupt_at, &runs));
         osh_ctx_free(cx);
     }
@@ -138,7 +142,8 @@ static void an_interrupt_ends_the_loop(void **state)
 static osh_status inner(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     atomic_fetch_add((_Atomic int *)user, (int)chunk);
-    return worker == 0 ? OSH_OK : osh_fail(cx, OSH_E_INTERNAL, "worker %d of an inline loop", worker);
+    return worker == 0 ? OSH_OK
+                       : osh_fail(cx, OSH_E_INTERNAL, "worker %d of an inline loop", worker);
 }
 
 static osh_status outer(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -233,8 +238,10 @@ static osh_status make_apart(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     apart *a = user;
     _Atomic int sum = 0;
-    if (atomic_fetch_add(&a->n_begun, 1) - a->n_taken >= AT_ONCE) return osh_fail(cx, OSH_E_INTERNAL, "too many wait");
-    if (osh_threads(cx) != 1) return osh_fail(cx, OSH_E_INTERNAL, "%d threads in a chunk", osh_threads(cx));
+    if (atomic_fetch_add(&a->n_begun, 1) - a->n_taken >= AT_ONCE)
+        return osh_fail(cx, OSH_E_INTERNAL, "too many wait");
+    if (osh_threads(cx) != 1)
+        return osh_fail(cx, OSH_E_INTERNAL, "%d threads in a chunk", osh_threads(cx));
     osh_status rc = osh_parallel_for(cx, 3, add_chunk, &sum);
     if (chunk == a->bad) return osh_fail(cx, OSH_E_NUMERIC, "chunk %d is bad", (int)chunk);
     a->made[chunk]++;
@@ -279,8 +286,10 @@ static void chunks_apart(void **state)
             assert_in_range(a.n_waiting, 1, AT_ONCE);
             assert_int_equal(osh_threads(cx), threads); // no context stays inline
         }
-        a = (apart){.cx = cx, .bad = 12, .bad_take = -1}, b = (apart){.cx = cx, .bad = -1, .bad_take = 7};
-        assert_fails(cx, OSH_E_NUMERIC, osh_parallel_apart(cx, APART, AT_ONCE, &of_a), "chunk 12 is bad");
+        a = (apart){.cx = cx, .bad = 12, .bad_take = -1},
+        b = (apart){.cx = cx, .bad = -1, .bad_take = 7};
+        assert_fails(cx, OSH_E_NUMERIC, osh_parallel_apart(cx, APART, AT_ONCE, &of_a),
+                     "chunk 12 is bad");
         assert_int_equal(a.n_taken, 12);
         assert_fails(cx, OSH_E_IO, osh_parallel_apart(cx, APART, AT_ONCE, &of_b), "nobody takes 7");
         assert_int_equal(b.n_taken, 7);

@@ -1,5 +1,5 @@
-/* test_base_profile.c - scopes and their times, the YAML file at every moment, memory over time,
- * quoting. */
+/* test_base_profile.c - tests scopes and their times, the YAML file at every moment, memory over
+ * time, and quoting. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -55,9 +55,10 @@ static void records_and_summary(void **state)
                                         "load a \"b\"\\ \n\xef\xbf\xbd: # Start",
                                         "load a \"b\"\\ \n\xef\xbf\xbd: # End",
                                         "mine", "observe model.layers.0 End", "End"};
-    static const char *const keys[] = {"timestamp", "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb",
-                                       "disk_read_mb", "disk_write_mb", "rss_mb", "live_mb", "cpu_memory_high_mb",
-                                       "live_high_mb"};
+    static const char *const keys[] = {
+        "timestamp",          "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb",
+        "disk_read_mb",       "disk_write_mb",      "rss_mb",        "live_mb",
+        "cpu_memory_high_mb", "live_high_mb"};
     enum { N_KEYS = sizeof keys / sizeof *keys };
     assert_int_equal(list->n, 7); // "pack" has no records
     double last = -1;
@@ -69,8 +70,13 @@ static void records_and_summary(void **state)
         last = number(list->items[i], "relative_time_secs");
         assert_true(number(list->items[i], "cpu_memory_mb") > 0);
     }
-    static const char *const sums[] = {"total_quantization_time_seconds", "peak_memory_mb", "peak_gpu_memory_mb",
-                                       "total_disk_read_mb", "total_disk_write_mb", "peak_live_mb", "peak_rss_mb"};
+    static const char *const sums[] = {"total_quantization_time_seconds",
+                                       "peak_memory_mb",
+                                       "peak_gpu_memory_mb",
+                                       "total_disk_read_mb",
+                                       "total_disk_write_mb",
+                                       "peak_live_mb",
+                                       "peak_rss_mb"};
     for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) assert_true(number(y, sums[k]) >= 0);
     const osh_yaml *phases = osh_yaml_get(y, "phases");
     assert_int_equal(phases->n, 3);
@@ -152,9 +158,11 @@ static void live_bytes_of_stages(void **state)
     assert_int_equal(row_of(&d, "observe")->live_bytes, d.live_peak);
     static const char *const others[] = {"load", "copy", "seal"};
     for (size_t i = 0; i < 3; i++) assert_true(row_of(&d, others[i])->live_bytes < BYTES / 2);
-    assert_true(row_of(&d, "seal")->peak_bytes > 0 && row_of(&d, "seal")->peak_bytes <= d.peak_bytes);
+    assert_true(row_of(&d, "seal")->peak_bytes > 0 &&
+                row_of(&d, "seal")->peak_bytes <= d.peak_bytes);
     int64_t most = -1;
-    for (size_t i = 0; i < d.n_points; i++) most = d.points[i].live > most ? d.points[i].live : most;
+    for (size_t i = 0; i < d.n_points; i++)
+        most = d.points[i].live > most ? d.points[i].live : most;
     assert_int_equal(most, d.live_peak);
     osh_profile_data_deinit(cx, &d);
     osh_ctx_free(cx);
@@ -171,9 +179,9 @@ static void short_peak_is_seen(void **state)
     assert_ok(cx, osh_profile_start(cx, NULL));
     int64_t before = osh_mem_anon();
     char *p;
-    /* Longer if the sampler gets no processor. */
+    /* Waits longer if the sampler gets no processor. */
     for (useconds_t wait = 100000; wait < 30000000; wait *= 2) {
-        /* Without malloc, so no sanitizer keeps it. */
+        /* Uses mmap, because a sanitizer keeps blocks of malloc. */
         p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_ptr_not_equal(p, MAP_FAILED);
         memset(p, 1, BYTES);
@@ -191,14 +199,16 @@ static void short_peak_is_seen(void **state)
     osh_profile_data_deinit(cx, &d);
     for (int i = 0; i < 5; i++) { // also within one interval
         assert_true(osh_mem_sampled_peak(cx) > 0);
-        p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                 -1, 0);
         memset(p, 1, (size_t)(i + 2) * BYTES);
         osh_mem_sampled_peak(cx);
         munmap(p, (size_t)(i + 2) * BYTES);
     }
     assert_ok(cx, osh_profile_read(cx, &d));
     int64_t most = 0;
-    for (size_t i = 0; i < d.n_points; i++) most = d.points[i].bytes > most ? d.points[i].bytes : most;
+    for (size_t i = 0; i < d.n_points; i++)
+        most = d.points[i].bytes > most ? d.points[i].bytes : most;
     assert_int_equal(most, d.peak_bytes);
     osh_profile_data_deinit(cx, &d);
     osh_ctx_free(cx);
@@ -209,7 +219,8 @@ static void check_records(osh_ctx *cx, const char *text, size_t n)
     osh_yaml *y = NULL;
     assert_ok(cx, osh_yaml_parse(cx, &y, text, n, path));
     const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
-    for (size_t i = 0; list && list->kind == OSH_Y_SEQ && i < list->n; i++) assert_int_equal(list->items[i]->n, 11);
+    for (size_t i = 0; list && list->kind == OSH_Y_SEQ && i < list->n; i++)
+        assert_int_equal(list->items[i]->n, 11);
     osh_yaml_free(cx, y);
 }
 
@@ -272,7 +283,8 @@ static void cannot_create(void **state)
 {
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_fails(cx, OSH_E_IO, osh_profile_start(cx, "no/such/dir/p.yaml"), "cannot create profile no/such/dir/p.yaml");
+    assert_fails(cx, OSH_E_IO, osh_profile_start(cx, "no/such/dir/p.yaml"),
+                 "cannot create profile no/such/dir/p.yaml");
     assert_false(osh_profile_running(cx));
     osh_ctx_free(cx);
 }
@@ -300,7 +312,8 @@ static void quoting(void **state)
 {
     char to[64];
     osh_quote(to, sizeof to, "a\"b\\c\td\x1b\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
-    assert_string_equal(to, "a\\\"b\\\\c\\u0009d\\u001b\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    assert_string_equal(to,
+                        "a\\\"b\\\\c\\u0009d\\u001b\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
@@ -320,10 +333,14 @@ static void quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_and_summary), cmocka_unit_test(own_time_only),
-        cmocka_unit_test(live_bytes_of_stages), cmocka_unit_test(short_peak_is_seen),
+        cmocka_unit_test(records_and_summary),
+        cmocka_unit_test(own_time_only),
+        cmocka_unit_test(live_bytes_of_stages),
+        cmocka_unit_test(short_peak_is_seen),
         cmocka_unit_test(whole_at_each_page),
-        cmocka_unit_test(valid_when_killed),   cmocka_unit_test(cannot_create), cmocka_unit_test(no_memory),
+        cmocka_unit_test(valid_when_killed),
+        cmocka_unit_test(cannot_create),
+        cmocka_unit_test(no_memory),
         cmocka_unit_test(quoting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

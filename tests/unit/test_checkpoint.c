@@ -129,13 +129,16 @@ static void test_both(void **state)
     put_shard(f, "model.safetensors", "ab");
     put_text(f, INDEX, "{\"weight_map\": {\"a\": \"gone.safetensors\"}}");
     check_files(f, 2, "model.safetensors", NULL);
-    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model.safetensors\", \"old\": \"model.safetensors\"}}");
+    put_text(f, INDEX,
+             "{\"weight_map\": {\"a\": \"model.safetensors\", \"old\": \"model.safetensors\"}}");
     check_files(f, 2, "model.safetensors", NULL);
-    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model.safetensors\", \"b\": \"m-2.safetensors\"}}");
+    put_text(f, INDEX,
+             "{\"weight_map\": {\"a\": \"model.safetensors\", \"b\": \"m-2.safetensors\"}}");
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "moved away");
 
     put_text(f, INDEX, "{\"weight_map\": {\"a\": \"model-00001-of-00001.safetensors\"}}");
-    assert_int_equal(symlink("model.safetensors", path_of(f, "model-00001-of-00001.safetensors")), 0);
+    assert_int_equal(symlink("model.safetensors", path_of(f, "model-00001-of-00001.safetensors")),
+                     0);
     check_files(f, 2, "model.safetensors", NULL);
     assert_int_equal(unlink(path_of(f, "model-00001-of-00001.safetensors")), 0);
 
@@ -144,7 +147,8 @@ static void test_both(void **state)
     put_shard(f, "model.safetensors", "abcd"); // equal tensors in another file
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
-    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-2.safetensors");
+    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX,
+                  "names m-2.safetensors");
 }
 
 /* Tests safetensors files that are no shards. */
@@ -164,13 +168,15 @@ static void test_aside(void **state)
     assert_int_equal(unlink(path_of(f, "m-2.safetensors")), 0);
     check_files(f, 1, "m-00001-of-00002.safetensors", "m-00001-of-00003.safetensors");
     put_shard(f, "m-00002-of-00002.safetensors", "b");
-    check_refused(f, OSH_E_FORMAT, "m-00002-of-00002.safetensors is one of the shards that m-00001-of-00002",
+    check_refused(f, OSH_E_FORMAT,
+                  "m-00002-of-00002.safetensors is one of the shards that m-00001-of-00002",
                   "does not list it");
 
     assert_int_equal(unlink(path_of(f, INDEX)), 0);
     put_shard(f, "model.safetensors", "ab");
     put_shard(f, "model-00001-of-00002.safetensors", "a");
-    check_refused(f, OSH_E_FORMAT, "has both model.safetensors and model-00001-of-00002.safetensors", "no " INDEX);
+    check_refused(f, OSH_E_FORMAT,
+                  "has both model.safetensors and model-00001-of-00002.safetensors", "no " INDEX);
 }
 
 static void test_load(void **state)
@@ -289,7 +295,8 @@ static void test_side_files(void **state)
     osh_strings_free(f->cx, names, n);
 
     names = NULL;
-    snprintf(to, sizeof to, "%s/merges.txt", f->dir); // a hub cache has such links when a blob was deleted
+    snprintf(to, sizeof to, "%s/merges.txt",
+             f->dir); // a hub cache has such links when a blob was deleted
     assert_int_equal(symlink("gone", to), 0);
     assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
     assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));
@@ -297,7 +304,8 @@ static void test_side_files(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
+static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+                             int64_t first, int64_t n)
 {
     for (int64_t r = 0; r < n; r++) // values of row 2 are one more than of row 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
@@ -331,11 +339,14 @@ static void test_virtual(void **state)
     assert_int_equal(stored[0], 'a'); // the stored one is still there by index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine), OSH_E_FORMAT);
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine),
+                     OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
     osh_error_clear(f->cx);
-    osh_st_entry huge = {.dtype = OSH_F32, .ndim = 2, .shape = {INT64_C(1) << 31, INT64_C(1) << 31}};
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", &huge, make_nines, &nine), OSH_E_FORMAT);
+    osh_st_entry huge = {
+        .dtype = OSH_F32, .ndim = 2, .shape = {INT64_C(1) << 31, INT64_C(1) << 31}};
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", &huge, make_nines, &nine),
+                     OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "w is too large"));
     osh_checkpoint_close(f->cx, ck);
 }

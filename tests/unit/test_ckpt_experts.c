@@ -9,7 +9,8 @@
 
 enum { E = 2, F = 70, D = 37, N_UP = E * 2 * F * D, N_DOWN = E * F * D };
 
-static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj", down_name[] = "model.layers.0.mlp.experts.down_proj",
+static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj",
+            down_name[] = "model.layers.0.mlp.experts.down_proj",
             other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
 
 /* Writes the tensors: element i of gate_up is i, of down -1 - i. */
@@ -17,9 +18,10 @@ static void put_experts(fixture *f, const char *type, bool transposed, bool bad,
 {
     int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};
     int columns[2] = {transposed ? 2 * F : D, transposed ? D : F};
-    osh_st_entry e[3] = {{.name = up_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[0], columns[0]}},
-                         {.name = down_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[1], columns[1]}},
-                         {.name = other_name, .dtype = OSH_F32, .ndim = 1, .shape = {0}}};
+    osh_st_entry e[3] = {
+        {.name = up_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[0], columns[0]}},
+        {.name = down_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[1], columns[1]}},
+        {.name = other_name, .dtype = OSH_F32, .ndim = 1, .shape = {0}}};
     float *data = malloc((N_UP + N_DOWN + 4096) * sizeof *data);
     char *header = NULL, config[128];
     size_t n = 0;
@@ -44,7 +46,8 @@ static void put_experts(fixture *f, const char *type, bool transposed, bool bad,
 static float want(bool transposed, int e, int part, int r, int c)
 {
     if (part == 2) return (float)(-1 - (transposed ? (e * F + c) * D + r : (e * D + r) * F + c));
-    return (float)(transposed ? (e * D + c) * 2 * F + part * F + r : (e * 2 * F + part * F + r) * D + c);
+    return (float)(transposed ? (e * D + c) * 2 * F + part * F + r
+                              : (e * 2 * F + part * F + r) * D + c);
 }
 
 static void check_part(fixture *f, osh_checkpoint *ck, bool transposed, int e, int part)
@@ -54,7 +57,8 @@ static void check_part(fixture *f, osh_checkpoint *ck, bool transposed, int e, i
     char name[128];
     osh_tensor *t = NULL;
     snprintf(name, sizeof name, "model.layers.0.mlp.experts.%d.%s_proj.weight", e, leaves[part]);
-    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, name, 2, (int64_t[]){rows, columns}), OSH_OK);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, name, 2, (int64_t[]){rows, columns}),
+                     OSH_OK);
     for (int i = 0; i < rows * columns; i++)
         assert_true(((float *)t->data)[i] == want(transposed, e, part, i / columns, i % columns));
     const osh_ckpt_tensor *at = osh_checkpoint_find(ck, name);
@@ -62,7 +66,9 @@ static void check_part(fixture *f, osh_checkpoint *ck, bool transposed, int e, i
     for (int first = 0; first < rows * columns; first += 101)
         for (int n = 1; first + n <= rows * columns; n = 3 * n + 7) {
             memset(some, 0, sizeof some);
-            assert_int_equal(osh_st_read_part(f->cx, some, ck->shards[0], at->e, 4 * first, (size_t)(4 * n)), OSH_OK);
+            assert_int_equal(
+                osh_st_read_part(f->cx, some, ck->shards[0], at->e, 4 * first, (size_t)(4 * n)),
+                OSH_OK);
             assert_memory_equal(some, (float *)t->data + first, 4 * n);
         }
     osh_tensor_free(f->cx, t);
@@ -98,16 +104,20 @@ static void test_sums(void **state)
         assert_int_equal(osh_checkpoint_watch(f->cx, ck), OSH_OK);
         for (int64_t i = 0; i < ck->n_tensors; i++) {
             assert_int_equal(osh_checkpoint_see(f->cx, ck, i), OSH_OK);
-            assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, ck->tensors[i].e->name, -1, NULL), OSH_OK);
+            assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, ck->tensors[i].e->name, -1, NULL),
+                             OSH_OK);
             osh_tensor_free(f->cx, t), t = NULL;
         }
         assert_int_equal(osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 0), OSH_OK);
         assert_null(diff);
-        const osh_st_entry *e = osh_checkpoint_find(ck, "model.layers.0.mlp.experts.1.up_proj.weight")->e;
+        const osh_st_entry *e =
+            osh_checkpoint_find(ck, "model.layers.0.mlp.experts.1.up_proj.weight")->e;
         osh_file *file = NULL;
         snprintf(path, sizeof path, "%s/model.safetensors", f->dir);
         assert_int_equal(osh_file_open_rw(f->cx, &file, path), OSH_OK);
-        assert_int_equal(osh_file_pwrite(f->cx, file, "x", 1, e->row ? e->at + e->column : e->begin + 4), OSH_OK);
+        assert_int_equal(
+            osh_file_pwrite(f->cx, file, "x", 1, e->row ? e->at + e->column : e->begin + 4),
+            OSH_OK);
         osh_file_close(f->cx, file);
         assert_int_equal(osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 0), OSH_OK);
         assert_non_null(diff);
@@ -121,7 +131,8 @@ static void check_refused(fixture *f, const char *words)
 {
     osh_checkpoint *ck = NULL;
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_E_FORMAT);
-    if (!strstr(osh_error_text(f->cx), words)) fail_msg("no '%s' in: %s", words, osh_error_text(f->cx));
+    if (!strstr(osh_error_text(f->cx), words))
+        fail_msg("no '%s' in: %s", words, osh_error_text(f->cx));
     osh_error_clear(f->cx);
 }
 
@@ -130,10 +141,11 @@ static void test_refused(void **state)
     fixture *f = *state;
     osh_checkpoint *ck = NULL;
     put_experts(f, "qwen3_moe", false, true, false);
-    check_refused(f, "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
+    check_refused(f,
+                  "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
     put_experts(f, "qwen3_moe", false, false, true);
     check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
-    put_experts(f, "gpt_oss", true, false, false); // its loaders want one tensor
+    put_experts(f, "gpt_oss", true, false, false); // its loaders need one tensor
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
     assert_int_equal(ck->n_tensors, 2);
     osh_checkpoint_close(f->cx, ck);

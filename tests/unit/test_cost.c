@@ -1,19 +1,21 @@
-/* test_cost.c - operations counted by hand for the model in examples/, and the estimated time to go
- * with a given clock. */
+/* test_cost.c - checks operations that were counted by hand for the model in examples/, and the
+ * estimated time to go with a given clock. */
 #include "run/pace.h"
 #include "torture.h"
 
 #include <math.h>
 
 static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
-enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model; 4 heads of 64, 2 key/value heads
+enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model; 4 heads of 64, 2
+                                                          // key/value heads
 
 static osh_plan *plan_of(osh_ctx *cx, osh_options *opt, const char *const (*set)[2], size_t n)
 {
     osh_plan *p = NULL;
     assert_ok(cx, osh_fields_default(cx, osh_option_fields, opt));
     assert_ok(cx, osh_option_set(cx, opt, "model", model));
-    assert_ok(cx, osh_option_set(cx, opt, "dataset", OSH_SOURCE_DIR "/examples/docs-llama-3m/data/calibration.jsonl"));
+    assert_ok(cx, osh_option_set(cx, opt, "dataset",
+                                 OSH_SOURCE_DIR "/examples/docs-llama-3m/data/calibration.jsonl"));
     assert_ok(cx, osh_option_set(cx, opt, "scheme", "W4A16"));
     assert_ok(cx, osh_option_set(cx, opt, "ignore", "lm_head"));
     assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "3"));
@@ -49,7 +51,8 @@ static void flops_of_layers(void **state)
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
     double judged = 64.0 * (6 * D * D + F * F); // the judge looks at 64 rows of 128, 256 and 512
     for (int s = 1; s <= 4; s++) {
-        near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians); // down_proj does not run
+        /* observe does not run down_proj */
+        near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians);
         near_to(c[s].flops[OSH_PHASE_SOLVE], factors + solves + judged);
         /* No later subgraph reads the last output. */
         near_to(c[s].flops[OSH_PHASE_PROPAGATE], s < 4 ? qkvo + mlp + attention + down : 0);
@@ -94,7 +97,8 @@ static void pipelines(void **state)
     osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding: no data
     assert_ok(cx, osh_cost_new(cx, &c, &n, p));
     assert_int_equal(n, 1);
-    assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 && c[0].work[OSH_PHASE_OBSERVE] == 0);
+    assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 &&
+                c[0].work[OSH_PHASE_OBSERVE] == 0);
     osh_free(cx, c);
     osh_plan_free(cx, p);
     osh_fields_deinit(cx, osh_option_fields, &opt);
@@ -118,13 +122,14 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
 {
     shares *x = user;
     double share;
-    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c, &(osh_visited){x->index, s, s->observe ? x->open : NULL}));
+    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c,
+                                 &(osh_visited){x->index, s, s->observe ? x->open : NULL}));
     x->sum[s->again] += share, x->n++;
     return OSH_OK;
 }
 
-/* However a subgraph is run, the shares of its passes add up to the whole, except for the reading
- * of weights. */
+/* The shares of a subgraph's passes add up to the whole in each way to run it, except for the
+ * reading of weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -158,26 +163,31 @@ static void shares_of_passes(void **state)
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};
-    for (int s = 0; s < 10; s++) cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
+    for (int s = 0; s < 10; s++)
+        cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
     osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
     double t = 100;
     assert_true(osh_pace_eta(&pace, t) == 0); // nothing is known
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
-        /* The speed of the pass before, until the present one has its own. */
+        /* The speed is that of the previous pass until the present pass has one. */
         near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0);
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
         osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other pass
         osh_pace_step(&pace, 0.5, 200, t += 2);
-        if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2) fail_msg("%.1f", osh_pace_eta(&pace, t));
+        if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2)
+            fail_msg("%.1f", osh_pace_eta(&pace, t));
         osh_pace_step(&pace, 1, 200, t += 2);
     }
     osh_pace_end(&pace, t);
-    if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02) fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
+    if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02)
+        fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
     near_to(osh_pace_tokens_per_s(&pace), 200.0 / 2);
-    osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t); // the subgraphs between were done by an earlier run
-    if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02) fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
+    /* An earlier run did the subgraphs between. */
+    osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t);
+    if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02)
+        fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
     assert_true(osh_pace_eta(&pace, t + 1) == 0); // the end
@@ -191,7 +201,7 @@ static void pace_of_rounds(void **state)
     osh_pace pace = {.cost = cost, .n = 2, .subgraph = -1};
     double t = 5;
     for (int round = 0; round < 2; round++) {
-        /* 2: loading, which only the first round does. */
+        /* The first round takes 2 more, for loading. */
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, round ? t += 2 : t);
         osh_pace_step(&pace, 1, 100, t += round ? 4 : 6);
         osh_pace_begin(&pace, OSH_PHASE_SOLVE, 0, 0.5, t);

@@ -52,10 +52,12 @@ static const char *show(const osh_dataset *d)
 
 static osh_dataset_options options(void)
 {
-    return (osh_dataset_options){.path = path, .max_seq_length = 5, .batch_size = 2, .seed = 42, .n_vocab = 9};
+    return (osh_dataset_options){
+        .path = path, .max_seq_length = 5, .batch_size = 2, .seed = 42, .n_vocab = 9};
 }
 
-static void gives(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, const char *wanted)
+static void gives(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt,
+                  const char *wanted)
 {
     osh_dataset d;
     assert_ok(cx, osh_dataset_load(cx, &d, tok, opt));
@@ -63,7 +65,8 @@ static void gives(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *op
     osh_dataset_deinit(cx, &d);
 }
 
-static void refuses(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, osh_status code, const char *holds)
+static void refuses(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt,
+                    osh_status code, const char *holds)
 {
     osh_dataset d;
     assert_fails(cx, code, holds, osh_dataset_load(cx, &d, tok, opt));
@@ -72,7 +75,7 @@ static void refuses(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *
 }
 
 #define ROWS                                                                                       \
-    "{\"input_ids\": [1, 2, 3]}\n\n{\"input_ids\": [4, 5, 6, 7, 8, 1, 2]}\n  \t\r\n"                   \
+    "{\"input_ids\": [1, 2, 3]}\n\n{\"input_ids\": [4, 5, 6, 7, 8, 1, 2]}\n  \t\r\n"               \
     "{\"input_ids\": [3, 3], \"text\": \"a\"}\r\n{\"input_ids\": [8]}"
 
 static void test_ids(void **state)
@@ -109,7 +112,8 @@ static void test_attention_mask(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7], \"attention_mask\": [0, 0, 1, 1, 1, 1, 0]}\n");
+    file(cx, "x.jsonl",
+         "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7], \"attention_mask\": [0, 0, 1, 1, 1, 1, 0]}\n");
     gives(cx, NULL, &opt, "3 4 5 6");
     file(cx, "x.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [1]}\n");
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is no list of 2 numbers");
@@ -164,7 +168,9 @@ static void test_text(void **state)
     osh_tokenizer *tok = letters(cx);
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"\"}\n{\"text\": \"a\\nb\"}\n");
+    file(cx, "x.jsonl",
+         "{\"text\": \"abc\"}\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"\"}\n{\"text\": "
+         "\"a\\nb\"}\n");
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> survives the cut
     opt.max_seq_length = 1;
     gives(cx, tok, &opt, "0|0|0|0"); // no room for </s>
@@ -178,7 +184,7 @@ static void test_text(void **state)
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
     opt.pad_to_max_length = true; // padded samples have equal lengths
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1");
-    opt.concatenate = true; // rows are cut first, as in LLM Compressor
+    opt.concatenate = true; // rows are cut first, like in LLM Compressor
     opt.max_seq_length = 3;
     gives(cx, tok, &opt, "0 2 1|0 2 1|0 1 0");
     osh_tokenizer_close(cx, tok);
@@ -232,7 +238,8 @@ static void test_bad_rows(void **state)
     static const struct {
         const char *text, *holds;
     } rows[] = {
-        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, 9]}", "token 2 of it is 9, wanted one of the model's 9;"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, 9]}",
+         "token 2 of it is 9, wanted one of the model's 9;"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [-1]}", "is -1, wanted"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [0.5]}", "'input_ids' holds no token at place 1"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1, \"2\"]}", "no token at place 2"},
@@ -241,7 +248,8 @@ static void test_bad_rows(void **state)
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1}", "line 1 column 17: found no ','"},
         {"{\"input_ids\": [1]}\n[1]", "not a JSON object"},
         {"{\"input_ids\": [1]}\n{\"input_ids\": [1], \"input_ids\": [1]}", "occurs twice"},
-        {"{\"input_ids\": [1]}\n{\"a\": \"\\u0000\", \"input_ids\": [1]}", "a NUL character in a string"},
+        {"{\"input_ids\": [1]}\n{\"a\": \"\\u0000\", \"input_ids\": [1]}",
+         "a NUL character in a string"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         file(cx, "x.jsonl", rows[i].text);
@@ -285,7 +293,8 @@ static void test_bad_options(void **state)
     refuses(cx, NULL, &opt, OSH_E_USAGE, "max_seq_length is 0");
     opt = options();
     opt.collator = "mean";
-    refuses(cx, NULL, &opt, OSH_E_USAGE, "data_collator is 'mean', wanted none, truncation or padding");
+    refuses(cx, NULL, &opt, OSH_E_USAGE,
+            "data_collator is 'mean', wanted none, truncation or padding");
     opt.collator = "truncation";
     opt.batch_size = 0;
     refuses(cx, NULL, &opt, OSH_E_USAGE, "batch_size is 0");
@@ -294,7 +303,8 @@ static void test_bad_options(void **state)
     refuses(cx, NULL, &opt, OSH_E_USAGE, "num_calibration_samples is -1");
     opt = options();
     file(cx, "x.tsv", "a\tb");
-    refuses(cx, NULL, &opt, OSH_E_USAGE, "x.tsv: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt");
+    refuses(cx, NULL, &opt, OSH_E_USAGE,
+            "x.tsv: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt");
     file(cx, "x.zst", "");
     refuses(cx, NULL, &opt, OSH_E_USAGE, "unknown kind of dataset");
 }
@@ -312,13 +322,18 @@ static void test_json(void **state)
         {"[{\"input_ids\": [1, 2]}, {\"input_ids\": [3]}]", "1 2|3"},
         {"{\"text\": \"a\"}", "0 2 1"},
     };
-    static const struct { const char *text, *holds; } bad[] = {
+    static const struct { const char *text, *holds;
+    } bad[] = {
         {"[{\"text\": \"a\"}", "ends inside the brackets"},
         {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
-        {"[,{\"text\": \"a\"}]", "a comma without a row"},  {"[{\"text\": \"a\"}] x", "something behind the list"},
-        {"[]", "the dataset is empty"},                         {"", "the dataset is empty"},
-        {"\"text\"", "something that is no object"},            {"[1, 2]", "row 1"},
-        {"[{\"text\": \"a\"}}", "'}' where the list ends"},     {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
+        {"[,{\"text\": \"a\"}]", "a comma without a row"},
+        {"[{\"text\": \"a\"}] x", "something behind the list"},
+        {"[]", "the dataset is empty"},
+        {"", "the dataset is empty"},
+        {"\"text\"", "something that is no object"},
+        {"[1, 2]", "row 1"},
+        {"[{\"text\": \"a\"}}", "'}' where the list ends"},
+        {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
         {"{\"text\": \"a\"}]", "a bracket that nothing opened"},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -345,11 +360,16 @@ static void test_csv(void **state)
         {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9; it stays in quotes
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
-    static const struct { const char *text, *holds; } bad[] = {
-        {"txt,n\na,1\n", "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
-        {"text,n\na\n", "record 1 has 1 fields, want the 2"}, {"text,n\na,1\nb,2,3\n", "record 2 has 3 fields"},
-        {"text\n\"a\n", "record 1 ends inside quotes"},       {"", "no line that names the columns"},
-        {"text\n", "the dataset is empty"}, {"text,n,text\na,1,b\n", "columns 1 and 3 are both named 'text'"},
+    static const struct { const char *text, *holds;
+    } bad[] = {
+        {"txt,n\na,1\n",
+         "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
+        {"text,n\na\n", "record 1 has 1 fields, want the 2"},
+        {"text,n\na,1\nb,2,3\n", "record 2 has 3 fields"},
+        {"text\n\"a\n", "record 1 ends inside quotes"},
+        {"", "no line that names the columns"},
+        {"text\n", "the dataset is empty"},
+        {"text,n,text\na,1,b\n", "columns 1 and 3 are both named 'text'"},
     };
     opt.n_vocab = 10;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -367,7 +387,9 @@ static void test_csv(void **state)
 
 static size_t gzip(void *to, size_t room, const char *text)
 {
-    z_stream z = {.next_out = to, .avail_out = (unsigned)room, .next_in = (unsigned char *)(uintptr_t)text,
+    z_stream z = {.next_out = to,
+                  .avail_out = (unsigned)room,
+                  .next_in = (unsigned char *)(uintptr_t)text,
                   .avail_in = (unsigned)strlen(text)};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
@@ -390,7 +412,8 @@ static void test_gzip(void **state)
     for (size_t cut = 0; cut < n + m; cut += 7) {
         if (cut == n) continue;
         file_n(cx, "x.jsonl.gz", packed, cut);
-        refuses(cx, NULL, &opt, OSH_E_FORMAT, cut ? "gz: ends inside a gzip member" : "the dataset is empty");
+        refuses(cx, NULL, &opt, OSH_E_FORMAT,
+                cut ? "gz: ends inside a gzip member" : "the dataset is empty");
     }
     packed[n / 2] ^= 0x55;
     file_n(cx, "x.jsonl.gz", packed, n + m);
@@ -461,13 +484,15 @@ static void test_shuffle_reads_what_it_chose(void **state)
     assert_in_range(n_bad, 1, 25);
 }
 
-static const char *packed(osh_ctx *cx, const char *name, const char *text, size_t n_text, int n_frames)
+static const char *packed(osh_ctx *cx, const char *name, const char *text, size_t n_text,
+                          int n_frames)
 {
     size_t bound = ZSTD_compressBound(n_text) * (size_t)n_frames, n = 0;
     char *to = malloc(bound);
 
     for (int i = 0; i < n_frames; i++) {
-        size_t from = n_text * (size_t)i / (size_t)n_frames, end = n_text * (size_t)(i + 1) / (size_t)n_frames;
+        size_t from = n_text * (size_t)i / (size_t)n_frames,
+               end = n_text * (size_t)(i + 1) / (size_t)n_frames;
         n += ZSTD_compress(to + n, bound - n, text + from, end - from, 3);
     }
     file_n(cx, name, to, n);
@@ -527,11 +552,12 @@ static void test_line_cap(void **state)
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "line 1 is longer than 64 MiB");
 }
 
-static void windows(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, int64_t stride, int64_t first,
-                    int64_t count, const char *wanted)
+static void windows(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, int64_t stride,
+                    int64_t first, int64_t count, const char *wanted)
 {
     osh_dataset d;
-    assert_ok(cx, osh_dataset_load_eval(cx, &d, tok, opt, &(osh_dataset_windows){first, count, stride}));
+    assert_ok(
+        cx, osh_dataset_load_eval(cx, &d, tok, opt, &(osh_dataset_windows){first, count, stride}));
     assert_string_equal(show(&d), wanted);
     osh_dataset_deinit(cx, &d);
 }
@@ -628,20 +654,49 @@ static void test_split(void **state)
 {
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
-    static const struct { const char *split, *wanted; } good[] = {
-        {"train", "1|2|3|4|5|6|7"},       {"train[:]", "1|2|3|4|5|6|7"}, {"train[:3]", "1|2|3"},
-        {"my.set_1[2:4]", "3|4"},         {"train[5:]", "6|7"},          {"train[-2:]", "6|7"},
-        {"train[:-5]", "1|2"},            {"train[3:100]", "4|5|6|7"},   {"train[:50%]", "1|2|3|4"}, // 3.5 to even
-        {"train[50%:]", "5|6|7"},         {"train[10%:36]", "2|3"},      {"train[-30%:]", "6|7"},
-        {"train[:1_0]", "1|2|3|4|5|6|7"}, {"train[-100:1]", "1"},
-        {"train[:2]+train[5:]", "1|2|6|7"}, {"a[-1:] + a[:1] + a[4:2]", "7|1"}, {"a[:2]+a[1:50%]", "1|2|1|2|3|4"},
+    static const struct { const char *split, *wanted;
+    } good[] = {
+        {"train", "1|2|3|4|5|6|7"},
+        {"train[:]", "1|2|3|4|5|6|7"},
+        {"train[:3]", "1|2|3"},
+        {"my.set_1[2:4]", "3|4"},
+        {"train[5:]", "6|7"},
+        {"train[-2:]", "6|7"},
+        /* 50 % of 7 is 3.5, which is rounded to even. */
+        {"train[:-5]", "1|2"},
+        {"train[3:100]", "4|5|6|7"},
+        {"train[:50%]", "1|2|3|4"},
+        {"train[50%:]", "5|6|7"},
+        {"train[10%:36]", "2|3"},
+        {"train[-30%:]", "6|7"},
+        {"train[:1_0]", "1|2|3|4|5|6|7"},
+        {"train[-100:1]", "1"},
+        {"train[:2]+train[5:]", "1|2|6|7"},
+        {"a[-1:] + a[:1] + a[4:2]", "7|1"},
+        {"a[:2]+a[1:50%]", "1|2|1|2|3|4"},
     };
-    static const char *const bad[] = {"", "train[", "train[]", "train[3]", "train[:3", "train[:3]x", "train[1:2:3]",
-                                      "a+", "+a", "a++b", "train[:3](closest)",
-                                      "tr ain", ".a", "a.", "train[x:]", "train[--1:]",
-                                      "train[1.5%:]", "train[:99999999999999999999]"};
-    file(cx, "x.jsonl", "{\"input_ids\": [1]}\n\n{\"input_ids\": [2]}\n{\"input_ids\": [3]}\n \n{\"input_ids\": [4]}\n"
-                        "{\"input_ids\": [5]}\n{\"input_ids\": [6]}\n{\"input_ids\": [7]}");
+    static const char *const bad[] = {"",
+                                      "train[",
+                                      "train[]",
+                                      "train[3]",
+                                      "train[:3",
+                                      "train[:3]x",
+                                      "train[1:2:3]",
+                                      "a+",
+                                      "+a",
+                                      "a++b",
+                                      "train[:3](closest)",
+                                      "tr ain",
+                                      ".a",
+                                      "a.",
+                                      "train[x:]",
+                                      "train[--1:]",
+                                      "train[1.5%:]",
+                                      "train[:99999999999999999999]"};
+    file(cx, "x.jsonl",
+         "{\"input_ids\": [1]}\n\n{\"input_ids\": [2]}\n{\"input_ids\": [3]}\n \n{\"input_ids\": "
+         "[4]}\n"
+         "{\"input_ids\": [5]}\n{\"input_ids\": [6]}\n{\"input_ids\": [7]}");
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         opt.split = good[i].split;
         gives(cx, NULL, &opt, good[i].wanted);
@@ -698,7 +753,8 @@ static void test_torture(void **state)
     assert_ok(cx, load_text(cx, tok));
     torture(cx, load_text, tok);
     opt.concatenate = false, opt.split = "a[-1:]";
-    file_n(cx, "x.json.gz", gz, gzip(gz, sizeof gz, "[{\"input_ids\": [1]}, {\"input_ids\": [2]}]"));
+    file_n(cx, "x.json.gz", gz,
+           gzip(gz, sizeof gz, "[{\"input_ids\": [1]}, {\"input_ids\": [2]}]"));
     torture(cx, load, &opt);
     osh_tokenizer_close(cx, tok);
 }
@@ -721,10 +777,29 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_ids), T(test_num_samples), T(test_attention_mask), T(test_collators), T(test_concatenate),
-        T(test_text), T(test_txt), T(test_columns), T(test_bad_rows), T(test_empty), T(test_bad_options),
-        T(test_shuffle), T(test_shuffle_reads_what_it_chose), T(test_zst), T(test_line_cap), T(test_eval_text),
-        T(test_eval_rows), T(test_interrupt), T(test_torture), T(test_json), T(test_csv), T(test_gzip), T(test_split),
+        T(test_ids),
+        T(test_num_samples),
+        T(test_attention_mask),
+        T(test_collators),
+        T(test_concatenate),
+        T(test_text),
+        T(test_txt),
+        T(test_columns),
+        T(test_bad_rows),
+        T(test_empty),
+        T(test_bad_options),
+        T(test_shuffle),
+        T(test_shuffle_reads_what_it_chose),
+        T(test_zst),
+        T(test_line_cap),
+        T(test_eval_text),
+        T(test_eval_rows),
+        T(test_interrupt),
+        T(test_torture),
+        T(test_json),
+        T(test_csv),
+        T(test_gzip),
+        T(test_split),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

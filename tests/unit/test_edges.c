@@ -31,7 +31,8 @@ static void *write_some(void *user)
     uint8_t *block = osh_alloc(j->cx, (size_t)MOST + 3 * OSH_BLOCK_BYTES);
     for (int i = j->first; i < j->n && !j->rc; i += THREADS) {
         const piece *p = &j->pieces[i];
-        uint8_t *from = (uint8_t *)osh_file_align(block) + (j->lies_as_in_file ? p->at % OSH_BLOCK_BYTES : 1);
+        uint8_t *from =
+            (uint8_t *)osh_file_align(block) + (j->lies_as_in_file ? p->at % OSH_BLOCK_BYTES : 1);
         memcpy(from, j->want + p->at, p->n);
         j->rc = osh_edges_write(j->cx, j->e, j->f, from, p->n, p->at);
         if (!j->rc && i % 97 == 0) j->rc = osh_edges_flush(j->cx, j->e);
@@ -41,7 +42,8 @@ static void *write_some(void *user)
 }
 
 /* Writes the pieces and compares the file. hole: every hole-th piece is left out; 0: none. */
-static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file, int hole)
+static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
+                  int hole)
 {
     fixture *fx = *state;
     osh_ctx *cx = fx->cx;

@@ -45,7 +45,9 @@ static void log_is_near(void **state)
     (void)state;
     double worst = 0;
     for (uint64_t i = 0; i < N; i++) {
-        double x = i % 3 == 0 ? exp(700 * unit(2, i)) : i % 3 == 1 ? 1 + 0.5 * unit(2, i) : 1 + 1e-6 * unit(2, i);
+        double x = i % 3 == 0   ? exp(700 * unit(2, i))
+                   : i % 3 == 1 ? 1 + 0.5 * unit(2, i)
+                                : 1 + 1e-6 * unit(2, i);
         if (x == 1) continue;
         worst = fmax(worst, ulps(osh_math_log(x), logl(x)));
     }
@@ -53,7 +55,8 @@ static void log_is_near(void **state)
     assert_true(worst <= 1);
     assert_true(osh_math_log(1) == 0 && osh_math_log(0) == -INFINITY);
     assert_true(isnan(osh_math_log(-1)) && isnan(osh_math_log(NAN)));
-    assert_true(osh_math_log(INFINITY) == INFINITY && ulps(osh_math_log(0x1p-1070), logl(0x1p-1070L)) <= 1);
+    assert_true(osh_math_log(INFINITY) == INFINITY &&
+                ulps(osh_math_log(0x1p-1070), logl(0x1p-1070L)) <= 1);
 }
 
 /* The powers in rope frequencies, rounded to f32, are the true ones. */
@@ -87,13 +90,15 @@ static void erfc_is_near(void **state)
     }
     printf("erfc: relative error %.2e\n", worst);
     assert_true(worst < 2e-13);
-    assert_true(fabs(osh_math_erfc(0) - 1) < 1e-15 && osh_math_erfc(INFINITY) == 0 && osh_math_erfc(-INFINITY) == 2);
+    assert_true(fabs(osh_math_erfc(0) - 1) < 1e-15 && osh_math_erfc(INFINITY) == 0 &&
+                osh_math_erfc(-INFINITY) == 2);
     assert_true(isnan(osh_math_erfc(NAN)) && osh_math_erfc(40) == 0 && osh_math_erfc(-40) == 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exp_is_near), cmocka_unit_test(log_is_near),
-                                       cmocka_unit_test(pow_is_near), cmocka_unit_test(erfc_is_near)};
+                                       cmocka_unit_test(pow_is_near),
+                                       cmocka_unit_test(erfc_is_near)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@ static osh_batch *whole(model *m, int first, int n)
     keep[logits_of(m->g)] = true;
     tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, 0, m->g->n_nodes));
     tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets + first, n));
-    tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, 0, m->g->n_nodes, NULL, keep}, m->w, b, NULL, true));
+    tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, 0, m->g->n_nodes, NULL, keep},
+                                   m->w, b, NULL, true));
     free(keep);
     return b;
 }
@@ -39,8 +40,9 @@ static osh_batch *in_parts(model *m, const char *target, int first, int n)
         for (int v = 0; v < m->g->n_values; v++) keep[v] = v == logits_of(m->g);
         for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
         tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, part->first, part->n_nodes));
-        tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, part->first, part->n_nodes, NULL, keep}, m->w, b,
-                                       NULL, true));
+        tiny_check(m->cx, osh_exec_run(
+                              m->cx, &(osh_exec_span){m->g, part->first, part->n_nodes, NULL, keep},
+                              m->w, b, NULL, true));
         osh_weights_release(m->cx, m->w, m->g, part->first, part->n_nodes);
         int live = 0;
         for (int v = 0; v < m->g->n_values; v++) live += b->values[v] != NULL;
@@ -164,7 +166,8 @@ static void hooks_are_called_once(void **state)
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b,
+                                  &hooks, true));
     for (int v = 0; v < m.g->n_values; v++) {
         assert_int_equal(t.seen[v], 1);
         assert_non_null(b->values[v]); // keep NULL: all
@@ -185,9 +188,11 @@ static void linear_input_is_replaced(void **state)
     osh_exec_hooks hooks = {NULL, on_linear, &t};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
     int hidden = m.g->nodes[m.g->head].in[0];
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->head, NULL, NULL}, m.w, b, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->head, NULL, NULL}, m.w, b,
+                                  NULL, true));
     assert_non_null(b->values[hidden]);
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, m.g->head, 1, NULL, NULL}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, m.g->head, 1, NULL, NULL}, m.w, b,
+                                  &hooks, true));
     const uint16_t *x = plain->values[logits_of(m.g)]->data, *y = b->values[logits_of(m.g)]->data;
     int64_t n = osh_tensor_numel(b->values[logits_of(m.g)]);
     for (int64_t i = 0; i < n; i++)
@@ -230,14 +235,15 @@ static void only_needed_nodes(void **state)
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
 
-    /* such a run shows the live-in value to its hook and computes nothing */
+    /* such a run passes the live-in value to its hook and computes nothing */
     trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
     tiny_check(m.cx,
-               osh_exec_run(m.cx, &(osh_exec_span){m.g, s->first, s->n_nodes, run, want}, m.w, b, &hooks, true));
+               osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, s->first, s->n_nodes, run, want}, m.w,
+                                  b, &hooks, true));
     assert_int_equal(t.seen[s->live_in[0]], 1);
     assert_int_equal(t.n_linear, 0);
     assert_non_null(b->values[s->live_in[0]]);
@@ -255,7 +261,8 @@ static void add_original(model *m)
 {
     int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
     bool *changed = calloc((size_t)m->g->n_nodes, sizeof *changed);
-    for (int i = 0; i < m->g->n_nodes; i++) changed[i] = strcmp(m->g->nodes[i].op->name, "linear") == 0;
+    for (int i = 0; i < m->g->n_nodes; i++)
+        changed[i] = strcmp(m->g->nodes[i].op->name, "linear") == 0;
     tiny_check(m->cx, osh_graph_add_original(m->cx, m->g, changed, moved));
     free(changed), free(moved);
 }
@@ -265,7 +272,8 @@ typedef struct pairs {
     int n; // pairs that were live together
 } pairs;
 
-static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                          const osh_batch *b)
 {
     pairs *p = user;
     int original = p->g->values[value].original;
@@ -295,19 +303,22 @@ static void originals_are_beside(void **state)
     add_original(&m);
     pairs seen = {.g = m.g};
     osh_exec_hooks hooks = {.value = on_pair, .user = &seen};
-    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
-    int n_originals = 0, down = m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.down_proj")].node;
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep),
+         *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    int n_originals = 0,
+        down = m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.down_proj")].node;
     for (int v = 0; v < m.g->n_values; v++) n_originals += m.g->values[v].original >= 0;
     keep[logits_of(m.g)] = true;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b,
+                                  &hooks, true));
     assert_int_equal(seen.n, n_originals);
     assert_int_equal(osh_tensor_bytes(logits), osh_tensor_bytes(b->values[logits_of(m.g)]));
     assert_memory_equal(logits->data, b->values[logits_of(m.g)]->data, osh_tensor_bytes(logits));
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    int input = m.g->nodes[down].in[0]; // up to the input of a Linear, in both models
+    int input = m.g->nodes[down].in[0]; // the run ends at the input of a Linear, in both models
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;
     osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
@@ -317,11 +328,13 @@ static void originals_are_beside(void **state)
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
     osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = 1};
     size_t peak = 0;
-    tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
-                                   &(osh_exec_brought){.in = keep}, &whole));
-    /* keep: nothing is brought */
+    tiny_check(m.cx,
+               osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
+                             &(osh_exec_brought){.in = keep}, &whole));
+    /* keep is all false: no value is brought */
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b,
+                                  &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
     assert_true(seen.n > before);
     for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
@@ -333,7 +346,8 @@ static void originals_are_beside(void **state)
 /* Checks osh_exec_peak: the run must do with the predicted bytes, and not with much less. */
 static void memory_is_what_was_predicted(void **state)
 {
-    static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*", "Qwen3MoeDecoderLayer", "re:.*"};
+    static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*",
+                                          "Qwen3MoeDecoderLayer", "re:.*"};
     enum { N = sizeof targets / sizeof *targets };
     for (size_t at = 0; at < 3 * N; at++) {
         size_t k = at % N;
@@ -343,7 +357,8 @@ static void memory_is_what_was_predicted(void **state)
         osh_batch *b = NULL;
         tiny_model_open(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", OSH_BF16, 2);
         if (at / N == 1) add_original(&m);
-        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
+        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep),
+             *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
         osh_exec_marks marks = {0};
         memset(run, true, (size_t)m.g->n_nodes);
@@ -356,7 +371,9 @@ static void memory_is_what_was_predicted(void **state)
             size_t brought = 0, left = 0;
             for (int v = 0; v < m.g->n_values; v++) {
                 in[v] = b->values[v] != NULL;
-                if (in[v]) brought += osh_mem_gross(osh_tensor_bytes(b->values[v])) + osh_mem_gross(sizeof(osh_tensor));
+                if (in[v])
+                    brought += osh_mem_gross(osh_tensor_bytes(b->values[v])) +
+                               osh_mem_gross(sizeof(osh_tensor));
                 keep[v] = v == logits_of(m.g);
             }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
@@ -366,7 +383,7 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            /* gives the same as own marks, whatever was counted in these before */
+            /* the old content of the marks does not matter */
             whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
@@ -378,7 +395,8 @@ static void memory_is_what_was_predicted(void **state)
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
             assert_true(now <= left && left <= now + 16384); // the arrays of a run and of a batch
         }
-        for (int v = 0; v < m.g->n_values; v++) assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
+        for (int v = 0; v < m.g->n_values; v++)
+            assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
         osh_exec_marks_deinit(m.cx, &marks);
         osh_batch_free(m.cx, b);
         osh_partition_free(m.cx, p);
@@ -395,7 +413,8 @@ typedef struct witness {
     int n;
 } witness;
 
-static osh_status on_seen(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+static osh_status on_seen(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                          const osh_batch *b)
 {
     witness *w = user;
     (void)cx;
@@ -432,8 +451,10 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     osh_batch *all = NULL, *b = NULL;
     tiny_model_open(&m, name, OSH_BF16, n_threads);
     if (original) add_original(&m);
-    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *seen = calloc((size_t)m.g->n_values, sizeof *seen);
-    bool *none = calloc((size_t)m.g->n_values, sizeof *none), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep),
+         *seen = calloc((size_t)m.g->n_values, sizeof *seen);
+    bool *none = calloc((size_t)m.g->n_values, sizeof *none),
+         *run = calloc((size_t)m.g->n_nodes, sizeof *run);
     int n = n_threads * (m.t.n_samples / n_threads), n_seen = 0;
     keep[logits_of(m.g)] = true;
     memset(run, true, (size_t)m.g->n_nodes);
@@ -442,7 +463,8 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     for (int v = 0; v < m.g->n_values; v++) n_seen += seen[v];
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     tiny_check(m.cx, osh_batch_new(m.cx, &all, m.g, m.t.ids, m.t.offsets, n));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, all, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w,
+                                  all, NULL, true));
 
     witness w = {.all = all, .seen = seen};
     osh_lanes *lanes = NULL;
@@ -490,7 +512,8 @@ static void nonfinite_is_named(void **state)
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     const osh_node *embed = &m.g->nodes[0];
     const osh_weight *table = &m.g->weights[embed->w[0]]; // the whole table is in memory
-    tiny_check(m.cx, osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
+    tiny_check(m.cx,
+               osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
     uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 has
     int32_t id = -1;
     for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
@@ -503,8 +526,9 @@ static void nonfinite_is_named(void **state)
     row[(int64_t)id * 32 + 5] = 0x7f80;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets + 1, 2));
     b->first_sample = 10;
-    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b, NULL, true),
-                     OSH_E_NUMERIC);
+    assert_int_equal(
+        osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b, NULL, true),
+        OSH_E_NUMERIC);
     assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens"));
     assert_non_null(strstr(osh_error_text(m.cx), "sample 11"));
     assert_non_null(strstr(osh_error_text(m.cx), "channel 5"));
@@ -512,7 +536,8 @@ static void nonfinite_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* A gate, an up and their glu that run as one name the same module, sample and channel as one by one. */
+/* A gate, an up and their glu report the same module, sample and channel if they run as one op and
+ * if they run one by one. */
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
@@ -522,18 +547,21 @@ static void nonfinite_of_an_up_is_named(void **state)
         osh_lanes *lanes = NULL;
         tiny_model_open(&m, "llama_default", OSH_BF16, 1);
         tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
-        const osh_node *up = &m.g->nodes[m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.up_proj")].node];
+        const osh_node *up =
+            &m.g->nodes[m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.up_proj")].node];
         const osh_tensor *w = m.w->w[up->w[0]];
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep);
         keep[logits_of(m.g)] = true;
-        for (int64_t i = 0; i < w->shape[1]; i++) ((uint16_t *)w->data)[3 * w->shape[1] + i] = 0x7f7f;
+        for (int64_t i = 0; i < w->shape[1]; i++)
+            ((uint16_t *)w->data)[3 * w->shape[1] + i] = 0x7f7f;
         if (way == 2) tiny_check(m.cx, osh_lanes_new(m.cx, &lanes, m.g));
         osh_exec_hooks hooks = {.lanes = lanes};
         tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
         osh_exec_span span = {m.g, 0, m.g->n_nodes, NULL, keep, .joins = way > 0};
         assert_int_equal(osh_exec_run(m.cx, &span, m.w, b, &hooks, true), OSH_E_NUMERIC);
         const char *text = osh_error_text(m.cx);
-        if (!strstr(text, "model.layers.1.mlp.up_proj") || !strstr(text, "sample 0, token 0, channel 3"))
+        if (!strstr(text, "model.layers.1.mlp.up_proj") ||
+            !strstr(text, "sample 0, token 0, channel 3"))
             fail_msg("way %d: %s", way, text);
         osh_batch_free(m.cx, b);
         osh_lanes_free(m.cx, lanes);
@@ -560,7 +588,8 @@ static void a_batch_keeps_its_lists(void **state)
     osh_batch_clear(m.cx, b, m.g, all);
     for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
     assert_int_equal(osh_mem_used(m.cx, OSH_MEM_HOST) - none,
-                     osh_mem_gross(sizeof *b) + osh_mem_gross((size_t)m.g->n_values * sizeof *b->values));
+                     osh_mem_gross(sizeof *b) +
+                         osh_mem_gross((size_t)m.g->n_values * sizeof *b->values));
     tiny_check(m.cx, osh_batch_again(m.cx, b, m.g, &rows, all));
     assert_ptr_equal(b->values, values);
     tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
@@ -613,25 +642,34 @@ static void only_named_rows_are_read(void **state)
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
     assert_null(m.w->w[m.g->nodes[0].w[0]]);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, ids, offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
+    tiny_check(m.cx,
+               osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
     osh_tensor *table = NULL;
     tiny_check(m.cx, osh_checkpoint_load(m.cx, &table, m.ck, w->name, w->ndim, w->shape));
     m.w->w[m.g->nodes[0].w[0]] = table;
     tiny_check(m.cx, osh_batch_new(m.cx, &from_table, m.g, ids, offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, from_table, NULL, true));
-    assert_memory_equal(b->values[h]->data, from_table->values[h]->data, osh_tensor_bytes(b->values[h]));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, from_table,
+                                  NULL, true));
+    assert_memory_equal(b->values[h]->data, from_table->values[h]->data,
+                        osh_tensor_bytes(b->values[h]));
     osh_weights_release(m.cx, m.w, m.g, 0, 1);
     osh_batch_free(m.cx, b), osh_batch_free(m.cx, from_table);
 
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, 5}, (int64_t[]){0, 2}, 1));
-    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_NUMERIC);
+    assert_int_equal(
+        osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true),
+        OSH_E_NUMERIC);
     char want[64];
-    snprintf(want, sizeof want, "embed_tokens.weight: element %d is not finite", (int)(5 * w->shape[1] + 1));
+    snprintf(want, sizeof want, "embed_tokens.weight: element %d is not finite",
+             (int)(5 * w->shape[1] + 1));
     assert_non_null(strstr(osh_error_text(m.cx), want));
     osh_error_clear(m.cx);
     osh_batch_free(m.cx, b);
-    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, (int32_t)w->shape[0]}, (int64_t[]){0, 2}, 1));
-    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_FORMAT);
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, (int32_t)w->shape[0]},
+                                   (int64_t[]){0, 2}, 1));
+    assert_int_equal(
+        osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true),
+        OSH_E_FORMAT);
     osh_error_clear(m.cx);
     osh_batch_free(m.cx, b);
     tiny_model_close(&m);
@@ -651,7 +689,8 @@ static void assert_close(const osh_tensor *x, const osh_tensor *want)
     assert_true(all > 0 && diff <= 1e-4 * all);
 }
 
-static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+static osh_status count_rows(osh_ctx *cx, void *user, int node, const osh_tensor **x,
+                             const osh_batch *b)
 {
     int64_t *rows = user; // [nodes]
     (void)cx, (void)b;
@@ -668,14 +707,16 @@ static void only_routed_rows_run(void **state)
     tiny_model_open(&m, "qwen3_moe", OSH_BF16, 2);
     int n = m.g->n_nodes, logits = logits_of(m.g);
     int64_t *rows = calloc((size_t)n, sizeof *rows), sent = 0, ran = 0;
-    bool *routed = calloc((size_t)n, sizeof *routed), *keep = calloc((size_t)m.g->n_values, sizeof *keep);
+    bool *routed = calloc((size_t)n, sizeof *routed),
+         *keep = calloc((size_t)m.g->n_values, sizeof *keep);
     for (int i = 0; i < n; i++) routed[i] = osh_routed_to(m.g, i) >= 0;
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, n));
     keep[logits] = true;
     all = whole(&m, 0, m.t.n_samples);
     osh_exec_hooks hooks = {.linear_input = count_rows, .user = rows};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, n, NULL, keep, {0, 0}, routed}, m.w, b, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, n, NULL, keep, {0, 0}, routed},
+                                  m.w, b, &hooks, true));
     for (int i = 0; i < n; i++) {
         if (strcmp(m.g->nodes[i].op->name, "linear") == 0 && routed[i]) ran += rows[i];
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
@@ -691,7 +732,8 @@ static void only_routed_rows_run(void **state)
         osh_exec_span one = {m.g, i, 1, NULL, keep, {0, 0}, routed + i};
         tiny_check(m.cx, osh_exec_run(m.cx, &one, m.w, pieces, NULL, true));
     }
-    assert_memory_equal(pieces->values[logits]->data, b->values[logits]->data, osh_tensor_bytes(b->values[logits]));
+    assert_memory_equal(pieces->values[logits]->data, b->values[logits]->data,
+                        osh_tensor_bytes(b->values[logits]));
     osh_batch_free(m.cx, b), osh_batch_free(m.cx, all), osh_batch_free(m.cx, pieces);
     free(rows), free(routed), free(keep);
     tiny_model_close(&m);
@@ -703,10 +745,14 @@ static void missing_pieces_are_named(void **state)
     osh_batch *b = NULL;
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
-    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_INTERNAL);
+    assert_int_equal(
+        osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true),
+        OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens.weight is not loaded"));
     osh_error_clear(m.cx);
-    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 1, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_INTERNAL);
+    assert_int_equal(
+        osh_exec_run(m.cx, &(osh_exec_span){m.g, 1, 1, NULL, NULL}, m.w, b, NULL, true),
+        OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "value h is not live"));
     osh_batch_free(m.cx, b);
     tiny_model_close(&m);
@@ -724,7 +770,8 @@ static void out_of_memory(void **state)
         osh_mem_fail_after(m.cx, ++n);
         rc = osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 3);
         if (!rc) rc = osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1);
-        if (!rc) rc = osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 3, NULL, NULL}, m.w, b, NULL, true);
+        if (!rc)
+            rc = osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 3, NULL, NULL}, m.w, b, NULL, true);
         osh_mem_fail_after(m.cx, -1);
         osh_batch_free(m.cx, b);
         osh_weights_release(m.cx, m.w, m.g, 0, 3);
@@ -743,8 +790,10 @@ static void alike_layers_are_placed_once(void **state)
     osh_partition *parts = NULL;
     static const char *const targets[] = {"Qwen3MoeDecoderLayer"};
     tiny_model_open(&m, "qwen3_moe_step", OSH_BF16, 2);
-    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
-    bool *routed = calloc((size_t)m.g->n_nodes, sizeof *routed), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep),
+         *in = calloc((size_t)m.g->n_values, sizeof *in);
+    bool *routed = calloc((size_t)m.g->n_nodes, sizeof *routed),
+         *run = calloc((size_t)m.g->n_nodes, sizeof *run);
     memset(run, true, (size_t)m.g->n_nodes);
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
@@ -766,21 +815,26 @@ static void alike_layers_are_placed_once(void **state)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
             for (int v = 0; v < m.g->n_values; v++) // values that pass through the part
-                if (in[v] || keep[v]) of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
+                if (in[v] || keep[v])
+                    of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
             osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);
-            osh_exec_span near = {m.g, part->first, part->n_nodes, run, keep, of, way ? routed : NULL}, all = near;
+            osh_exec_span near = {m.g,  part->first, part->n_nodes,      run,
+                                  keep, of,          way ? routed : NULL},
+                          all = near;
             all.of = (osh_exec_values){0, 0};
             tiny_check(m.cx, osh_device_peaks_walk(m.cx, p, &near, &(osh_exec_brought){.in = in}));
             for (int64_t n = 100; n < 103; n++, n_runs++) {
                 size_t peak, left, peak2, left2;
                 tiny_check(m.cx, osh_device_peaks_at(m.cx, &peak, &left, p, n));
-                tiny_check(m.cx, osh_exec_peak_on_device(m.cx, &peak2, &left2, &all, &(osh_exec_brought){.in = in}, n));
+                tiny_check(m.cx, osh_exec_peak_on_device(m.cx, &peak2, &left2, &all,
+                                                         &(osh_exec_brought){.in = in}, n));
                 assert_int_equal(peak, peak2);
                 assert_int_equal(left, left2);
                 assert_true(left < peak);
             }
         }
-    /* Every second of the four layers has experts; the first part has the embedding, the last one the head. */
+    /* Every second of the four layers has experts; the first part has the embedding, the last one
+     * the head. */
     assert_true(osh_device_peaks_placed(p) <= n_runs * 2 / 3);
     osh_device_peaks_free(m.cx, p);
     osh_partition_free(m.cx, parts);

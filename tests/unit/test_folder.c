@@ -11,7 +11,9 @@
 static void put_gz(fixture *f, const char *name, const char *text)
 {
     unsigned char packed[500];
-    z_stream z = {.next_in = (unsigned char *)(uintptr_t)text, .avail_in = (unsigned)strlen(text), .next_out = packed,
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)text,
+                  .avail_in = (unsigned)strlen(text),
+                  .next_out = packed,
                   .avail_out = sizeof packed};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
@@ -22,7 +24,8 @@ static void put_gz(fixture *f, const char *name, const char *text)
 static osh_status load(osh_ctx *cx, void *user)
 {
     osh_dataset d;
-    const osh_dataset_options opt = {.path = user, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99};
+    const osh_dataset_options opt = {
+        .path = user, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99};
     osh_status rc = osh_dataset_load(cx, &d, NULL, &opt);
     osh_dataset_deinit(cx, &d);
     return rc;
@@ -45,9 +48,11 @@ static void gives(fixture *f, const char *path, const char *wanted)
 {
     osh_dataset d;
     char found[200] = "";
-    const osh_dataset_options opt = {.path = path, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99};
+    const osh_dataset_options opt = {
+        .path = path, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99};
     assert_ok(f->cx, osh_dataset_load(f->cx, &d, NULL, &opt));
-    for (int64_t i = 0; i < d.offsets[d.n]; i++) snprintf(found + strlen(found), 9, "%s%d", i ? " " : "", d.ids[i]);
+    for (int64_t i = 0; i < d.offsets[d.n]; i++)
+        snprintf(found + strlen(found), 9, "%s%d", i ? " " : "", d.ids[i]);
     assert_string_equal(found, wanted);
     osh_dataset_deinit(f->cx, &d);
 }
@@ -67,7 +72,8 @@ static void test_files(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "found no ',' or '}' in an object");
     drop(f, "d.jsonl");
     put_text(f, "d.json", "[{\"input_ids\": [5]}]");
-    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir), "has both .jsonl and .json files, wanted one kind");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
+                 "has both .jsonl and .json files, wanted one kind");
 }
 
 static void test_json(void **state)
@@ -139,13 +145,18 @@ static void test_bytes_that_are_no_utf8(void **state)
 static void test_refused(void **state)
 {
     fixture *f = *state;
-    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir), "has no .jsonl, .json, .csv or .txt file");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
+                 "has no .jsonl, .json, .csv or .txt file");
     put_text(f, "x.md", "");
-    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir), "has no .jsonl, .json, .csv or .txt file");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
+                 "has no .jsonl, .json, .csv or .txt file");
     put_text(f, "data-0.arrow", ""), put_text(f, "state.json", "{}");
-    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, f->dir), "data-0.arrow: rows in columns are not read");
-    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, (void *)(uintptr_t)"x.parquet"), "load_dataset('parquet'");
-    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t)"x.xml"), "x.xml: unknown kind of dataset");
+    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, f->dir),
+                 "data-0.arrow: rows in columns are not read");
+    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, (void *)(uintptr_t) "x.parquet"),
+                 "load_dataset('parquet'");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.xml"),
+                 "x.xml: unknown kind of dataset");
 }
 
 int main(void)

@@ -1,6 +1,8 @@
-/* test_folds.c - which layers give factors to which Linears: from the graph, from mappings, and
- * with ignored layers; refusals of changes to the model; the cut. With any factors folded in, a
- * model's logits stay the same. */
+/* test_folds.c - tests which layers give factors to which Linears: from the graph, from mappings,
+ * and with ignored layers.
+ *
+ * Changes to the model are refused, and the graph is cut between the layers. With any factors
+ * folded in, a model's logits stay the same. */
 #include "golden/models/tiny.h"
 #include "plan/folds.h"
 #include "torture.h"
@@ -28,7 +30,9 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
     tiny_write(f->cx, &f->t, f->dir, OSH_F32);
     assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->ck, f->dir));
     assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->ck, NULL));
-    snprintf(text, sizeof text, "s_modifiers: {SmoothQuantModifier: {%s}, QuantizationModifier: {scheme: W8A8}}", keys);
+    snprintf(text, sizeof text,
+             "s_modifiers: {SmoothQuantModifier: {%s}, QuantizationModifier: {scheme: W8A8}}",
+             keys);
     assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
     f->p.ck = f->ck, f->p.opt = &f->opt, f->p.propagate_error = true;
 }
@@ -72,7 +76,8 @@ static void describe(char *to, size_t room, const fixture *f, int layer)
 static void test_found(void **state)
 {
     (void)state;
-    static const char both[] = "input_layernorm: q_proj k_proj v_proj; post_attention_layernorm: gate_proj up_proj";
+    static const char both[] =
+        "input_layernorm: q_proj k_proj v_proj; post_attention_layernorm: gate_proj up_proj";
     static const char first[] = "input_layernorm: q_proj k_proj v_proj";
     static const struct {
         const char *model, *keys, *layer[3];
@@ -80,15 +85,22 @@ static void test_found(void **state)
         {"llama_default", "", {both, both, ""}},
         {"qwen3_moe", "", {first, first, first}}, // its layer 1 has no experts
         {"llama_default", "ignore: [model.layers.0.input_layernorm]", {both, both}},
-        {"llama_default", "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",
+        {"llama_default",
+         "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",
          {"post_attention_layernorm: gate_proj up_proj", both}},
-        {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*up_proj']]",
+        {"llama_default",
+         "mappings: [[['re:.*down_proj'], 're:.*up_proj']]",
          {"up_proj: down_proj", "up_proj: down_proj"}},
-        {"llama_bias", "mappings: [[['re:.*o_proj'], 're:.*v_proj']]", {"v_proj: o_proj", "v_proj: o_proj"}},
-        {"qwen3_moe", "mappings: [[['re:.*mlp\\.gate$', 're:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
+        {"llama_bias",
+         "mappings: [[['re:.*o_proj'], 're:.*v_proj']]",
+         {"v_proj: o_proj", "v_proj: o_proj"}},
+        {"qwen3_moe",
+         "mappings: [[['re:.*mlp\\.gate$', 're:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
          "'re:.*layers\\.0\\.post_attention_layernorm']]",
-         {"post_attention_layernorm: gate gate_proj up_proj gate_proj up_proj gate_proj up_proj gate_proj "
-         "up_proj gate_proj up_proj gate_proj up_proj", ""}},
+         {"post_attention_layernorm: gate gate_proj up_proj gate_proj up_proj gate_proj up_proj "
+          "gate_proj "
+          "up_proj gate_proj up_proj gate_proj up_proj",
+          ""}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
@@ -99,7 +111,8 @@ static void test_found(void **state)
             const char *want = rows[i].layer[layer] ? rows[i].layer[layer] : "";
             describe(got, sizeof got, &f, layer);
             if (strcmp(got, want))
-                fail_msg("%s {%s}, layer %d: '%s', want '%s'", rows[i].model, rows[i].keys, layer, got, want);
+                fail_msg("%s {%s}, layer %d: '%s', want '%s'", rows[i].model, rows[i].keys, layer,
+                         got, want);
         }
         fixture_close(&f);
     }
@@ -113,30 +126,37 @@ static void test_refused(void **state)
     } rows[] = {
         {"llama_default", "mappings: [[['re:.*o_proj'], 're:.*v_proj']]",
          "self_attn (attention) reads what it makes, too"},
-        {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*gate_proj']]", "mlp (glu) reads what it makes, too"},
+        {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*gate_proj']]",
+         "mlp (glu) reads what it makes, too"},
         {"llama_default", "mappings: [[['re:.*q_proj', 're:.*v_proj'], 're:.*input_layernorm']]",
          "k_proj (linear) reads"},
-        {"llama_default", "mappings: [[['re:.*q_proj'], 're:.*norm2']]", "re:.*norm2 matches no module"},
+        {"llama_default", "mappings: [[['re:.*q_proj'], 're:.*norm2']]",
+         "re:.*norm2 matches no module"},
         {"llama_default", "mappings: [[['re:.*w1'], 're:.*input_layernorm']]",
          "match all of its balance layers (re:.*w1"},
         {"llama_default", "mappings: [[['lm_head'], 're:.*input_layernorm']]", "no modules beside"},
-        {"llama_default", "mappings: [[[LlamaRMSNorm], 're:.*v_proj']]", "is a LlamaRMSNorm: want a Linear"},
+        {"llama_default", "mappings: [[[LlamaRMSNorm], 're:.*v_proj']]",
+         "is a LlamaRMSNorm: want a Linear"},
         {"llama_default", "mappings: [[['re:.*q_proj'], model.embed_tokens]]",
          "want a norm of whole rows, or a Linear"},
-        {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*up_proj'], [['re:.*down_proj'], 're:.*up_proj']]",
+        {"llama_default",
+         "mappings: [[['re:.*down_proj'], 're:.*up_proj'], [['re:.*down_proj'], 're:.*up_proj']]",
          "want each layer in one of them"},
         {"llama_tied", "mappings: [[[lm_head], model.norm]]", "which is the weight of 2 modules"},
-        {"qwen3_moe", "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
-         "'re:.*layers\\.0\\.post_attention_layernorm']]", "mlp.gate (linear) reads what it makes, too"},
-        {"qwen3", "mappings: [[['re:.*o_proj'], 're:.*q_norm']]", "want a norm of whole rows, or a Linear"},
+        {"qwen3_moe",
+         "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
+         "'re:.*layers\\.0\\.post_attention_layernorm']]",
+         "mlp.gate (linear) reads what it makes, too"},
+        {"qwen3", "mappings: [[['re:.*o_proj'], 're:.*q_norm']]",
+         "want a norm of whole rows, or a Linear"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         fixture_open(&f, rows[i].model, rows[i].keys);
         osh_status rc = osh_plan_folds(f.cx, &f.p);
         if (!rc || !strstr(osh_error_text(f.cx), rows[i].part))
-            fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys, rc ? osh_error_text(f.cx) : "",
-                     rows[i].part);
+            fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys,
+                     rc ? osh_error_text(f.cx) : "", rows[i].part);
         fixture_close(&f);
     }
 }
@@ -173,7 +193,8 @@ static float *logits(fixture *f)
     assert_ok(f->cx, osh_weights_new(f->cx, &w, g));
     assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->ck, 0, g->n_nodes));
     assert_ok(f->cx, osh_batch_new(f->cx, &b, g, f->t.ids, f->t.offsets, 2));
-    assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
+    assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL,
+                                  true));
     float *to = malloc(osh_tensor_bytes(b->values[out]));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(f->cx, b);
@@ -194,7 +215,8 @@ static void same_model(const char *model, const char *keys, int n)
     float *before = logits(&f), most = 0, differ = 0;
     for (int i = 0; i < f.p.n_folds; i++) {
         osh_fold *o = &f.p.folds[i];
-        for (int64_t c = 0; c < o->n; c++) o->s[c] = (float)exp2(2 * osh_rng_sym(5, (uint64_t)i, (uint64_t)c));
+        for (int64_t c = 0; c < o->n; c++)
+            o->s[c] = (float)exp2(2 * osh_rng_sym(5, (uint64_t)i, (uint64_t)c));
         assert_ok(f.cx, osh_fold_known(f.cx, &f.p, i));
     }
     float *after = logits(&f);
@@ -213,7 +235,8 @@ static void test_same_model(void **state)
 {
     (void)state;
     same_model("llama_bias",
-               "mappings: [[['re:.*[qkv]_proj'], 're:.*input_layernorm'], [['re:.*o_proj'], 're:.*v_proj'], "
+               "mappings: [[['re:.*[qkv]_proj'], 're:.*input_layernorm'], [['re:.*o_proj'], "
+               "'re:.*v_proj'], "
                "[['re:.*gate_proj', 're:.*up_proj'], 're:.*post_attention_layernorm'], "
                "[['re:.*down_proj'], 're:.*up_proj']]",
                8);
@@ -245,7 +268,8 @@ static void test_torture(void **state)
     (void)state;
     for (int given = 0; given < 2; given++) {
         fixture f;
-        fixture_open(&f, "llama_default", given ? "mappings: [[['re:.*down_proj'], 're:.*up_proj']]" : "");
+        fixture_open(&f, "llama_default",
+                     given ? "mappings: [[['re:.*down_proj'], 're:.*up_proj']]" : "");
         assert_true(torture(make_again, &f) > 10);
         fixture_close(&f);
     }
@@ -254,8 +278,9 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found),      cmocka_unit_test(test_refused), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_same_model), cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_found),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_cut),     cmocka_unit_test(test_same_model),
+        cmocka_unit_test(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,16 +111,18 @@ static void test_static_inputs(void **state)
     assert_ok(cx, f->tensors(cx, t, &n, &(osh_format_weight){&s, 2, 2, OSH_BF16}));
     assert_int_equal(n, 4);
     assert_string_equal(t[3].leaf, "input_zero_point");
-    assert_ok(cx,
-              f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, &(osh_format_input){&ti, &tz}));
+    assert_ok(cx, f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p,
+                          &(osh_format_input){&ti, &tz}));
     assert_memory_equal(weight, codes, 4);
     assert_int_equal(got[0], 0x3f80);
     assert_int_equal(got[1], 0x4000);
     assert_int_equal(got_zero, -5);
-    assert_fails(cx, OSH_E_INTERNAL, f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, NULL),
+    assert_fails(cx, OSH_E_INTERNAL,
+                 f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, NULL),
                  "input_scale was not computed");
     assert_fails(cx, OSH_E_INTERNAL,
-                 f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, &(osh_format_input){&ti, NULL}),
+                 f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p,
+                         &(osh_format_input){&ti, NULL}),
                  "input_zero_point was not");
 }
 
@@ -144,19 +146,24 @@ static void test_bad_stored(void **state)
     assert_int_equal(codes[63], -8);
     osh_qparams_deinit(cx, &p);
     packed.shape[1] = 5;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
+    assert_fails(cx, OSH_E_FORMAT,
+                 f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_packed has the shape [2, 5], want [2, 4]");
     packed.shape[1] = 4, packed.dtype = OSH_U8;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
+    assert_fails(cx, OSH_E_FORMAT,
+                 f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_packed is U8, want I32");
     packed.dtype = OSH_I32, scale.ndim = 1;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
+    assert_fails(cx, OSH_E_FORMAT,
+                 f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_scale has the shape [2], want [2, 1]");
     scale.ndim = 2, shape[0] = 3;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
+    assert_fails(cx, OSH_E_FORMAT,
+                 f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_shape is [3, 32], want [2, 32]");
     shape[0] = 2, data[1] = NULL;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
+    assert_fails(cx, OSH_E_FORMAT,
+                 f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_scale is missing");
     scale.dtype = OSH_F32, scale.data = scales32, data[1] = &scale; // other tools write F32
     assert_ok(cx, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data));

@@ -10,13 +10,42 @@
 
 enum { I = 256, O = 24, N = 400, SEED = 11 };
 typedef enum {
-    HEALTHY, DEAD, DEAD_AND_HUGE, ZERO, RANK_1, TWINS, HUGE_30, TINY_30, POWER_UP, POWER_DOWN, NEAR_MAX, MIXED,
-    NEARLY, INDEFINITE, HAS_INF, ALL_INF, HAS_NAN, N_KINDS
+    HEALTHY,
+    DEAD,
+    DEAD_AND_HUGE,
+    ZERO,
+    RANK_1,
+    TWINS,
+    HUGE_30,
+    TINY_30,
+    POWER_UP,
+    POWER_DOWN,
+    NEAR_MAX,
+    MIXED,
+    NEARLY,
+    INDEFINITE,
+    HAS_INF,
+    ALL_INF,
+    HAS_NAN,
+    N_KINDS
 } kind;
-static const char *const names[N_KINDS] = {
-    "healthy", "dead", "dead and huge", "zero", "rank 1", "twins", "1e30", "1e-30", "2^100", "2^-100",
-    "near the maximum",
-    "1e30 and 1e-30", "nearly definite", "indefinite", "an infinity", "infinities", "a NaN"};
+static const char *const names[N_KINDS] = {"healthy",
+                                           "dead",
+                                           "dead and huge",
+                                           "zero",
+                                           "rank 1",
+                                           "twins",
+                                           "1e30",
+                                           "1e-30",
+                                           "2^100",
+                                           "2^-100",
+                                           "near the maximum",
+                                           "1e30 and 1e-30",
+                                           "nearly definite",
+                                           "indefinite",
+                                           "an infinity",
+                                           "infinities",
+                                           "a NaN"};
 
 static float x_of(kind k, int t, int i)
 {
@@ -34,7 +63,8 @@ static void fill_hessian(float *h, kind k)
     for (int i = 0; i < I; i++)
         for (int j = 0; j < I; j++) {
             double sum = 0, scale = 1;
-            for (int t = 0; j <= i && t < (k == RANK_1 ? 1 : N); t++) sum += (double)x_of(k, t, i) * x_of(k, t, j);
+            for (int t = 0; j <= i && t < (k == RANK_1 ? 1 : N); t++)
+                sum += (double)x_of(k, t, i) * x_of(k, t, j);
             if (k == HUGE_30 || k == DEAD_AND_HUGE) scale = 1e30;
             if (k == TINY_30) scale = 1e-30;
             if (k == POWER_UP) scale = 0x1p100;
@@ -79,7 +109,8 @@ static osh_recipe *recipe_of(osh_ctx *cx, const char *method)
 {
     osh_recipe *r = NULL;
     const osh_strs none = {0};
-    const osh_recipe_flags flags = {.scheme = "W4A16", .method = method, .targets = &none, .ignore = &none};
+    const osh_recipe_flags flags = {
+        .scheme = "W4A16", .method = method, .targets = &none, .ignore = &none};
     bool spared = false, ours = !strcmp(method, "original") || !strcmp(method, "beyond");
     if (ours) assert_ok(cx, osh_recipe_parse(cx, &r, original, sizeof original - 1, method));
     else if (!strcmp(method, "undamped"))
@@ -137,8 +168,10 @@ static void every_hessian_ends(void **state)
         printf("%-16s nmse %.3e objective %.3e %s\n", names[k], one.nmse, one.objective,
                one.fallback ? one.fallback : "");
         assert_memory_equal(one.codes, three.codes, sizeof one.codes);
-        assert_true(one.nmse == three.nmse && one.objective == three.objective && one.fallback == three.fallback);
-        assert_true(isfinite(one.nmse) && isfinite(one.objective) && one.nmse >= 0 && one.nmse <= 1);
+        assert_true(one.nmse == three.nmse && one.objective == three.objective &&
+                    one.fallback == three.fallback);
+        assert_true(isfinite(one.nmse) && isfinite(one.objective) && one.nmse >= 0 &&
+                    one.nmse <= 1);
         for (int i = 0; i < O * I; i++) {
             float f;
             assert_true(one.codes[i] >= -8 && one.codes[i] <= 7);
@@ -153,12 +186,14 @@ static void scale_does_not_matter(void **state)
 {
     (void)state;
     static result plain, up, down, other;
-    run(&plain, HEALTHY, 2, "gptq"), run(&up, POWER_UP, 2, "gptq"), run(&down, POWER_DOWN, 2, "gptq");
+    run(&plain, HEALTHY, 2, "gptq"), run(&up, POWER_UP, 2, "gptq"),
+        run(&down, POWER_DOWN, 2, "gptq");
     assert_null(plain.fallback);
     assert_null(up.fallback);
     assert_null(down.fallback);
     assert_int_equal(n_differ(&plain, &up) + n_differ(&plain, &down), 0);
-    assert_true(up.objective == plain.objective * 0x1p100 && down.objective == plain.objective * 0x1p-100);
+    assert_true(up.objective == plain.objective * 0x1p100 &&
+                down.objective == plain.objective * 0x1p-100);
     const kind others[] = {HUGE_30, TINY_30, NEAR_MAX};
     const double factor[] = {1e30, 1e-30, 2e36};
     for (int i = 0; i < 3; i++) { // not a power of two: H is rounded again
@@ -203,8 +238,10 @@ static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;
     static result r, rtn;
-    static const struct { kind k; const char *says; } rows[] = {
-        {HEALTHY, NULL}, {RANK_1, "damping 0.01 in place of 0"}, {NEARLY, "damping 1 in place of 0"}};
+    static const struct { kind k; const char *says;
+    } rows[] = {{HEALTHY, NULL},
+                {RANK_1, "damping 0.01 in place of 0"},
+                {NEARLY, "damping 1 in place of 0"}};
     run(&rtn, HEALTHY, 2, "rtn");
     for (int i = 0; i < 3; i++) {
         run(&r, rows[i].k, 2, "undamped");
@@ -213,7 +250,8 @@ static void a_ladder_from_zero_rises(void **state)
         assert_true(n_differ(&r, &rtn) > 0);
     }
     run(&r, INDEFINITE, 2, "undamped");
-    assert_string_equal(r.fallback, "Hessian not positive definite at a damping of 1: rounded to nearest");
+    assert_string_equal(r.fallback,
+                        "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
 /* A target that exceeds f32 is not used, and the job says so. A target shift of 0 changes

@@ -1,6 +1,7 @@
 /* test_gradients.c - tests the squares of gradients at the inputs and outputs of Linears
- * (eval/gradients.h). They agree with differences of the loss when one element is moved; they do not
- * depend on threads; the run keeps to the predicted memory; a model without gradients is reported. */
+ * (eval/gradients.h). They agree with differences of the loss when one element is moved; they do
+ * not depend on threads; the run keeps to the predicted memory; a model without gradients is
+ * reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"
@@ -28,8 +29,11 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int i = 0; i < g->head; i++) {
         const osh_node *n = &g->nodes[i];
         if (strcmp(n->op->name, "linear")) continue;
-        j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name, .node = i, .weight = n->w[0],
-                                                      .input = n->in[0], .O = g->values[n->out[0]].width,
+        j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name,
+                                                      .node = i,
+                                                      .weight = n->w[0],
+                                                      .input = n->in[0],
+                                                      .O = g->values[n->out[0]].width,
                                                       .I = g->values[n->in[0]].width};
     }
     j->offsets[0] = 0;
@@ -41,7 +45,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
         osh_linear *l = &j->p.linears[i];
         int first = 0;
         while (j->p.linears[first].input != l->input) first++;
-        if (first == i) tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->care_in, OSH_F64, 1, &l->I));
+        if (first == i)
+            tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->care_in, OSH_F64, 1, &l->I));
     }
 }
 
@@ -84,7 +89,8 @@ static osh_status move(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
 {
     const nudge *n = user;
     (void)cx, (void)x;
-    if (value == n->value) ((float *)b->values[value]->data)[n->token * x->shape[1] + n->at] += n->by;
+    if (value == n->value)
+        ((float *)b->values[value]->data)[n->token * x->shape[1] + n->at] += n->by;
     return OSH_OK;
 }
 
@@ -100,11 +106,14 @@ static double loss(job *j, int sample, nudge *n)
     double sum = 0;
     tiny_check(cx, osh_batch_new(cx, &b, g, j->at.t.ids, j->offsets + sample, 1));
     b->ids = j->at.t.ids + j->offsets[sample];
-    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, j->at.w, b, &hooks, true));
+    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, j->at.w, b, &hooks,
+                                true));
     tiny_check(cx, osh_next_tokens(cx, &targets, &j->p.data, sample, 1));
     tiny_check(cx, osh_tensor_new(cx, &nll, OSH_F32, 1, targets->shape));
-    osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets}, .out = {nll},
-                     .attr = &rules, .seqs = &b->seqs};
+    osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets},
+                     .out = {nll},
+                     .attr = &rules,
+                     .seqs = &b->seqs};
     tiny_check(cx, osh_op_run(cx, osh_op_find("nll"), &a));
     for (int64_t i = 0; i < nll->shape[0]; i++) sum += ((float *)nll->data)[i];
     osh_tensor_free(cx, nll);
@@ -119,7 +128,8 @@ static double by_differences(job *j, int value, int64_t at)
     double squares = 0;
     for (int s = 0; s < LENGTHS; s++)
         for (int t = 0; t < lengths[s]; t++) {
-            double up = loss(j, s, &(nudge){value, t, at, step}), down = loss(j, s, &(nudge){value, t, at, -step});
+            double up = loss(j, s, &(nudge){value, t, at, step}),
+                   down = loss(j, s, &(nudge){value, t, at, -step});
             squares += pow((up - down) / (2 * step), 2);
         }
     return squares / (double)j->offsets[LENGTHS];
@@ -142,11 +152,13 @@ static void squares_are_of_differences(void **state)
             for (int in = 0; in < (l->care_in ? 2 : 1); in++) {
                 const double *care = cares[in]->data;
                 int64_t most = 0;
-                for (int64_t o = 0; o < cares[in]->shape[0]; o++) most = care[o] > care[most] ? o : most;
-                double want = by_differences(&j, in ? l->input : j.at.g->nodes[l->node].out[0], most);
+                for (int64_t o = 0; o < cares[in]->shape[0]; o++)
+                    most = care[o] > care[most] ? o : most;
+                double want =
+                    by_differences(&j, in ? l->input : j.at.g->nodes[l->node].out[0], most);
                 if (fabs(sqrt(care[most]) - sqrt(want)) > 0.03 * sqrt(want) + 1e-4)
-                    fail_msg("%s: %s %s %d: %g, by differences %g", names[k], l->name, in ? "input" : "output",
-                             (int)most, care[most], want);
+                    fail_msg("%s: %s %s %d: %g, by differences %g", names[k], l->name,
+                             in ? "input" : "output", (int)most, care[most], want);
             }
         }
         job_close(&j);
@@ -163,15 +175,17 @@ static void threads_do_not_show(void **state)
     measure(&a, &took);
     measure(&b, &took);
     for (int i = 0; i < a.p.n_linears; i++)
-        assert_memory_equal(a.p.linears[i].care->data, b.p.linears[i].care->data, (size_t)a.p.linears[i].O * 8);
+        assert_memory_equal(a.p.linears[i].care->data, b.p.linears[i].care->data,
+                            (size_t)a.p.linears[i].O * 8);
     job_close(&a);
     job_close(&b);
 }
 
 static void the_peak_is_kept(void **state)
 {
-    static const char *const names[] = {"llama_dynamic", "gemma2", "olmo2", "phi3",    "qwen3_moe", "gpt_neox",
-                                        "gpt_oss",       "mamba2", "qwen3_next"};
+    static const char *const names[] = {"llama_dynamic", "gemma2",    "olmo2",
+                                        "phi3",          "qwen3_moe", "gpt_neox",
+                                        "gpt_oss",       "mamba2",    "qwen3_next"};
     (void)state;
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         job j;

@@ -114,12 +114,15 @@ static void experts_of_sparse_layers(void **state)
     int e = osh_graph_module(f.g, "model.layers.2.mlp.experts.5"), down;
     assert_string_equal(f.g->modules[e].cls, "ExpertMLPWithGate");
     assert_string_equal(f.g->modules[f.g->modules[e].parent].name, "model.layers.2.mlp.experts");
-    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.2.mlp")].cls, "Qwen3MoeSparseMoeBlock");
-    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.1.mlp")].cls, "Qwen3MoeMLP");
+    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.2.mlp")].cls,
+                        "Qwen3MoeSparseMoeBlock");
+    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.1.mlp")].cls,
+                        "Qwen3MoeMLP");
     assert_int_equal(osh_graph_module(f.g, "model.layers.1.mlp.experts"), -1);
     assert_int_equal(osh_graph_module(f.g, "model.layers.2.mlp.experts.6"), -1);
     down = f.g->modules[osh_graph_module(f.g, "model.layers.2.mlp.experts.5.down_proj")].node;
-    assert_string_equal(f.g->values[f.g->nodes[down].out[0]].name, "model.layers.2.mlp.experts.5.y");
+    assert_string_equal(f.g->values[f.g->nodes[down].out[0]].name,
+                        "model.layers.2.mlp.experts.5.y");
     assert_string_equal(f.g->nodes[down + 1].op->name, "moe_combine");
     assert_int_equal(((osh_moe_combine_attr *)f.g->nodes[down + 1].attr)->expert, 5);
     assert_int_equal(node_of(f.g, "model.layers.2.mlp.experts.0.up_proj")->in[0],
@@ -266,12 +269,17 @@ static void bad_configs(void **state)
         {"qwen3_moe", "mlp_only_layers", "1", OSH_E_FORMAT, "mlp_only_layers is not a list"},
         {"qwen3_moe", "mlp_only_layers", "[\"1\"]", OSH_E_FORMAT, "mlp_only_layers is not a list"},
         {"glm4_moe", "n_group", "4", OSH_E_UNSUPPORTED, "2 of 6 experts, in 1 of 4 groups"},
-        {"glm4_moe", "num_experts_per_tok", "4", OSH_E_UNSUPPORTED, "4 of 6 experts, in 1 of 2 groups"},
-        {"glm4_moe", "first_k_dense_replace", "0", OSH_E_FORMAT, "model.layers.0.mlp.gate.weight is missing"},
+        {"glm4_moe", "num_experts_per_tok", "4", OSH_E_UNSUPPORTED,
+         "4 of 6 experts, in 1 of 2 groups"},
+        {"glm4_moe", "first_k_dense_replace", "0", OSH_E_FORMAT,
+         "model.layers.0.mlp.gate.weight is missing"},
         {"deepseek_v3", "q_lora_rank", "null", OSH_E_FORMAT, "q_proj.weight is missing"},
-        {"llava", "text_config", "{\"model_type\": \"bert\"}", OSH_E_UNSUPPORTED, "none that a template serves"},
-        {"llava", "text_config", "{\"model_type\": \"llama\"}", OSH_E_FORMAT, "wants [32000, 4096]"},
-        {"qwen3_moe", "mlp_only_layers", "[]", OSH_E_FORMAT, "model.layers.1.mlp.gate.weight is missing"},
+        {"llava", "text_config", "{\"model_type\": \"bert\"}", OSH_E_UNSUPPORTED,
+         "none that a template serves"},
+        {"llava", "text_config", "{\"model_type\": \"llama\"}", OSH_E_FORMAT,
+         "wants [32000, 4096]"},
+        {"qwen3_moe", "mlp_only_layers", "[]", OSH_E_FORMAT,
+         "model.layers.1.mlp.gate.weight is missing"},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         fixture f;
@@ -361,17 +369,21 @@ static void broken_templates(void **state)
         {"[\"F\", \"D\"]", "[\"F\", \"E\"]", "E is missing"},
         {"[\"F\", \"D\"]", "[\"F\", \"F\"]", "dims are not those"},
         {"[\"F\", \"D\"]", "[\"F\", \"D%1\"]", "is not a sum of products"},
-        {"[\"F\", \"D\"]", "[\"F\", \"sqrt(D\"]", "does not begin with a name, a number or a square root"},
-        {"[\"F\", \"D\"]", "[\"F\", \"D+\"]", "does not begin with a name, a number or a square root"},
+        {"[\"F\", \"D\"]", "[\"F\", \"sqrt(D\"]",
+         "does not begin with a name, a number or a square root"},
+        {"[\"F\", \"D\"]", "[\"F\", \"D+\"]",
+         "does not begin with a name, a number or a square root"},
         {"[\"F\", \"D\"]", "[\"F\", \"D-D\"]", "whole number of at least 1"},
         {"\"head\":", "\"logits\": {\"cap\": \"D-D-D\"}, \"head\":", "capped at -"},
         {"\"head\":", "\"flags\": {\"F\": {\"every\": 2}}, \"head\":", "a flag without \"list\""},
         {"\"F\": \"intermediate_size\"", "\"F\": {\"layers\": \"x\"}", "are not words"},
         {"\"head\":", "\"flags\": {\"F\": {\"list\": \"architectures\"}}, \"head\":",
          "architectures[0] is not a number"},
-        {"\"F\": \"intermediate_size\"", "\"F\": {\"list\": \"architectures\", \"at\": 0, \"else\": 1}",
+        {"\"F\": \"intermediate_size\"",
+         "\"F\": {\"list\": \"architectures\", \"at\": 0, \"else\": 1}",
          "architectures[0] is not a number"},
-        {"\"F\": \"intermediate_size\"", "\"F\": {\"list\": \"x\", \"at\": 0}", "neither a number nor an expression"},
+        {"\"F\": \"intermediate_size\"", "\"F\": {\"list\": \"x\", \"at\": 0}",
+         "neither a number nor an expression"},
         {"\"head\":", "\"flags\": {\"F\": {\"list\": \"x\", \"every\": \"D/3\"}}, \"head\":",
          "want a whole number from 1"},
         {"[\"F\", \"D\"]", "[\"F\", \"D/3\"]", "whole number"},
@@ -432,7 +444,8 @@ static void values_in_f32(void **state)
         const osh_node *by = x->producer < 0 ? NULL : &f.g->nodes[x->producer];
         bool f32 = by && (osh_node_is(by, "ssm_scan") || osh_node_is(by, "add_f32"));
         assert_int_equal(x->dtype, v == f.g->input_ids ? OSH_I32 : f32 ? OSH_F32 : OSH_BF16);
-        assert_int_equal(osh_value_bytes(f.g, v), (size_t)x->width * (f32 || v == f.g->input_ids ? 4 : 2));
+        assert_int_equal(osh_value_bytes(f.g, v),
+                         (size_t)x->width * (f32 || v == f.g->input_ids ? 4 : 2));
         wide += f32;
     }
     assert_int_equal(wide, 4);

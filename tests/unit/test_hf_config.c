@@ -150,7 +150,8 @@ static void test_rope_unknown(void **state)
         {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": [1],"
          " \"long_factor\": [0]}}",
          "longrope: 'long_factor' is not a list of numbers above 0"},
-        {"{\"model_type\": \"gemma3_text\", \"rope_local_base_freq\": 0}", "'rope_theta' is not above 0"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_local_base_freq\": 0}",
+         "'rope_theta' is not above 0"},
         {"{\"rope_theta\": [1, 2]}", "'rope_theta' is not a finite number"},
         {"{\"rope_theta\": 0}", "'rope_theta' is not above 0"},
         {"{\"rope_scaling\": \"linear\"}", "is not an object"},
@@ -199,7 +200,8 @@ static void test_rope_unknown(void **state)
                      " \"max_position_embeddings\": 400}");
     assert_true(!c->rope_unknown && c->rope.factor == 8);
     osh_hf_config_close(f->cx, c);
-    c = open_text(f, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
+    c = open_text(f,
+                  "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
     assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is not a layer type
     osh_hf_config_close(f->cx, c);
 }
@@ -216,29 +218,36 @@ static void test_rope_of_families(void **state)
         {"{\"model_type\": \"smollm3\"}", 2e6, 2e6, 1},
         {"{\"model_type\": \"stablelm\"}", 1e4, 1e4, 0.25},
         {"{\"model_type\": \"stablelm\", \"partial_rotary_factor\": 0.5}", 1e4, 1e4, 0.5},
-        {"{\"model_type\": \"gpt_neox\", \"rotary_emb_base\": 500, \"rotary_pct\": 0.75}", 500, 500, 0.75},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_emb_base\": 500, \"rotary_pct\": 0.75}", 500, 500,
+         0.75},
         {"{\"model_type\": \"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 7}}", 7, 7, 0.25},
         {"{\"model_type\": \"gemma3_text\"}", 1e6, 1e4, 1},
-        {"{\"model_type\": \"gemma3_text\", \"rope_theta\": 5, \"rope_local_base_freq\": 6}", 5, 6, 1},
-        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5},"
-         " \"sliding_attention\": {\"rope_theta\": 6}}}", 5, 6, 1},
+        {"{\"model_type\": \"gemma3_text\", \"rope_theta\": 5, \"rope_local_base_freq\": 6}", 5, 6,
+         1},
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": "
+         "{\"rope_theta\": 5},"
+         " \"sliding_attention\": {\"rope_theta\": 6}}}",
+         5, 6, 1},
         {"{\"model_type\": \"olmo3\", \"rope_theta\": 5}", 5, 5e5, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         osh_hf_config *c = open_text(f, rows[i].text);
-        if (c->rope_unknown || c->rope.theta != rows[i].theta || c->rope_sliding.theta != rows[i].sliding ||
+        if (c->rope_unknown || c->rope.theta != rows[i].theta ||
+            c->rope_sliding.theta != rows[i].sliding ||
             c->rope.partial_rotary_factor != rows[i].partial)
-            fail_msg("%s: theta %g, sliding %g, partial %g", rows[i].text, c->rope.theta, c->rope_sliding.theta,
-                     c->rope.partial_rotary_factor);
+            fail_msg("%s: theta %g, sliding %g, partial %g", rows[i].text, c->rope.theta,
+                     c->rope_sliding.theta, c->rope.partial_rotary_factor);
         osh_hf_config_close(f->cx, c);
     }
-    osh_hf_config *c = open_text(f, "{\"model_type\": \"gemma3_text\", \"max_position_embeddings\": 64,"
-                                    " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
+    osh_hf_config *c =
+        open_text(f, "{\"model_type\": \"gemma3_text\", \"max_position_embeddings\": 64,"
+                     " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
     /* only for the full layers */
     assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT);
     osh_hf_config_close(f->cx, c);
-    c = open_text(f, "{\"model_type\": \"phi3\", \"max_position_embeddings\": 8192,"
-                     " \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}}");
+    c = open_text(
+        f, "{\"model_type\": \"phi3\", \"max_position_embeddings\": 8192,"
+           " \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}}");
     assert_true(!c->rope_unknown && c->rope.type == OSH_ROPE_LONGROPE && c->rope.factor == 2);
     assert_true(c->rope.original_max_position_embeddings == 4096 && !c->tie_word_embeddings);
     osh_hf_config_close(f->cx, c);
@@ -289,8 +298,9 @@ static void test_with_quantization(void **state)
         false, "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"q\": 1},\n  \"a\":  1e-05\n}\n");
     check_edit(f, "{\"tie_word_embeddings\":true,\"quantization_config\":null}", true,
                "{\"tie_word_embeddings\":false,\"quantization_config\":{\"q\": 1}}");
-    check_edit(f, "{\"initializer_range\": NaN, \"x\": [-Infinity]}", false,
-               "{\"initializer_range\": NaN, \"x\": [-Infinity], \"quantization_config\": {\"q\": 1}}");
+    check_edit(
+        f, "{\"initializer_range\": NaN, \"x\": [-Infinity]}", false,
+        "{\"initializer_range\": NaN, \"x\": [-Infinity], \"quantization_config\": {\"q\": 1}}");
     put_text(f, "config.json", "{\n  \"z\": 1\n}\n");
     osh_hf_config *c = NULL;
     char *out = NULL;
@@ -309,8 +319,9 @@ static void test_with_quantization(void **state)
 static void test_torture(void **state)
 {
     fixture *f = *state;
-    put_text(f, "config.json", "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", "
-           "\"factor\": 0}}");
+    put_text(f, "config.json",
+             "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", "
+             "\"factor\": 0}}");
     for (int64_t k = 1;; k++) {
         osh_hf_config *c = NULL;
         char *out = NULL;

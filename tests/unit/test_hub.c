@@ -67,11 +67,14 @@ static void test_names(void **state)
 static void test_file_names(void **state)
 {
     (void)state;
-    static const char *const fine[] = {"config.json", "a/b.json", "..a", "a..", ".gitattributes", "a b"};
+    static const char *const fine[] = {"config.json", "a/b.json",       "..a",
+                                       "a..",         ".gitattributes", "a b"};
     static const char *const not [] = {"",     "/a",     "a/",  "a//b",  "..",   "../a",
                                        "a/..", "a/../b", "./a", "a/./b", "a\\b", "a\nb"};
-    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) assert_true(osh_hub_file_is_safe(fine[i]));
-    for (size_t i = 0; i < sizeof not / sizeof *not; i++) assert_false(osh_hub_file_is_safe(not[i]));
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+        assert_true(osh_hub_file_is_safe(fine[i]));
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        assert_false(osh_hub_file_is_safe(not [i]));
     char long_name[260];
     snprintf(long_name, sizeof long_name, "a/%0255d", 0);
     assert_true(osh_hub_file_is_safe(long_name));
@@ -142,8 +145,9 @@ static void test_environment(void **state)
         if (rows[i].token) assert_string_equal(hub->token, rows[i].token);
         else assert_null(hub->token);
         assert_int_equal(hub->offline, rows[i].offline);
-        assert_string_equal(hub->rows, !strcmp(hub->endpoint, "http://h:1") ? "http://datasets-server.h:1"
-                                                                            : "https://datasets-server.huggingface.co");
+        assert_string_equal(hub->rows, !strcmp(hub->endpoint, "http://h:1")
+                                           ? "http://datasets-server.h:1"
+                                           : "https://datasets-server.huggingface.co");
         osh_hub_close(f->cx, hub);
     }
 }
@@ -178,7 +182,8 @@ static void test_find(void **state)
     assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env)); // a path stays a path
     assert_string_equal(dir, "no/model/name");
     osh_free(cx, dir);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env), "has no org/name at revision main");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),
+                 "has no org/name at revision main");
     put_in(f, "models--org--name/refs", "main", "../../x");
     assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env),
                  "wanted a commit of 40 hex digits, got '../../x'");
@@ -189,14 +194,17 @@ static void test_find(void **state)
                  "lacks config.json, model.safetensors, in ");
     put_in(f, "models--org--name/snapshots/" COMMIT, "config.json", "{}");
     for (int i = 0; i < 12; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s\"t%d\": \"s%d.safetensors\"", i ? "," : "", i, i % 6);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s\"t%d\": \"s%d.safetensors\"",
+                 i ? "," : "", i, i % 6);
     strcat(all, "}}");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json", all);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),
-                 "lacks s0.safetensors, s1.safetensors, s2.safetensors, s3.safetensors and 2 more, in ");
+    assert_fails(
+        cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),
+        "lacks s0.safetensors, s1.safetensors, s2.safetensors, s3.safetensors and 2 more, in ");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"../x\"}}");
-    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env), "'../x' is no name of a file");
+    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env),
+                 "'../x' is no name of a file");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"s.safetensors\"}}");
     put_in(f, "models--org--name/snapshots/" COMMIT, "s.safetensors", "x");
@@ -204,7 +212,8 @@ static void test_find(void **state)
     static const char *const names[] = {"org/name", "org/name@" COMMIT, "org/name@refs/pr/1"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(torture(find_once, (void *)(uintptr_t)names[i]) > 5);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name@v2", false, env), "at revision v2");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name@v2", false, env),
+                 "at revision v2");
 }
 
 int main(void)

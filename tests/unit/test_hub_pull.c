@@ -64,7 +64,8 @@ static void test_sha(void **state)
 static void test_ranges(void **state)
 {
     (void)state;
-    const int64_t sizes[] = {1, 2 * OSH_LEAST_PART - 1, 2 * OSH_LEAST_PART, 5 * OSH_LEAST_PART + 7, (int64_t)1 << 40};
+    const int64_t sizes[] = {1, 2 * OSH_LEAST_PART - 1, 2 * OSH_LEAST_PART, 5 * OSH_LEAST_PART + 7,
+                             (int64_t)1 << 40};
     char text[OSH_RANGES_BYTES];
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -95,8 +96,15 @@ static void test_ranges(void **state)
         assert_true(r.n <= OSH_MOST_PARTS);
     }
     const int64_t whole = 100;
-    const int64_t bad[][6] = {{99, 1, 0, 99}, {100, 0}, {100, 65}, {100, 1, -1, 100}, {100, 1, 0, 99},
-                              {100, 1, 101, 100}, {100, 2, 0, 50, 49, 100}, {100, 2, 0, 50, 60, 90}, {100, -1, 0, 100}};
+    const int64_t bad[][6] = {{99, 1, 0, 99},
+                              {100, 0},
+                              {100, 65},
+                              {100, 1, -1, 100},
+                              {100, 1, 0, 99},
+                              {100, 1, 101, 100},
+                              {100, 2, 0, 50, 49, 100},
+                              {100, 2, 0, 50, 60, 90},
+                              {100, -1, 0, 100}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         osh_ranges r;
         memset(text, 0, sizeof text);
@@ -283,8 +291,10 @@ static osh_status page_once(osh_ctx *cx, void *user)
 static void test_rows(void **state)
 {
     fixture *f = *state;
-    static const struct { const char *text, *lines; } rows[] = {
-        {NULL, "{\"q\":\"a{q}\\n\",\"r\":\"\303\251\",\"n\":[1,2.5,null]}\n{\"q\":\"\",\"r\":\"z\"}\n"},
+    static const struct { const char *text, *lines;
+    } rows[] = {
+        {NULL,
+         "{\"q\":\"a{q}\\n\",\"r\":\"\303\251\",\"n\":[1,2.5,null]}\n{\"q\":\"\",\"r\":\"z\"}\n"},
         {"<{r}>{q}{r}", "{\"text\":\"<\303\251>a{q}\\n\303\251\"}\n{\"text\":\"<z>z\"}\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -335,8 +345,9 @@ static osh_status chat_once(osh_ctx *cx, void *user)
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .chat = "m", .system_first = true};
     osh_buf_init(&b, 0);
     osh_status rc = rows_read(cx, &b, &n, (osh_hub_page){0}, &rows, user);
-    if (!rc && strcmp(b.data, "{\"m\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\"}]}\n"
-                              "{\"m\":[{\"role\":\"system\",\"content\":\"s\"}]}\n"))
+    if (!rc &&
+        strcmp(b.data, "{\"m\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\"}]}\n"
+                       "{\"m\":[{\"role\":\"system\",\"content\":\"s\"}]}\n"))
         rc = OSH_E_INTERNAL;
     osh_buf_deinit(cx, &b);
     return rc;
@@ -345,14 +356,17 @@ static osh_status chat_once(osh_ctx *cx, void *user)
 static void test_chat_rows(void **state)
 {
     fixture *f = *state;
-    static char page[] = "{\"rows\": [{\"row_idx\": 0, \"row\": {\"text\": \"x\", \"m\": [{\"role\": \"user\"}]}}, "
-                         "{\"row_idx\": 1, \"row\": {\"m\": [{\"role\": \"system\", \"content\": \"s\"}]}}]}";
+    static char page[] =
+        "{\"rows\": [{\"row_idx\": 0, \"row\": {\"text\": \"x\", \"m\": [{\"role\": \"user\"}]}}, "
+        "{\"row_idx\": 1, \"row\": {\"m\": [{\"role\": \"system\", \"content\": \"s\"}]}}]}";
     assert_true(torture(chat_once, page) >= 1);
-    static const char *const bad[] = {"{\"text\": \"x\"}", "{\"m\": []}", "{\"m\": \"x\"}", "{\"m\": null}"};
+    static const char *const bad[] = {"{\"text\": \"x\"}", "{\"m\": []}", "{\"m\": \"x\"}",
+                                      "{\"m\": null}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[200];
         snprintf(text, sizeof text, "{\"rows\": [{\"row_idx\": 0, \"row\": %s}]}", bad[i]);
-        assert_fails(f->cx, OSH_E_FORMAT, chat_once(f->cx, text), "row 0: the column 'm' holds no conversation");
+        assert_fails(f->cx, OSH_E_FORMAT, chat_once(f->cx, text),
+                     "row 0: the column 'm' holds no conversation");
     }
 }
 

@@ -37,19 +37,26 @@ static void refuses(osh_ctx *cx, osh_status rc, const char *text, const char *ho
 static void test_messages_name_construct_and_line(void **state)
 {
     osh_ctx *cx = *state;
-    refuses(cx, OSH_E_UNSUPPORTED, "a\n\n{% include 'x' %}", "the template line 3: the tag 'include' is not supported");
-    refuses(cx, OSH_E_UNSUPPORTED, "{{ a\n | xmlattr }}", "line 2: the filter 'xmlattr' is not supported");
-    refuses(cx, OSH_E_UNSUPPORTED, "{{ a }}\n{{ a is escaped }}", "line 2: the test 'escaped' is not supported");
-    refuses(cx, OSH_E_UNSUPPORTED, "\n{{ a.zfill(3) }}", "line 2: the method 'zfill' of a string is not supported");
-    refuses(cx, OSH_E_UNSUPPORTED, "{% for i in [] recursive %}{% endfor %}", "line 1: a recursive loop");
+    refuses(cx, OSH_E_UNSUPPORTED, "a\n\n{% include 'x' %}",
+            "the template line 3: the tag 'include' is not supported");
+    refuses(cx, OSH_E_UNSUPPORTED, "{{ a\n | xmlattr }}",
+            "line 2: the filter 'xmlattr' is not supported");
+    refuses(cx, OSH_E_UNSUPPORTED, "{{ a }}\n{{ a is escaped }}",
+            "line 2: the test 'escaped' is not supported");
+    refuses(cx, OSH_E_UNSUPPORTED, "\n{{ a.zfill(3) }}",
+            "line 2: the method 'zfill' of a string is not supported");
+    refuses(cx, OSH_E_UNSUPPORTED, "{% for i in [] recursive %}{% endfor %}",
+            "line 1: a recursive loop");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ '%d' % 3 }}", "formatting a string by '%'");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ joiner() }}", "cycler, joiner and lipsum");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ f(*a) }}", "arguments out of a list");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ strftime_now('%Q') }}", "strftime_now: '%Q'");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ 9223372036854775807 }}", "the number 9223372036854775807");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ 999999999999999999 * 99 }}", "beyond 64 bits");
-    refuses(cx, OSH_E_FORMAT, "{% if 1 %}\n{% for i in a %}\n", "line 2: the template ends without the 'endfor'");
-    refuses(cx, OSH_E_FORMAT, "{{ raise_exception('no ' ~ a) }}", "the template refuses the row: no A");
+    refuses(cx, OSH_E_FORMAT, "{% if 1 %}\n{% for i in a %}\n",
+            "line 2: the template ends without the 'endfor'");
+    refuses(cx, OSH_E_FORMAT, "{{ raise_exception('no ' ~ a) }}",
+            "the template refuses the row: no A");
     refuses(cx, OSH_E_FORMAT, "{{ zz.x }}", "'zz' is undefined, and so has no 'x'");
     refuses(cx, OSH_E_FORMAT, "{{ a b }}", "line 1: found 'b', want '}}'");
     refuses(cx, OSH_E_FORMAT, "\n{{ 'a }}", "line 2: a string without its closing '");
@@ -196,14 +203,18 @@ static void test_bounds(void **state)
     osh_ctx *cx = *state;
     osh_buf out;
     assert_fails(cx, OSH_E_UNSUPPORTED, "more than 1000 steps: the template does not end",
-                 render(cx, &out, "{% for i in range(999) %}{% endfor %}", (osh_jinja_vars){.max_steps = 1000}));
+                 render(cx, &out, "{% for i in range(999) %}{% endfor %}",
+                        (osh_jinja_vars){.max_steps = 1000}));
     osh_buf_deinit(cx, &out);
-    refuses(cx, OSH_E_UNSUPPORTED, "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    refuses(cx, OSH_E_UNSUPPORTED,
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
             "more than 256 MiB of values");
-    refuses(cx, OSH_E_UNSUPPORTED, "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested more than 400 deep");
+    refuses(cx, OSH_E_UNSUPPORTED, "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "nested more than 400 deep");
     refuses(cx, OSH_E_UNSUPPORTED, "{{ 'x' * 999999999999 }}", "more than 256 MiB");
     refuses(cx, OSH_E_UNSUPPORTED,
-            "{% set ns = namespace(l=[]) %}{% for i in range(900) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+            "{% set ns = namespace(l=[]) %}{% for i in range(900) %}{% set ns.l = [ns.l] %}{% "
+            "endfor %}{{ ns.l }}",
             "nested more than 400 deep");
 }
 
@@ -246,8 +257,8 @@ static place place_new(void)
 
 static void place_drop(const place *p)
 {
-    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
-                                        "rows.jsonl", "rows.csv"};
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json", "rows.jsonl", "rows.csv"};
     char path[96];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", p->dir, names[i]);
@@ -256,7 +267,8 @@ static void place_drop(const place *p)
     rmdir(p->dir);
 }
 
-static void chat_gives(osh_ctx *cx, const place *p, const char *row, const char *column, const char *wanted)
+static void chat_gives(osh_ctx *cx, const place *p, const char *row, const char *column,
+                       const char *wanted)
 {
     osh_chat *c = NULL;
     osh_buf out;
@@ -276,19 +288,25 @@ static void test_where_the_template_is(void **state)
     static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}";
 
     chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // LLM Compressor's template, without a token
-    put(&p, "tokenizer_config.json", "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
-    put(&p, "special_tokens_map.json", "{\"unk_token\": {\"content\": \"<unk>\"}, \"eos_token\": \"other\"}");
+    put(&p, "tokenizer_config.json",
+        "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
+    put(&p, "special_tokens_map.json",
+        "{\"unk_token\": {\"content\": \"<unk>\"}, \"eos_token\": \"other\"}");
     chat_gives(cx, &p, row, NULL, "</s><unk>");
-    put(&p, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{% bad %}\"}, "
-                                     "{\"name\": \"default\", \"template\": \"{{ tools }} {{ messages|length }}\"}]}");
+    put(&p, "tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{% bad %}\"}, "
+        "{\"name\": \"default\", \"template\": \"{{ tools }} {{ messages|length }}\"}]}");
     chat_gives(cx, &p, row, NULL, "None 1");
-    put(&p, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}");
+    put(&p, "tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}");
     assert_fails(cx, OSH_E_FORMAT, "no chat_template has the name 'default', found rag",
                  osh_chat_open(cx, &c, p.dir, NULL));
     put(&p, "tokenizer_config.json", "{\"chat_template\": 3}");
-    assert_fails(cx, OSH_E_FORMAT, "neither a string nor a list", osh_chat_open(cx, &c, p.dir, NULL));
+    assert_fails(cx, OSH_E_FORMAT, "neither a string nor a list",
+                 osh_chat_open(cx, &c, p.dir, NULL));
     put(&p, "chat_template.jinja", "file{% nosuch %}");
-    assert_fails(cx, OSH_E_UNSUPPORTED, "chat template line 1: the tag 'nosuch'", osh_chat_open(cx, &c, p.dir, NULL));
+    assert_fails(cx, OSH_E_UNSUPPORTED, "chat template line 1: the tag 'nosuch'",
+                 osh_chat_open(cx, &c, p.dir, NULL));
     assert_fails(cx, OSH_E_USAGE, "the date is 'today'", osh_chat_open(cx, &c, p.dir, "today"));
     place_drop(&p);
 }
@@ -308,17 +326,26 @@ static void test_columns_of_a_conversation(void **state)
 {
     osh_ctx *cx = *state;
     place p = place_new();
-    put(&p, "chat_template.jinja", "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
-    chat_gives(cx, &p, "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": "
-                       "\"b\"}, {\"from\": \"system\", \"value\": \"c\"}]}", NULL, "user=a;assistant=b;system=c;");
+    put(&p, "chat_template.jinja",
+        "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
+    chat_gives(cx, &p,
+               "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+               "\"value\": "
+               "\"b\"}, {\"from\": \"system\", \"value\": \"c\"}]}",
+               NULL, "user=a;assistant=b;system=c;");
     chat_gives(cx, &p, "{\"response\": \"r\", \"prompt\": \"p\"}", NULL, "user=p;assistant=r;");
-    chat_gives(cx, &p, "{\"messages\": [{\"role\": \"x\"}], \"conversations\": [{\"from\": \"y\", \"value\": 1}]}",
-               "conversations", "y=1;");
-    chat_refuses(cx, &p, "{\"messages\": []}", "the column 'messages' is an empty list, want a list of messages");
+    chat_gives(
+        cx, &p,
+        "{\"messages\": [{\"role\": \"x\"}], \"conversations\": [{\"from\": \"y\", \"value\": 1}]}",
+        "conversations", "y=1;");
+    chat_refuses(cx, &p, "{\"messages\": []}",
+                 "the column 'messages' is an empty list, want a list of messages");
     chat_refuses(cx, &p, "{\"messages\": \"hi\"}", "the column 'messages' is a string");
     chat_refuses(cx, &p, "{\"messages\": [\"hi\"]}", "message 1 is a string, want an object");
-    chat_refuses(cx, &p, "{\"conversations\": [{\"from\": \"human\"}]}", "item 1 of 'conversations' has no 'from' and");
-    chat_refuses(cx, &p, "{\"prompt\": \"p\"}", "want strings in the columns 'prompt' and 'response'");
+    chat_refuses(cx, &p, "{\"conversations\": [{\"from\": \"human\"}]}",
+                 "item 1 of 'conversations' has no 'from' and");
+    chat_refuses(cx, &p, "{\"prompt\": \"p\"}",
+                 "want strings in the columns 'prompt' and 'response'");
     chat_refuses(cx, &p, "{\"other\": 1}", "no column 'messages' with a conversation");
     chat_refuses(cx, &p, "{\"messages\": [1 2]}", "found no ','");
     place_drop(&p);
@@ -328,7 +355,8 @@ static void test_columns_of_a_conversation(void **state)
 
 #define MODEL OSH_SOURCE_DIR "/examples/docs-llama-3m"
 
-static void load(osh_ctx *cx, osh_dataset *d, const place *p, const char *file, osh_dataset_options opt)
+static void load(osh_ctx *cx, osh_dataset *d, const place *p, const char *file,
+                 osh_dataset_options opt)
 {
     osh_tokenizer *tok = NULL;
     char path[96];
@@ -357,16 +385,19 @@ static void test_rows_of_conversations(void **state)
     osh_ctx *cx = *state;
     osh_dataset d = {0};
     place p = place_new();
-    put(&p, "rows.jsonl", "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"How?\"}, {\"role\": "
-                          "\"assistant\", \"content\": \"So.\"}]}\n\n{\"messages\": [{\"role\": \"user\", \"content\": "
-                          "\"more \\u00e9\"}], \"id\": 2}\n");
+    put(&p, "rows.jsonl",
+        "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"How?\"}, {\"role\": "
+        "\"assistant\", \"content\": \"So.\"}]}\n\n{\"messages\": [{\"role\": \"user\", "
+        "\"content\": "
+        "\"more \\u00e9\"}], \"id\": 2}\n");
     load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.model_dir = MODEL});
     assert_int_equal(d.n, 2);
     check_sample(cx, &d, 0, "<|user|>\nHow?<|endoftext|>\n<|assistant|>\nSo.<|endoftext|>\n");
     check_sample(cx, &d, 1, "<|user|>\nmore \xc3\xa9<|endoftext|>\n");
     osh_dataset_deinit(cx, &d);
-    load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.model_dir = MODEL, .shuffle = true, .max_seq_length = 4,
-                                                         .text_column = "messages"});
+    load(cx, &d, &p, "rows.jsonl",
+         (osh_dataset_options){
+             .model_dir = MODEL, .shuffle = true, .max_seq_length = 4, .text_column = "messages"});
     assert_int_equal(d.offsets[2], 8); // the row is cut
     osh_dataset_deinit(cx, &d);
     place_drop(&p);
@@ -378,7 +409,8 @@ static void test_rows_by_a_text_template(void **state)
     osh_dataset d = {0};
     place p = place_new();
     put(&p, "rows.jsonl", "{\"q\": \"Two?\", \"n\": 2.0}\n{\"q\": \"x\", \"n\": [1]}\n");
-    put(&p, "rows.csv", "\xef\xbb\xbfq,\"the \"\"n\"\"\",z\r\nTwo?,\"a, \"\"b\"\"\n\",\r\n,1,2\r\n");
+    put(&p, "rows.csv",
+        "\xef\xbb\xbfq,\"the \"\"n\"\"\",z\r\nTwo?,\"a, \"\"b\"\"\n\",\r\n,1,2\r\n");
     load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.text_template = "Q: {{ q }} {{ n }}"});
     check_sample(cx, &d, 0, "Q: Two? 2.0");
     check_sample(cx, &d, 1, "Q: x [1]");
@@ -404,12 +436,15 @@ static void test_data_that_is_refused(void **state)
     assert_fails(cx, OSH_E_FORMAT, "text template line 1: 'zz' is undefined; while reading",
                  osh_dataset_load(cx, &d, tok, &opt));
     opt.text_column = "zz";
-    assert_fails(cx, OSH_E_USAGE, "a text template and the text column 'zz'", osh_dataset_load(cx, &d, tok, &opt));
+    assert_fails(cx, OSH_E_USAGE, "a text template and the text column 'zz'",
+                 osh_dataset_load(cx, &d, tok, &opt));
     opt.text_column = opt.text_template = NULL, opt.model_dir = MODEL;
-    assert_fails(cx, OSH_E_FORMAT, "chat template line 2: '+' of a string and an integer; while reading",
+    assert_fails(cx, OSH_E_FORMAT,
+                 "chat template line 2: '+' of a string and an integer; while reading",
                  osh_dataset_load(cx, &d, tok, &opt));
     opt.model_dir = NULL;
-    assert_fails(cx, OSH_E_FORMAT, "no column 'text', found 'messages'", osh_dataset_load(cx, &d, tok, &opt));
+    assert_fails(cx, OSH_E_FORMAT, "no column 'text', found 'messages'",
+                 osh_dataset_load(cx, &d, tok, &opt));
     opt.text_column = "messages";
     assert_fails(cx, OSH_E_USAGE, "there is no chat template", osh_dataset_load(cx, &d, tok, &opt));
     osh_tokenizer_close(cx, tok);
@@ -437,7 +472,8 @@ static void test_failing_allocations(void **state)
     put(&p, "chat_template.jinja",
         "{% macro m(x) %}{{ caller() ~ ' ' ~ x }}{% endmacro %}{% set l = [1, 'a'|upper] %}{{ l }}"
         "{% for m in messages %}{{ m.content|upper }}{% endfor %}{{ {'a': 1.5}|tojson(indent=2) }}"
-        "{% call m('x') %}caller{% endcall %}{{ 'a|b'.split('a')|join }}|{% set b %}{{ bos_token }}{% endset %}"
+        "{% call m('x') %}caller{% endcall %}{{ 'a|b'.split('a')|join }}|{% set b %}{{ bos_token "
+        "}}{% endset %}"
         "{{ b }}");
     torture(*state, render_all, p.dir);
     place_drop(&p);

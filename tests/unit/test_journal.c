@@ -219,8 +219,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(records_come_back), TEST(ends_at_the_last_good_record), TEST(records_do_not_move),
-        TEST(goes_back_to_what_was_synced), TEST(one_process_at_a_time), TEST(numbers_and_texts), TEST(torture_journal),
+        TEST(records_come_back),     TEST(ends_at_the_last_good_record),
+        TEST(records_do_not_move),   TEST(goes_back_to_what_was_synced),
+        TEST(one_process_at_a_time), TEST(numbers_and_texts),
+        TEST(torture_journal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

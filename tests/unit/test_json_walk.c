@@ -1,5 +1,5 @@
-/* test_json_walk.c - JSON value by value: a walk refuses the same texts as a parse, a copy is the
- * same value in one line, and pieces of a file may end anywhere. */
+/* test_json_walk.c - tests reading JSON value by value: a walk refuses the same texts as a parse, a
+ * copy is the same value in one line, and pieces of a file may end anywhere. */
 #include "text/json_walk.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
@@ -34,11 +34,35 @@ static void test_copies(void **state)
          "\"\\b\\f\\n\\r\\t\\u0001 x\360\237\230\200\""},
         {"12345678901234567890", "12345678901234567890"},
     };
-    static const char *const bad[] = {
-        "",        " ",           "[",      "[1",          "[1,",     "[1,]",     "[,]",
-        "[1 2]",   "[1}",         "{",      "{\"a\"",      "{\"a\":", "{\"a\":1", "{\"a\":1,}",
-        "{a:1}",   "{1:1}",       "01",     "1.",          "tru",     "nil",      "\"",
-        "\"\\x\"", "\"\\ud800\"", "\"\n\"", "\"\\u0000\"", "1 2",     "[1]]",     "NaN", "\xef\xbb\xbf[1]"};
+    static const char *const bad[] = {"",
+                                      " ",
+                                      "[",
+                                      "[1",
+                                      "[1,",
+                                      "[1,]",
+                                      "[,]",
+                                      "[1 2]",
+                                      "[1}",
+                                      "{",
+                                      "{\"a\"",
+                                      "{\"a\":",
+                                      "{\"a\":1",
+                                      "{\"a\":1,}",
+                                      "{a:1}",
+                                      "{1:1}",
+                                      "01",
+                                      "1.",
+                                      "tru",
+                                      "nil",
+                                      "\"",
+                                      "\"\\x\"",
+                                      "\"\\ud800\"",
+                                      "\"\n\"",
+                                      "\"\\u0000\"",
+                                      "1 2",
+                                      "[1]]",
+                                      "NaN",
+                                      "\xef\xbb\xbf[1]"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         osh_buf to; // own
         osh_buf_init(&to, 0);

@@ -1,4 +1,4 @@
-/* test_library.c - include/oneshot.h: refusals, callbacks, and several jobs in a context. */
+/* test_library.c - tests include/oneshot.h: refusals, callbacks, and several jobs in a context. */
 #include "oneshot.h"
 
 #include <stdio.h>
@@ -37,7 +37,8 @@ static void on_log(void *user, int level, const char *text)
 static void on_text(void *user, const char *text, size_t n)
 {
     seen *s = user;
-    strncat(s->text, text, n < sizeof s->text - strlen(s->text) - 1 ? n : sizeof s->text - strlen(s->text) - 1);
+    strncat(s->text, text,
+            n < sizeof s->text - strlen(s->text) - 1 ? n : sizeof s->text - strlen(s->text) - 1);
 }
 
 static char dir[] = "/tmp/oneshot-library-XXXXXX";
@@ -47,7 +48,8 @@ static int begin(void **state)
     static seen s;
     memset(&s, 0, sizeof s);
     oneshot_options opt = ONESHOT_OPTIONS_INIT;
-    opt.on_progress = on_progress, opt.on_log = on_log, opt.on_text = on_text, opt.user = &s, opt.threads = 2;
+    opt.on_progress = on_progress, opt.on_log = on_log, opt.on_text = on_text, opt.user = &s,
+    opt.threads = 2;
     *state = &s;
     return oneshot_new(&s.o, &opt);
 }
@@ -96,7 +98,8 @@ static void test_options(void **state)
 #define assert_refused(s, code, call, part)                                                        \
     do {                                                                                           \
         assert_int_equal((call), (code));                                                          \
-        if (!strstr(oneshot_error((s)->o), (part))) fail_msg("message '%s'", oneshot_error((s)->o)); \
+        if (!strstr(oneshot_error((s)->o), (part)))                                                \
+            fail_msg("message '%s'", oneshot_error((s)->o));                                       \
     } while (0)
 
 static void test_refused(void **state)
@@ -105,17 +108,25 @@ static void test_refused(void **state)
     assert_refused(s, ONESHOT_E_USAGE, oneshot_compress(s->o, NULL), "--model is not given");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"modle", ""}, {0}}),
                    "did you mean model?");
-    assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"threads", "1"}, {0}}),
-                   "oneshot_options");
-    assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", NULL}, {0}}), "want a value");
-    assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", "x"}, {0}}), "seed");
     assert_refused(s, ONESHOT_E_USAGE,
-                   oneshot_plan(s->o, (oneshot_argument[]){{"output", "a"}, {"ignore", "x"}, {"ignore", "y"},
-                                                           {"output-dir", "b"}, {0}}),
+                   oneshot_plan(s->o, (oneshot_argument[]){{"threads", "1"}, {0}}),
+                   "oneshot_options");
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_plan(s->o, (oneshot_argument[]){{"seed", NULL}, {0}}), "want a value");
+    assert_refused(s, ONESHOT_E_USAGE, oneshot_plan(s->o, (oneshot_argument[]){{"seed", "x"}, {0}}),
+                   "seed");
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_plan(s->o, (oneshot_argument[]){{"output", "a"},
+                                                           {"ignore", "x"},
+                                                           {"ignore", "y"},
+                                                           {"output-dir", "b"},
+                                                           {0}}),
                    "output-dir was given twice: 'a' and 'b'");
-    assert_refused(s, ONESHOT_E_USAGE, oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "--model is not given"); // an argument of LLM Compressor's that is taken
-    assert_refused(s, ONESHOT_E_USAGE, oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
+    assert_refused(s, ONESHOT_E_USAGE,
+                   oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "unknown option 'streaming'");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_verify(s->o, NULL, NULL), "output directory");
     assert_refused(s, ONESHOT_E_USAGE, oneshot_verify(s->o, "/nowhere", NULL), "/nowhere");
@@ -126,30 +137,37 @@ static void test_jobs(void **state)
 {
     seen *s = *state;
     char out[80];
-    const oneshot_argument args[] = {{"model", MODEL},  {"dataset", DATA},  {"scheme", "W4A16"},
-                                     {"method", "gptq"}, {"output_dir", out}, {"num_calibration_samples", "4"},
-                                     {"max-seq-length", "32"}, {"host_memory", "400MB"}, {0}};
+    const oneshot_argument args[] = {
+        {"model", MODEL},         {"dataset", DATA},        {"scheme", "W4A16"},
+        {"method", "gptq"},       {"output_dir", out},      {"num_calibration_samples", "4"},
+        {"max-seq-length", "32"}, {"host_memory", "400MB"}, {0}};
     snprintf(out, sizeof out, "%s/out", dir);
     assert_int_equal(oneshot_plan(s->o, args), ONESHOT_OK);
     assert_non_null(strstr(s->text, "model.layers.3"));
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
-    s->text[0] = 0; // the same call continues
+    s->text[0] = 0; // an equal call continues the job
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
     assert_true(s->n_progress > 10 && s->last_fraction > 0.9);
     assert_int_equal(s->n_log, 0); // no warnings
     s->text[0] = 0;
-    assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}), ONESHOT_OK);
+    assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}),
+                     ONESHOT_OK);
     s->text[0] = 0;
-    assert_int_equal(oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {"max_windows", "2"},
-                                                             {"max_seq_length", "64"}, {0}}), ONESHOT_OK);
+    assert_int_equal(oneshot_eval(s->o, (oneshot_argument[]){{"model", out},
+                                                             {"dataset", DATA},
+                                                             {"max_windows", "2"},
+                                                             {"max_seq_length", "64"},
+                                                             {0}}),
+                     ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
     oneshot_interrupt(s->o); // before a job: ends that job and not the next
-    assert_int_equal(oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
-                     ONESHOT_E_INTERRUPTED);
+    assert_int_equal(
+        oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
+        ONESHOT_E_INTERRUPTED);
     assert_int_equal(oneshot_verify(s->o, out, NULL), ONESHOT_OK);
 }
 
@@ -177,8 +195,11 @@ static void test_names(void **state)
 static void test_warning(void **state)
 {
     seen *s = *state;
-    assert_int_equal(oneshot_plan(s->o, (oneshot_argument[]){{"model", MODEL}, {"scheme", "W4A16"},
-                                                             {"ignore", "nobody"}, {0}}), ONESHOT_OK);
+    assert_int_equal(
+        oneshot_plan(
+            s->o,
+            (oneshot_argument[]){{"model", MODEL}, {"scheme", "W4A16"}, {"ignore", "nobody"}, {0}}),
+        ONESHOT_OK);
     assert_int_equal(s->n_log, 1);
     assert_non_null(strstr(s->log, "ignore nobody"));
 }

@@ -1,5 +1,5 @@
-/* test_manifest.c - every tensor of a source has one fate: quantized or copied. A plan that loses a
- * tensor, or has two fates for it, is refused. */
+/* test_manifest.c - checks that every tensor of a source has one fate: quantized or copied. A plan
+ * that loses a tensor, or has two fates for it, is refused. */
 #include "plan/manifest.h"
 #include "torture.h"
 
@@ -16,7 +16,8 @@ typedef struct fixture {
 static void make(fixture *f)
 {
     static char *const names[] = {"q.weight", "norm.weight", "mtp.fc.weight"};
-    static char *const outs[] = {"q.weight_packed", "q.weight_scale", "norm.weight", "mtp.fc.weight"};
+    static char *const outs[] = {"q.weight_packed", "q.weight_scale", "norm.weight",
+                                 "mtp.fc.weight"};
     memset(f, 0, sizeof *f);
     for (int i = 0; i < 3; i++) {
         f->source[i].name = names[i];
@@ -24,12 +25,17 @@ static void make(fixture *f)
     }
     for (int i = 0; i < 4; i++) {
         f->out[i].name = outs[i];
-        f->info[i] = (osh_out_tensor){.source = i < 2 ? -1 : i - 1, .linear = i < 2 ? 0 : -1, .leaf = i};
+        f->info[i] =
+            (osh_out_tensor){.source = i < 2 ? -1 : i - 1, .linear = i < 2 ? 0 : -1, .leaf = i};
     }
     f->linear = (osh_linear){.name = "q", .tensor = 0, .bias = -1, .first_out = 0, .n_out = 2};
     f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
-    f->plan = (osh_plan){
-        .ck = &f->ck, .linears = &f->linear, .n_linears = 1, .out = f->out, .out_info = f->info, .n_out = 4};
+    f->plan = (osh_plan){.ck = &f->ck,
+                         .linears = &f->linear,
+                         .n_linears = 1,
+                         .out = f->out,
+                         .out_info = f->info,
+                         .n_out = 4};
 }
 
 static void one_fate_each(void **state)
@@ -46,7 +52,8 @@ static void one_fate_each(void **state)
     osh_free(cx, fate);
 
     f.plan.n_out = 3; // mtp.fc.weight is lost
-    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "mtp.fc.weight is neither quantized nor");
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan),
+                 "mtp.fc.weight is neither quantized nor");
     make(&f);
     f.plan.n_linears = 0; // q.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight is neither");
@@ -84,6 +91,7 @@ static void tied_heads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_fate_each), cmocka_unit_test(tied_heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_fate_each),
+                                       cmocka_unit_test(tied_heads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

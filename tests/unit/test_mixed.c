@@ -1,5 +1,5 @@
-/* test_mixed.c - the choice of bits: within the limit, no worse than the bound allows, and equal or
- * near to the best choice of a small problem. */
+/* test_mixed.c - tests the choice of bits: it is within the limit, no worse than the bound, and
+ * equal or near to the best choice of a small problem. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -21,13 +21,15 @@ static osh_mixed *make(osh_ctx *cx, uint64_t seed)
         m->n_weights += x->n_weights;
         for (int k = 0; k < CANDIDATES; k++) {
             x->bits[k] = 2 + k, x->bytes[k] = (int64_t)size * (2 + k);
-            worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20); // also above 1
+            /* Some factors exceed 1. */
+            worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20);
             x->loss[k] = worth;
         }
-        if (seed % 2) { // candidates of several formats: not by rising bytes
+        if (seed % 2) { // candidates of several formats: bytes do not rise
             int64_t bytes = x->bytes[1];
             double loss = x->loss[1];
-            x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes, x->loss[2] = loss;
+            x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes,
+            x->loss[2] = loss;
         }
     }
     return m;
@@ -37,11 +39,13 @@ static osh_mixed *make(osh_ctx *cx, uint64_t seed)
 static double best_of_all(const osh_mixed *m, int64_t limit)
 {
     double best = 1e300;
-    for (int code = 0; code < CANDIDATES * CANDIDATES * CANDIDATES * CANDIDATES * CANDIDATES; code++) {
+    for (int code = 0; code < CANDIDATES * CANDIDATES * CANDIDATES * CANDIDATES * CANDIDATES;
+         code++) {
         int64_t bytes = 0;
         double loss = 0;
         for (int u = 0, rest = code; u < UNITS; u++, rest /= CANDIDATES)
-            bytes += m->units[u].bytes[rest % CANDIDATES], loss += m->units[u].loss[rest % CANDIDATES];
+            bytes += m->units[u].bytes[rest % CANDIDATES],
+                loss += m->units[u].loss[rest % CANDIDATES];
         if (bytes <= limit && loss < best) best = loss;
     }
     return best;
@@ -56,12 +60,14 @@ static void test_against_all(void **state)
             osh_mixed *m = make(cx, seed);
             int64_t least = 0, most = 0, bytes = 0;
             double loss = 0;
-            for (int u = 0; u < UNITS; u++) least += m->units[u].bytes[0], most += m->units[u].bytes[CANDIDATES - 1];
+            for (int u = 0; u < UNITS; u++)
+                least += m->units[u].bytes[0], most += m->units[u].bytes[CANDIDATES - 1];
             int64_t limit = least + (most - least) * share / 6;
             double best = best_of_all(m, limit);
             assert_ok(cx, osh_mixed_choose(cx, m, limit));
             for (int u = 0; u < UNITS; u++)
-                bytes += m->units[u].bytes[m->units[u].chosen], loss += m->units[u].loss[m->units[u].chosen];
+                bytes += m->units[u].bytes[m->units[u].chosen],
+                    loss += m->units[u].loss[m->units[u].chosen];
             assert_true(bytes == m->bytes && bytes <= limit);
             assert_true(loss >= best * (1 - 1e-9) && m->bound <= best * (1 + 1e-9));
             n_best += loss <= best * (1 + 1e-9), n++;
@@ -78,7 +84,8 @@ static void test_known(void **state)
     m->n_units = 2;
     for (int u = 0; u < 2; u++)
         for (int k = 0; k < CANDIDATES; k++)
-            m->units[u].bytes[k] = 100 * (2 + k), m->units[u].loss[k] = (u ? 1 : 10) * (double)(1 << (2 * (3 - k)));
+            m->units[u].bytes[k] = 100 * (2 + k),
+            m->units[u].loss[k] = (u ? 1 : 10) * (double)(1 << (2 * (3 - k)));
     assert_ok(cx, osh_mixed_choose(cx, m, 700)); // 3.5 bits on average
     assert_int_equal(m->units[0].chosen, 2);
     assert_int_equal(m->units[1].chosen, 1);

@@ -1,8 +1,11 @@
-/* test_needs.c - what a modifier says that compress takes (`needs`, which the plan asks) beside what it does take: of
- * every modifier of the table and of the survey in its place, with weights of all strategies, one Linear and three,
- * one thread and three, results that are taken and results that stay. Never less, and at most 1.15 times. Of Linears
- * that are solved a thread each it is chance whether they meet: at most 1.15 times what as many as there are threads
- * take one by one. */
+/* test_needs.c - compares the bytes that a modifier predicts for compress (`needs`, which the plan
+ * asks) with the bytes that compress takes.
+ *
+ * It tries every modifier of the table, and the survey in its place, with weights of all
+ * strategies, one Linear and three, one thread and three, results that are taken and results that
+ * stay. A prediction is never too small, and at most 1.15 times the bytes taken. If each Linear has
+ * a thread of its own, it is chance how many are solved at the same time. Then the prediction is at
+ * most 1.15 times the bytes of as many single Linears as there are threads. */
 #include "plain.h"
 #include "torture.h"
 
@@ -14,14 +17,16 @@
 
 enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
-static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}}; // few: what a column takes is the most
-static float square[2][I * I];                                     // X^T X of random rows, and X^T Y
+/* With few rows the memory of a column is the largest part. */
+static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
+/* X^T X of random rows, and X^T Y */
+static float square[2][I * I];
 
 typedef struct trial {
     const osh_modifier *m;
-    int n, n_threads, shape; // shape: of rows
-    bool stays, keep_w, both; // results; weights; a target of its own
-    bool apart;               // so many that each takes a thread
+    int n, n_threads, shape; // shape: index into rows
+    bool stays, keep_w, both; // results stay; weights stay; a target of its own
+    bool apart;               // there are enough Linears for a thread each
 } trial;
 
 static osh_status take(osh_ctx *cx, osh_linear_job *j)
@@ -41,7 +46,8 @@ static osh_tensor *random_of(osh_ctx *cx, osh_dtype dtype, int64_t O, uint64_t s
     return t;
 }
 
-PLAIN static void add_product(float *restrict to, const float *restrict x, const float *restrict y, float scale)
+PLAIN static void add_product(float *restrict to, const float *restrict x, const float *restrict y,
+                              float scale)
 {
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j < I; j++) to[i * I + j] += x[i] * scale * y[j];
@@ -71,16 +77,18 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* with: what it says is held against. */
+/* Fails unless the prediction covers the bytes taken and is at most MOST_PERCENT of `with`. */
 static void check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
     if (took <= said && said * 100 <= with * MOST_PERCENT) return;
-    fail_msg("%s: %d Linears of %d rows, %d threads%s%s%s: takes %zu bytes, or %zu, says %zu", text, t->n,
-             (int)rows[t->shape][0], t->n_threads, stays, keep, t->apart ? ", apart" : "", took, with, said);
+    fail_msg("%s: %d Linears of %d rows, %d threads%s%s%s: takes %zu bytes, or %zu, says %zu", text,
+             t->n, (int)rows[t->shape][0], t->n_threads, stays, keep, t->apart ? ", apart" : "",
+             took, with, said);
 }
 
-/* What compress takes, and what is said of it. *result: of the first Linear. */
+/* Returns the bytes that compress takes. *said is the prediction; *result is the size of the first
+ * Linear's result. */
 static size_t measure(const trial *t, size_t *said, size_t *result)
 {
     osh_ctx *cx = NULL;
@@ -88,13 +96,19 @@ static size_t measure(const trial *t, size_t *said, size_t *result)
     osh_tensor *w[MOST] = {NULL}, *h, *shift = NULL;
     assert_int_equal(osh_ctx_new(&cx, t->n_threads), OSH_OK);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
-    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // the threads are there
+    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // starts the threads
     h = copy_of(cx, square[0]);
     if (t->both) shift = copy_of(cx, square[1]);
     for (int k = 0; k < t->n; k++) {
         w[k] = random_of(cx, OSH_BF16, rows[t->shape][k % SHAPES], (uint64_t)k);
-        jobs[k] = (osh_linear_job){.name = "a", .scheme = &t->m->schemes[0], .w = w[k], .shift = shift, .sparsity = 0.5,
-                                   .keep_w = t->keep_w, .done = t->stays ? NULL : take, .n_tokens = 2 * I,
+        jobs[k] = (osh_linear_job){.name = "a",
+                                   .scheme = &t->m->schemes[0],
+                                   .w = w[k],
+                                   .shift = shift,
+                                   .sparsity = 0.5,
+                                   .keep_w = t->keep_w,
+                                   .done = t->stays ? NULL : take,
+                                   .n_tokens = 2 * I,
                                    .apart = t->apart};
     }
     *result = osh_job_result_bytes(&jobs[0]);
@@ -118,18 +132,21 @@ static void try(const trial *t, const char *text)
     check(t, text, said, took, took);
 }
 
-/* Twelve Linears; by themselves those of 160 rows take most. */
+/* Tries twelve Linears; a Linear of 160 rows takes most. */
 static void try_apart(const osh_modifier *m, int n_threads, bool stays, const char *text)
 {
     bool both = strstr(text, "original") != NULL;
     trial one = {.m = m, .n = 1, .n_threads = 1, .both = both};
-    trial all = {.m = m, .n = MOST, .n_threads = n_threads, .stays = stays, .both = both, .apart = true};
-    size_t said, result, alone_said, took = measure(&all, &said, &result), alone = measure(&one, &alone_said, &result);
+    trial all = {
+        .m = m, .n = MOST, .n_threads = n_threads, .stays = stays, .both = both, .apart = true};
+    size_t said, result, alone_said, took = measure(&all, &said, &result),
+                                     alone = measure(&one, &alone_said, &result);
     int waiting = stays || osh_jobs_waiting(n_threads) > MOST ? MOST : osh_jobs_waiting(n_threads);
-    check(&all, text, said, took, (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
+    check(&all, text, said, took,
+          (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
 }
 
-/* Every way to call it. False: the recipe is refused. */
+/* Tries every way to call the modifier of a recipe. Returns false if the recipe is refused. */
 static bool try_text(const char *text, bool survey)
 {
     osh_ctx *cx = NULL;
@@ -139,9 +156,15 @@ static bool try_text(const char *text, bool survey)
     osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
     if (!rc && survey) rc = osh_survey_begin(cx, &r->modifiers[0]);
     for (int way = 0; !rc && way < 16; way++) {
-        if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue; // each value of each choice
-        trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1, .shape = way >> 2 == 3,
-                   .stays = way >> 2 == 1, .keep_w = way >> 2 == 2, .both = strstr(text, "original") != NULL};
+        /* These four ways have each value of each choice. */
+        if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
+        trial t = {.m = &r->modifiers[0],
+                   .n = way & 1 ? 3 : 1,
+                   .n_threads = way & 2 ? 3 : 1,
+                   .shape = way >> 2 == 3,
+                   .stays = way >> 2 == 1,
+                   .keep_w = way >> 2 == 2,
+                   .both = strstr(text, "original") != NULL};
         try(&t, text);
     }
     for (int way = 0; !rc && way < 4 && r->modifiers[0].type->apart && !survey; way++) {
@@ -154,17 +177,28 @@ static bool try_text(const char *text, bool survey)
 }
 
 static const char *const weights[] = {
-    "num_bits: 4, group_size: 32", "num_bits: 4, group_size: 32, symmetric: false", "num_bits: 8, strategy: channel",
-    "num_bits: 8, strategy: tensor", "num_bits: 8, strategy: block, block_structure: [32, 32]",
-    "num_bits: 4, group_size: 64, observer: memoryless_mse", "num_bits: 8, type: float, strategy: channel",
+    "num_bits: 4, group_size: 32",
+    "num_bits: 4, group_size: 32, symmetric: false",
+    "num_bits: 8, strategy: channel",
+    "num_bits: 8, strategy: tensor",
+    "num_bits: 8, strategy: block, block_structure: [32, 32]",
+    "num_bits: 4, group_size: 64, observer: memoryless_mse",
+    "num_bits: 8, type: float, strategy: channel",
 };
-/* Keys in front: so that steps are few, and what takes more than the default does. */
-static const struct { const char *name, *keys; } more[] = {
-    {"GPTQModifier", "actorder: weight, "}, {"GPTQModifier", "block_size: 64, "}, {"GPTQModifier", "quality: best, "},
-    {"GPTQModifier", "target: original, "}, {"AdaRoundModifier", "num_iterations: 4, "},
-    {"AdaQuantModifier", "num_iterations: 4, "}, {"AutoRoundModifier", "iters: 4, "},
-    {"SparseGPTModifier", "sparsity: 0.5"}, {"SparseGPTModifier", "sparsity: 0.5, mask_structure: '2:4'"},
-    {"WandaPruningModifier", "sparsity: 0.5"}, {"MagnitudePruningModifier", "final_sparsity: 0.5"},
+/* Keys before the groups, so that steps are few or need more memory than the default. */
+static const struct { const char *name, *keys;
+} more[] = {
+    {"GPTQModifier", "actorder: weight, "},
+    {"GPTQModifier", "block_size: 64, "},
+    {"GPTQModifier", "quality: best, "},
+    {"GPTQModifier", "target: original, "},
+    {"AdaRoundModifier", "num_iterations: 4, "},
+    {"AdaQuantModifier", "num_iterations: 4, "},
+    {"AutoRoundModifier", "iters: 4, "},
+    {"SparseGPTModifier", "sparsity: 0.5"},
+    {"SparseGPTModifier", "sparsity: 0.5, mask_structure: '2:4'"},
+    {"WandaPruningModifier", "sparsity: 0.5"},
+    {"MagnitudePruningModifier", "final_sparsity: 0.5"},
     {"ConstantPruningModifier", "targets: [Linear]"},
 };
 
@@ -173,9 +207,11 @@ static bool try_keys(const osh_modifier_type *type, const char *keys)
     bool any = false, prunes = type->prunes;
     char text[512];
     for (size_t i = 0; i < (prunes ? 1 : sizeof weights / sizeof *weights); i++) {
-        if (prunes) snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {%s}}}", type->name, keys);
+        if (prunes)
+            snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {%s}}}", type->name, keys);
         else
-            snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {%sconfig_groups: {g: {%s, weights: {%s}}}}}}",
+            snprintf(text, sizeof text,
+                     "s_stage: {s_modifiers: {%s: {%sconfig_groups: {g: {%s, weights: {%s}}}}}}",
                      type->name, keys, "targets: [Linear]", weights[i]);
         any |= try_text(text, false);
         if (!prunes && !*keys && strstr(weights[i], "type: float") == NULL) try_text(text, true);
@@ -195,7 +231,8 @@ static void test_all(void **state)
         bool any = false, known = false;
         if (!type->compress) continue;
         for (size_t k = 0; k < sizeof more / sizeof *more; k++)
-            if (!strcmp(more[k].name, type->name)) known = true, any |= try_keys(type, more[k].keys);
+            if (!strcmp(more[k].name, type->name))
+                known = true, any |= try_keys(type, more[k].keys);
         if (!known || !strcmp(type->name, "GPTQModifier")) any |= try_keys(type, "");
         if (!any) fail_msg("%s: no recipe of it is tried", type->name);
     }

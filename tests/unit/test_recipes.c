@@ -1,5 +1,5 @@
-/* test_recipes.c - plans each recipe of tests/recipes on the small model in examples/. The first line
- * of a recipe says what must happen:
+/* test_recipes.c - plans each recipe of tests/recipes on the small model in examples/. The first
+ * line of a recipe says the expected result:
  *
  *   # planned             it is planned, and the log says only how it is done
  *   # noted: TEXT         it is planned, and the log says TEXT about a key without effect
@@ -60,16 +60,22 @@ static void check(osh_ctx *cx, const char *name, const char *path, const char *l
     osh_status rc = plan_one(cx, path, &said);
     const char *text = strstr(line, ": ") ? strstr(line, ": ") + 2 : "";
     int kind = !strncmp(line, "# planned", 9) ? 0 : !strncmp(line, "# noted: ", 9) ? 1 : 2;
-    if (kind == 2 && strncmp(line, "# refused: ", 11)) fail_msg("%s: '%s' is no outcome", name, line);
+    if (kind == 2 && strncmp(line, "# refused: ", 11))
+        fail_msg("%s: '%s' is no outcome", name, line);
     if (kind < 2 && rc) fail_msg("%s: refused: %s", name, said.text);
     if (kind == 2 && !rc) fail_msg("%s: planned", name);
-    if (kind && !strstr(said.text, text)) fail_msg("%s: '%s' does not hold '%s'", name, said.text, text);
+    if (kind && !strstr(said.text, text))
+        fail_msg("%s: '%s' does not hold '%s'", name, said.text, text);
     if (kind == 0 && strstr(said.text, "decides nothing")) fail_msg("%s: '%s'", name, said.text);
-    if (kind == 2 && rc != OSH_E_USAGE && rc != OSH_E_UNSUPPORTED && rc != OSH_E_FORMAT) fail_msg("%s: %d", name, rc);
+    if (kind == 2 && rc != OSH_E_USAGE && rc != OSH_E_UNSUPPORTED && rc != OSH_E_FORMAT)
+        fail_msg("%s: %d", name, rc);
     count[kind]++;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static char *all_text; // own: text of all recipes
 
@@ -107,24 +113,118 @@ static void test_outcomes(void **state)
 
 static void test_every_key(void **state)
 {
-    static const char *const keys[] = { // LLM Compressor 0.14, compressed-tensors 0.19
-        "config_groups", "targets", "ignore", "scheme", "kv_cache_scheme", "weight_observer", "input_observer",
-        "output_observer", "observer", "bypass_divisibility_checks", "requires_calibration_data", "index", "start",
-        "end", "update", "block_size", "dampening_frac", "actorder", "batched_quantization", "mappings",
-        "offload_device", "duo_scaling", "n_grid", "smoothing_strength", "num_calibration_steps",
-        "calibration_function", "algorithm", "sparsity", "sparsity_profile", "mask_structure", "owl_m", "owl_lmbda",
-        "sequential_update", "preserve_sparsity_mask", "offload_hessians", "init_sparsity", "final_sparsity",
-        "update_scheduler", "scheduler_args", "leave_enabled", "apply_globally", "rotations", "transform_type",
-        "report_path", "num_bits", "type", "symmetric", "group_size", "strategy", "block_structure", "dynamic",
-        "scale_dtype", "zp_dtype", "observer_kwargs", "weights", "input_activations", "output_activations", "format",
+    static const char *const keys[] = {
+        // LLM Compressor 0.14, compressed-tensors 0.19
+        "config_groups",
+        "targets",
+        "ignore",
+        "scheme",
+        "kv_cache_scheme",
+        "weight_observer",
+        "input_observer",
+        "output_observer",
+        "observer",
+        "bypass_divisibility_checks",
+        "requires_calibration_data",
+        "index",
+        "start",
+        "end",
+        "update",
+        "block_size",
+        "dampening_frac",
+        "actorder",
+        "batched_quantization",
+        "mappings",
+        "offload_device",
+        "duo_scaling",
+        "n_grid",
+        "smoothing_strength",
+        "num_calibration_steps",
+        "calibration_function",
+        "algorithm",
+        "sparsity",
+        "sparsity_profile",
+        "mask_structure",
+        "owl_m",
+        "owl_lmbda",
+        "sequential_update",
+        "preserve_sparsity_mask",
+        "offload_hessians",
+        "init_sparsity",
+        "final_sparsity",
+        "update_scheduler",
+        "scheduler_args",
+        "leave_enabled",
+        "apply_globally",
+        "rotations",
+        "transform_type",
+        "report_path",
+        "num_bits",
+        "type",
+        "symmetric",
+        "group_size",
+        "strategy",
+        "block_structure",
+        "dynamic",
+        "scale_dtype",
+        "zp_dtype",
+        "observer_kwargs",
+        "weights",
+        "input_activations",
+        "output_activations",
+        "format",
     };
     static const char *const values[] = {
-        "tensor", "channel", "group", "block", "token", "tensor_group", "attn_head", "local", "memoryless_minmax",
-        "static_minmax", "minmax", "mse", "memoryless_mse", "imatrix_mse", "fouroversix", "W4A16", "W4A16_ASYM",
-        "W8A8", "INT8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4",
-        "MXFP8A16", "MXFP8", "MXFP6A16", "MXFP6A8", "MXFP4XFP8", "W2A4", "W2A8", "W2A16",
-        "W3A4", "W3A8", "W3A16", "W4A4", "W4A8", "W5A8", "W5A16", "W6A8", "W6A16", "W7A8", "W7A16", "W8A16",
-        "UNQUANTIZED", "torch.uint8", "torch.float8_e4m3fn",
+        "tensor",
+        "channel",
+        "group",
+        "block",
+        "token",
+        "tensor_group",
+        "attn_head",
+        "local",
+        "memoryless_minmax",
+        "static_minmax",
+        "minmax",
+        "mse",
+        "memoryless_mse",
+        "imatrix_mse",
+        "fouroversix",
+        "W4A16",
+        "W4A16_ASYM",
+        "W8A8",
+        "INT8",
+        "W4AFP8",
+        "FP8",
+        "FP8_DYNAMIC",
+        "FP8_BLOCK",
+        "NVFP4A16",
+        "NVFP4",
+        "MXFP4A16",
+        "MXFP4",
+        "MXFP8A16",
+        "MXFP8",
+        "MXFP6A16",
+        "MXFP6A8",
+        "MXFP4XFP8",
+        "W2A4",
+        "W2A8",
+        "W2A16",
+        "W3A4",
+        "W3A8",
+        "W3A16",
+        "W4A4",
+        "W4A8",
+        "W5A8",
+        "W5A16",
+        "W6A8",
+        "W6A16",
+        "W7A8",
+        "W7A16",
+        "W8A16",
+        "UNQUANTIZED",
+        "torch.uint8",
+        "torch.float8_e4m3fn",
     };
     (void)state;
     assert_non_null(all_text);
@@ -136,7 +236,9 @@ static void test_every_key(void **state)
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         const char *at = all_text;
         size_t n = strlen(values[i]);
-        while ((at = strstr(at, values[i])) && !(strchr(" [{,:", at[-1]) && strchr("\n,]}: ", at[n]))) at++;
+        while ((at = strstr(at, values[i])) &&
+               !(strchr(" [{,:", at[-1]) && strchr("\n,]}: ", at[n])))
+            at++;
         if (!at) fail_msg("no recipe has the value %s", values[i]);
     }
     free(all_text);
@@ -144,6 +246,7 @@ static void test_every_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outcomes), cmocka_unit_test(test_every_key)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outcomes),
+                                       cmocka_unit_test(test_every_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

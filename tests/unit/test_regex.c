@@ -1,4 +1,4 @@
-/* test_regex.c - compiled patterns: search, re.match, Unicode, limits and errors. */
+/* test_regex.c - tests compiled patterns: search, re.match, Unicode, limits and errors. */
 #include "text/regex.h"
 #include "unit/text_helpers.h"
 
@@ -110,7 +110,7 @@ static void test_matches_are_whole_characters_in_the_searched_part(void **state)
     assert_int_equal(at.start, 1);
     osh_regex_free(cx, r);
     r = compile(
-        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // behind each a, and \K moves the start before it
+        cx, "(?(DEFINE)(?<s>\\Ka))(?<=(?&s))"); // after each a; \K moves the start to before it
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  "matches bytes 0 to 1 of 3; a match of whole characters from byte 1 on",
                  osh_regex_find_valid(cx, r, "aaa", 3, 1, &at));
@@ -168,10 +168,16 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_find), T(test_lookbehind_sees_before_from), T(test_match_is_anchored_at_the_start_only),
-        T(test_unicode), T(test_bad_utf8), T(test_bad_pattern), T(test_match_limit),
+        T(test_find),
+        T(test_lookbehind_sees_before_from),
+        T(test_match_is_anchored_at_the_start_only),
+        T(test_unicode),
+        T(test_bad_utf8),
+        T(test_bad_pattern),
+        T(test_match_limit),
         T(test_matches_are_whole_characters_in_the_searched_part),
-        T(test_long_subject), T(test_torture),
+        T(test_long_subject),
+        T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,8 +49,14 @@ static void make(made_up *m, int n)
     m->subgraphs[0].name = "model.<i>";
     m->subgraphs[1].name = "model.layers.1";
     m->parts = (osh_partition){.parts = m->subgraphs, .n = 2};
-    m->plan = (osh_plan){.opt = &m->opt, .ck = &m->ck, .parts = &m->parts, .pipeline = OSH_PIPELINE_SEQUENTIAL,
-                         .recipe = &m->recipe, .linears = m->linears, .n_linears = n, .total_bytes = 1000};
+    m->plan = (osh_plan){.opt = &m->opt,
+                         .ck = &m->ck,
+                         .parts = &m->parts,
+                         .pipeline = OSH_PIPELINE_SEQUENTIAL,
+                         .recipe = &m->recipe,
+                         .linears = m->linears,
+                         .n_linears = n,
+                         .total_bytes = 1000};
     m->run = (osh_run){.plan = &m->plan, .results = m->results};
 }
 
@@ -119,7 +125,8 @@ static void few_modules(void **state)
     assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
     assert_int_equal(count(html, "secret"), 0);
     assert_int_equal(count(html, "the &lt;model&gt;"), 3); // name, option and command
-    assert_non_null(strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
+    assert_non_null(
+        strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
     assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
     assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
@@ -225,8 +232,9 @@ static void profile_comes_back(void **state)
     for (size_t i = 0; i < d.n_rows; i++) {
         assert_string_equal(p.d.rows[i].phase, d.rows[i].phase);
         assert_int_equal(!p.d.rows[i].of, !d.rows[i].of);
-        assert_true(fabs(p.d.rows[i].seconds - d.rows[i].seconds) < 0.003); // records have milliseconds
-        assert_true(llabs(p.d.rows[i].live_bytes - d.rows[i].live_bytes) < 20000); // and hundredths of a MB
+        /* Records have milliseconds and hundredths of a MB. */
+        assert_true(fabs(p.d.rows[i].seconds - d.rows[i].seconds) < 0.003);
+        assert_true(llabs(p.d.rows[i].live_bytes - d.rows[i].live_bytes) < 20000);
     }
     assert_int_equal(p.d.n_marks, 1);
     assert_string_equal(p.d.marks[0].name, "mine: \xe2\x80\xa6");

@@ -1,5 +1,6 @@
-/* test_rotations.c - matrices are orthogonal and have the documented form; a model with rotated
- * weights gives the same outputs; weights that cannot be rotated are refused with the reason. */
+/* test_rotations.c - checks that matrices are orthogonal and have the documented form, that a model
+ * with rotated weights gives the same outputs, and that weights which cannot be rotated are refused
+ * with the reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
 #include "plan/rotations.h"
@@ -29,18 +30,22 @@ static void check_matrix(osh_ctx *cx, osh_rotation_kind kind, int64_t n, int64_t
     osh_rotation r;
     assert_ok(cx, osh_rotation_init(cx, &r, kind, n, 3, "a test"));
     if (r.factor != factor) fail_msg("kind %d, n %ld: factor %ld", kind, (long)n, (long)r.factor);
-    double *m = matrix(cx, &r, false, false), *t = matrix(cx, &r, true, false), *c = matrix(cx, &r, false, true);
+    double *m = matrix(cx, &r, false, false), *t = matrix(cx, &r, true, false),
+           *c = matrix(cx, &r, false, true);
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < n; k++) {
             double dot = 0, want = i == k;
             for (int64_t j = 0; j < n; j++) dot += m[i * n + j] * m[k * n + j];
-            if (!(fabs(dot - want) < (double)n * 1.2e-7)) fail_msg("kind %d, n %ld: row %ld by %ld: %g", kind, (long)n,
-                                                                    (long)i, (long)k, dot);
+            if (!(fabs(dot - want) < (double)n * 1.2e-7))
+                fail_msg("kind %d, n %ld: row %ld by %ld: %g", kind, (long)n, (long)i, (long)k,
+                         dot);
             assert_true(m[i * n + k] == t[k * n + i] && m[i * n + k] == c[k * n + i]);
             bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6; // Hadamard: 1 and -1
-            if (kind != OSH_ROTATION_RANDOM_MATRIX && !flat) fail_msg("n %ld: %g is no sign", (long)n, m[i * n + k]);
+            if (kind != OSH_ROTATION_RANDOM_MATRIX && !flat)
+                fail_msg("n %ld: %g is no sign", (long)n, m[i * n + k]);
             if (kind == OSH_ROTATION_HADAMARD)
-                assert_true((m[i * n + k] < 0) == (__builtin_popcountll((unsigned long long)(i & k)) % 2 == 1));
+                assert_true((m[i * n + k] < 0) ==
+                            (__builtin_popcountll((unsigned long long)(i & k)) % 2 == 1));
         }
     free(m);
     free(t);
@@ -68,7 +73,8 @@ static void test_matrices(void **state)
     osh_ctx *cx = NULL;
     (void)state;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_matrix(cx, rows[i].kind, rows[i].n, rows[i].factor);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_matrix(cx, rows[i].kind, rows[i].n, rows[i].factor);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
@@ -79,9 +85,10 @@ static void test_no_matrix(void **state)
         osh_rotation_kind kind;
         int64_t n;
         const char *part;
-    } rows[] = {{OSH_ROTATION_HADAMARD, 576, "wants a power of two: want random-hadamard or random-matrix"},
-                {OSH_ROTATION_RANDOM_HADAMARD, 92, "92 channels, 23 times a power of two"},
-                {OSH_ROTATION_RANDOM_HADAMARD, 9, "9 channels"}};
+    } rows[] = {
+        {OSH_ROTATION_HADAMARD, 576, "wants a power of two: want random-hadamard or random-matrix"},
+        {OSH_ROTATION_RANDOM_HADAMARD, 92, "92 channels, 23 times a power of two"},
+        {OSH_ROTATION_RANDOM_HADAMARD, 9, "9 channels"}};
     osh_ctx *cx = NULL;
     (void)state;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -117,7 +124,8 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
     assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->p.ck, f->dir));
     assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->p.ck, NULL));
     bool quip = !strncmp(keys, "QuIP ", 5);
-    snprintf(text, sizeof text, "s_modifiers: {%sModifier: {%s}}", quip ? "QuIP" : "SpinQuant", keys + (quip ? 5 : 0));
+    snprintf(text, sizeof text, "s_modifiers: {%sModifier: {%s}}", quip ? "QuIP" : "SpinQuant",
+             keys + (quip ? 5 : 0));
     assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
     f->p.opt = &f->opt;
 }
@@ -146,7 +154,8 @@ static float *logits(fixture *f)
     assert_ok(f->cx, osh_weights_new(f->cx, &w, g));
     assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->p.ck, 0, g->n_nodes));
     assert_ok(f->cx, osh_batch_new(f->cx, &b, g, f->t.ids, f->t.offsets, 2));
-    assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
+    assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL,
+                                  true));
     float *to = malloc(osh_tensor_bytes(b->values[out]));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(f->cx, b);
@@ -169,7 +178,8 @@ static void same_model(const char *model, const char *keys)
         if (fabsf(before[i] - after[i]) > differ) differ = fabsf(before[i] - after[i]);
     }
     if (!(differ > 0 && differ < 1e-5f * most))
-        fail_msg("%s {%s}: logits up to %g differ by %g", model, keys, (double)most, (double)differ);
+        fail_msg("%s {%s}: logits up to %g differ by %g", model, keys, (double)most,
+                 (double)differ);
     free(before);
     free(after);
     fixture_close(&f);
@@ -196,19 +206,23 @@ static void test_same_model(void **state)
     same_model("glm4_moe", "transform_type: random-hadamard");
     same_model("qwen2_moe", ""); // a gate over the shared expert
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
-    /* And what acts. */
+    /* Active rotations change no output either. */
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
     same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // heads of 12
     same_model("smollm3", "rotations: [R2, R3]"); // layers without rope
-    same_model("llama_tied", "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
-    same_model("llama_default", "QuIP rotations: v, transform_type: hadamard, transform_block_size: 8");
+    same_model("llama_tied",
+               "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
+    same_model("llama_default",
+               "QuIP rotations: v, transform_type: hadamard, transform_block_size: 8");
     same_model("llama_tied", "QuIP rotations: [v, u], seed: 3");
-    same_model("qwen3", "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
+    same_model("qwen3",
+               "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* The output has a tensor for each size of an active rotation, and config.json names the places. */
+/* The output has a tensor for each size of an active rotation, and config.json names their
+ * locations. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -226,16 +240,19 @@ static void test_matrices_of_outputs(void **state)
         double *of = matrix(f.cx, &m->r, false, false), root = sqrt((double)m->n);
         for (int64_t k = 0; k < m->n * m->n; k++) {
             float sign = ((const float *)t->data)[k];
-            if (fabsf(sign) != 1 || fabs(of[k] * root - sign) > 1e-5) fail_msg("%s[%ld]: %g", m->name, (long)k, sign);
+            if (fabsf(sign) != 1 || fabs(of[k] * root - sign) > 1e-5)
+                fail_msg("%s[%ld]: %g", m->name, (long)k, sign);
         }
         free(of);
         osh_tensor_free(f.cx, t);
     }
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.q_proj.v_input.weight");
     assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
-    assert_false(osh_q_is_matrix(&f.p.rotated->transforms, "model.layers.0.self_attn.q_proj.weight"));
+    assert_false(
+        osh_q_is_matrix(&f.p.rotated->transforms, "model.layers.0.self_attn.q_proj.weight"));
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
-    static const char *const parts[] = {"\"precision\": \"torch.float32\"", "\"location\": \"weight_output\"",
+    static const char *const parts[] = {"\"precision\": \"torch.float32\"",
+                                        "\"location\": \"weight_output\"",
                                         "\"type\": \"random-hadamard\"", "\"head_dim\": null"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i])) fail_msg("no %s in %s", parts[i], text);
@@ -259,7 +276,8 @@ static void test_heads(void **state)
     /* Queries, then keys. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
-    static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"", "re:.*self_attn$"};
+    static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
+                                        "re:.*self_attn$"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i])) fail_msg("no %s in %s", parts[i], text);
     osh_free(f.cx, text);
@@ -286,23 +304,30 @@ static void test_refused(void **state)
     static const struct {
         const char *model, *keys, *part;
     } rows[] = {
-        {"gemma2", "", "post_attention_layernorm (rms_norm) stands between a Linear and what it is added to"},
+        {"gemma2", "",
+         "post_attention_layernorm (rms_norm) stands between a Linear and what it is added to"},
         {"gpt_neox", "", "(layer_norm) subtracts means"},
         {"llama_default", "transform_block_size: 12", "12 does not divide the hidden size 32"},
         {"granite", "", "transform_block_size is not given; 8 divides them"},
-        {"phi3", "transform_type: random-hadamard", "R2 cannot rotate the values of model.layers.0.self_attn"},
+        {"phi3", "transform_type: random-hadamard",
+         "R2 cannot rotate the values of model.layers.0.self_attn"},
         {"deepseek_v2", "transform_type: random-matrix", "R2 cannot rotate the values"},
         {"llava", "", "has a tower whose outputs join the residual stream"},
         {"opt", "", "(positions) reads it"},
         {"gpt_oss", "transform_type: random-hadamard", "is a part of a tensor that stays as it is"},
         {"olmo2", "", "(linear) reads it"},
-        {"llama_default", "QuIP ignore: []", "v acts on lm_head while the model runs, and no loader rotates what the"},
-        {"llama_default", "QuIP ignore: [lm_head, 're:.*k_proj']", "so want both as targets, or neither"},
+        {"llama_default", "QuIP ignore: []",
+         "v acts on lm_head while the model runs, and no loader rotates what the"},
+        {"llama_default", "QuIP ignore: [lm_head, 're:.*k_proj']",
+         "so want both as targets, or neither"},
         {"llama_default", "QuIP targets: Embedding", "no Linear of"},
-        {"llama_default", "QuIP transform_block_size: 5", "32 channels, and blocks of 5 do not divide them"},
+        {"llama_default", "QuIP transform_block_size: 5",
+         "32 channels, and blocks of 5 do not divide them"},
         {"qwen2", "QuIP ", "vLLM rotates at no Linear that has a bias"},
-        {"mixtral", "QuIP ignore: [lm_head, 're:.*gate']", "vLLM runs experts by kernels that rotate nothing"},
-        {"mixtral", "rotations: [R4], transform_block_size: 8", "vLLM runs experts by kernels that rotate nothing"},
+        {"mixtral", "QuIP ignore: [lm_head, 're:.*gate']",
+         "vLLM runs experts by kernels that rotate nothing"},
+        {"mixtral", "rotations: [R4], transform_block_size: 8",
+         "vLLM runs experts by kernels that rotate nothing"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -310,8 +335,8 @@ static void test_refused(void **state)
         fixture_open(&f, rows[i].model, rows[i].keys);
         osh_status rc = osh_plan_rotations(f.cx, &f.p);
         if (!rc || !strstr(osh_error_text(f.cx), rows[i].part))
-            fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys, rc ? osh_error_text(f.cx) : "",
-                     rows[i].part);
+            fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys,
+                     rc ? osh_error_text(f.cx) : "", rows[i].part);
         fixture_close(&f);
     }
 }
@@ -321,7 +346,9 @@ static osh_status make_again(osh_ctx *cx, void *user)
     fixture *f = user;
     osh_tensor *t = NULL;
     osh_status rc = osh_plan_rotations(cx, &f->p);
-    if (!rc) rc = osh_checkpoint_load(cx, &t, f->p.ck, "model.layers.0.self_attn.v_proj.weight", -1, NULL);
+    if (!rc)
+        rc = osh_checkpoint_load(cx, &t, f->p.ck, "model.layers.0.self_attn.v_proj.weight", -1,
+                                 NULL);
     osh_tensor_free(cx, t);
     osh_plan_rotations_free(cx, &f->p);
     osh_free(cx, f->p.folded), f->p.folded = NULL;
@@ -368,9 +395,14 @@ static void test_torture_of_what_acts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrices),   cmocka_unit_test(test_no_matrix), cmocka_unit_test(test_same_model),
-        cmocka_unit_test(test_untied),     cmocka_unit_test(test_refused),   cmocka_unit_test(test_torture),
-        cmocka_unit_test(test_matrices_of_outputs), cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_no_matrix),
+        cmocka_unit_test(test_same_model),
+        cmocka_unit_test(test_untied),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_matrices_of_outputs),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_torture_of_what_acts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static osh_status parse(osh_q_config **q, const char *text)
     return rc;
 }
 
-/* {"config_groups": {"group_0": {"targets": ["Linear"], <body>}}} */
+/* Parses {"config_groups": {"group_0": {"targets": ["Linear"], <body>}}}. */
 static osh_status parse_group(osh_q_config **q, const char *body)
 {
     char text[1024];
@@ -40,7 +40,8 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // "key=value,..." ("~": null); a part of the message, NULL: accepted
+        const char *set, *part; // "key=value,..." ("~": null); a part of the message, NULL:
+                                // accepted
         osh_status rc;
         bool weight;
     } rows[] = {
@@ -61,19 +62,24 @@ static void test_args_rules(void **state)
         {"num_bits=four", "num_bits is 'four'", OSH_E_USAGE, true},
         {"num_bits=~", "num_bits is null", OSH_E_USAGE, true},
         {"type=float,num_bits=4", "NVFP4", OSH_E_UNSUPPORTED, true},
-        {"type=float,num_bits=4,strategy=group,group_size=32", "scale_dtype torch.uint8", OSH_E_UNSUPPORTED, true},
-        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn", NULL, 0, true},
-        {"type=float,num_bits=4,strategy=tensor_group,group_size=32,scale_dtype=float8_e4m3fn", "group_size 16",
+        {"type=float,num_bits=4,strategy=group,group_size=32", "scale_dtype torch.uint8",
          OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn",
+         NULL, 0, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=32,scale_dtype=float8_e4m3fn",
+         "group_size 16", OSH_E_UNSUPPORTED, true},
         {"type=float,num_bits=4,group_size=32,scale_dtype=torch.uint8", NULL, 0, true},
         {"type=float,group_size=32,scale_dtype=uint8", NULL, 0, true},
         {"group_size=32,scale_dtype=torch.uint8", "wants type float", OSH_E_UNSUPPORTED, true},
-        {"type=float,group_size=16,scale_dtype=torch.uint8", "group_size 32", OSH_E_UNSUPPORTED, true},
-        {"type=float,group_size=32,scale_dtype=float8_e4m3fn", "wants strategy tensor_group", OSH_E_UNSUPPORTED, true},
-        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn,dynamic=local", NULL, 0,
-         false},
-        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn", "dynamic: local",
-         OSH_E_UNSUPPORTED, false},
+        {"type=float,group_size=16,scale_dtype=torch.uint8", "group_size 32", OSH_E_UNSUPPORTED,
+         true},
+        {"type=float,group_size=32,scale_dtype=float8_e4m3fn", "wants strategy tensor_group",
+         OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn,"
+         "dynamic=local",
+         NULL, 0, false},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn",
+         "dynamic: local", OSH_E_UNSUPPORTED, false},
         {"dynamic=local", "needs strategy tensor_group", OSH_E_USAGE, false},
         {"type=float,num_bits=5", "float of 5 bits, want 8, 6 or 4", OSH_E_USAGE, true},
         {"type=float,num_bits=6", "6-bit float wants groups of 32", OSH_E_UNSUPPORTED, true},
@@ -100,7 +106,8 @@ static void test_args_rules(void **state)
         {"actorder=Static", "actorder is 'Static'", OSH_E_USAGE, true},
         {"scale_dtype=torch.int8", "scale_dtype torch.int8", OSH_E_UNSUPPORTED, true},
         {"symmetric=false,zp_dtype=torch.int16", "zp_dtype torch.int16", OSH_E_UNSUPPORTED, true},
-        {"observer=memoryless_max", "unknown observer 'memoryless_max': want memoryless_minmax, ", OSH_E_USAGE, true},
+        {"observer=memoryless_max", "unknown observer 'memoryless_max': want memoryless_minmax, ",
+         OSH_E_USAGE, true},
         {"observer_kwargs={...}", "observer_kwargs is '{...}', want a map", OSH_E_USAGE, true},
         {"bits=4", "unknown key 'bits'", OSH_E_USAGE, true},
         {"strategy=token", "needs dynamic: true", OSH_E_USAGE, false},
@@ -204,7 +211,8 @@ static void test_parse_good(void **state)
         parse(&q,
               "{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-precision\",\"ignore\":["
               "\"lm_head\"],"
-              "\"sparsity_config\":{},\"transform_config\":{\"config_groups\":{\"R1\":{\"apply\":[{\"location\":"
+              "\"sparsity_config\":{},\"transform_config\":{\"config_groups\":{\"R1\":{\"apply\":[{"
+              "\"location\":"
               "\"weight_output\"}]}}},\"kv_cache_scheme\":null,\"run_"
               "compressed\":true,"
               "\"config_groups\":{\"a\":{\"targets\":[\"Linear\",\"re:x\"],\"weights\":{\"num_"
@@ -237,12 +245,17 @@ static void test_parse_refuses(void **state)
         {"{\"quant_method\":\"gptq\",\"config_groups\":{}}", "quant_method is 'gptq'"},
         {"{\"quantization_status\":\"frozen\",\"config_groups\":{}}", "'frozen', want compressed"},
         {"{\"kv_cache_scheme\":{\"num_bits\":4},\"config_groups\":{}}", "of 4 bits"},
-        {"{\"transform_config\":{\"config_groups\":{\"R4\":{\"apply\":[{\"location\":\"weight_input\"},"
-         "{\"location\":\"input\"}]}}},\"config_groups\":{}}", "R4 acts while the model runs with a matrix of type ''"},
-        {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"apply\":[{\"location\":\"v_cache\"}]}}},"
-         "\"config_groups\":{}}", "transform_config: R3 has location 'v_cache'"},
+        {"{\"transform_config\":{\"config_groups\":{\"R4\":{\"apply\":[{\"location\":\"weight_"
+         "input\"},"
+         "{\"location\":\"input\"}]}}},\"config_groups\":{}}",
+         "R4 acts while the model runs with a matrix of type ''"},
+        {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"apply\":[{\"location\":\"v_cache\"}]}"
+         "}},"
+         "\"config_groups\":{}}",
+         "transform_config: R3 has location 'v_cache'"},
         {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"type\":\"hadamard\",\"apply\":["
-         "{\"location\":\"k_cache\"}]}}},\"config_groups\":{}}", "transform_config: R3 has no head_dim"},
+         "{\"location\":\"k_cache\"}]}}},\"config_groups\":{}}",
+         "transform_config: R3 has no head_dim"},
         {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
          "sparse-24-bitmask"},
         {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
@@ -352,9 +365,9 @@ static void test_vllm_lookup(void **state)
              one[] = "group_1";
         osh_q_scheme s[2] = {{.group_name = zero, .targets = {a, 1}},
                              {.group_name = one, .targets = {b, 1}}};
-        osh_status rc =
-            osh_q_vllm_check(cx, &(osh_q_groups){s, rows[i].b ? 2 : 1, &rows[i].ignore, rows[i].ignore != NULL},
-                             &(osh_q_modules){modules, classes, rows[i].which, 9});
+        osh_status rc = osh_q_vllm_check(
+            cx, &(osh_q_groups){s, rows[i].b ? 2 : 1, &rows[i].ignore, rows[i].ignore != NULL},
+            &(osh_q_modules){modules, classes, rows[i].which, 9});
         if ((rc == OSH_OK) != (rows[i].part == NULL))
             fail_msg("row %zu: status %d %s", i, rc, osh_error_text(cx));
         if (rc && !strstr(osh_error_text(cx), rows[i].part))
@@ -402,7 +415,8 @@ static void test_vllm_latent(void **state)
                                &(osh_q_modules){modules, NULL, (const int[]){0, 0, 0}, 3}));
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
-                                  &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1}, 3}), "0.fused_qkv_a_proj");
+                                  &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1}, 3}),
+                 "0.fused_qkv_a_proj");
 }
 
 /* Some names are fused in one family only, or differently. vLLM looks for a part even if a
@@ -454,13 +468,15 @@ static void test_vllm_lacking(void **state)
     assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
 }
 
-/* The experts of a layer must have one scheme. Those of another layer may have another. */
+/* The experts of a layer must have one scheme. Experts of another layer may have another one. */
 static void test_vllm_experts(void **state)
 {
     static const char *const modules[] = {"0.mlp.experts.0.down_proj", "0.mlp.experts.10.down_proj",
-                                          "1.mlp.experts.0.down_proj", "1.mlp.expertsx.1.down_proj"};
+                                          "1.mlp.experts.0.down_proj",
+                                          "1.mlp.expertsx.1.down_proj"};
     static const char *const down[] = {"0.mlp.experts.10.down_proj"};
-    char *targets[] = {"re:.*0\\.mlp.*down_proj", "re:.*1\\.mlp.*down_proj"}, name0[] = "group_0", name1[] = "group_1";
+    char *targets[] = {"re:.*0\\.mlp.*down_proj", "re:.*1\\.mlp.*down_proj"}, name0[] = "group_0",
+         name1[] = "group_1";
     osh_q_scheme s[2] = {{.group_name = name0, .targets = {targets, 1}},
                          {.group_name = name1, .targets = {targets + 1, 1}}};
     assert_ok(cx,
@@ -469,7 +485,8 @@ static void test_vllm_experts(void **state)
     assert_fails(cx, OSH_E_UNSUPPORTED,
                  osh_q_vllm_check(cx, &(osh_q_groups){s, 2, down, 1},
                                   &(osh_q_modules){modules, NULL, (const int[]){0, -1, 1, 1}, 4}),
-                 "0.mlp.experts.0.down_proj has group_0 and 0.mlp.experts.10.down_proj has no scheme, and vLLM makes "
+                 "0.mlp.experts.0.down_proj has group_0 and 0.mlp.experts.10.down_proj has no "
+                 "scheme, and vLLM makes "
                  "one layer of them");
 }
 
@@ -503,8 +520,9 @@ static void test_who_loads(void **state)
         {"W4AFP8", "pack-quantized", "CUDA 9.0"},
         {"W4A16", "int-quantized", "no kernel"},
         {"MXFP4XFP8", "", "mxfp4-pack-quantized: vLLM on CUDA"},
-        {"MXFP6A8", "", "mxfp6-pack-quantized: no kernel of vLLM (it does not know MXFP6); transformers with "
-                        "compressed-tensors 0.20"},
+        {"MXFP6A8", "",
+         "mxfp6-pack-quantized: no kernel of vLLM (it does not know MXFP6); transformers with "
+         "compressed-tensors 0.20"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         osh_q_scheme s = {0};
@@ -517,7 +535,8 @@ static void test_who_loads(void **state)
         osh_free(cx, who);
     }
     static const char *const outputs[] = {"vLLM on CUDA (inputs and outputs rounded",
-                                          "static outputs want static inputs", "which leaves outputs as they are"};
+                                          "static outputs want static inputs",
+                                          "which leaves outputs as they are"};
     for (int k = 0; k < 3; k++) { // both static, with dynamic inputs, both dynamic
         osh_q_scheme s = {0};
         assert_ok(cx, osh_q_preset(cx, &s, "W8A8"));

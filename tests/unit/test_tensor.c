@@ -1,5 +1,5 @@
-/* test_tensor.c - dtypes and tensors, and element conversion compared with the scalars of
- * base/num.h. */
+/* test_tensor.c - tests dtypes and tensors, and compares the conversion of elements with the
+ * scalars of base/num.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -94,9 +94,10 @@ static void components_give_the_library_ids(void **state)
  * with free(). */
 static char *sweep_text(size_t *n, const char *behind)
 {
-    static const uint32_t parts[][2] = {{1, 0xD800}, {0xE000, 0x20000}, {0x2A6D0, 0x2A710}, {0x2B730, 0x2B930},
-                                        {0x2CE90, 0x2CEC0}, {0x2F7F0, 0x2FA30}, {0xE0000, 0xE0200},
-                                        {0xFFFF0, 0x100010}, {0x10FFF0, 0x110000}};
+    static const uint32_t parts[][2] = {
+        {1, 0xD800},        {0xE000, 0x20000},   {0x2A6D0, 0x2A710},
+        {0x2B730, 0x2B930}, {0x2CE90, 0x2CEC0},  {0x2F7F0, 0x2FA30},
+        {0xE0000, 0xE0200}, {0xFFFF0, 0x100010}, {0x10FFF0, 0x110000}};
     char *s = malloc(1 << 21);
 
     assert_non_null(s);
@@ -298,24 +299,27 @@ static void bad_models_are_named(void **state)
         {"{\"model\":{\"type\":\"Odd\",\"vocab\":[]}}", "model \"Odd\"", OSH_E_UNSUPPORTED},
         {"{\"model\":{\"vocab\":{}}}", "without a type", OSH_E_UNSUPPORTED},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", "\"vocab\" list", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"b\"]]}}", "entry 1", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"b\"]]}}", "entry 1",
+         OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1,2]]}}", "entry 0", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",1e999]]}}", "entry 0", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1]]}}", "unk_id", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}", "subword_prefix",
+        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1]]}}", "unk_id",
          OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}",
+         "subword_prefix", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0},"
          "\"continuing_subword_prefix\":\"\","
          "\"max_input_chars_per_word\":-1}}",
          "is -1", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"a\":2}}}", "'a' occurs twice",
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"a\":2}}}",
+         "'a' occurs twice", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":1.5}}}", "'a'",
          OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":1.5}}}", "'a'", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":[\"a\"]}}", "\"vocab\" object",
-         OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout",
-         OSH_E_UNSUPPORTED},
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":[\"a\"]}}",
+         "\"vocab\" object", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}",
+         "dropout", OSH_E_UNSUPPORTED},
     };
 
     refused(*state, rows, sizeof rows / sizeof *rows);
@@ -341,7 +345,8 @@ static void bad_files_are_named(void **state)
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "merge 0",
          OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Odd\"}}", "normalizer \"Odd\"", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "precompiled_charsmap", OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "precompiled_charsmap",
+         OSH_E_FORMAT},
         {"{" BPE CHARSMAP("AAA"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP("AA?A"), "not base64", OSH_E_FORMAT},
         {"{" BPE CHARSMAP(""), "0 bytes", OSH_E_FORMAT},
@@ -353,32 +358,34 @@ static void bad_files_are_named(void **state)
         {"{" BPE
          ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"\"}}}",
          "pattern", OSH_E_FORMAT},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Odd\"}}", "pre_tokenizer \"Odd\"", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":0}}", "length", OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Odd\"}}", "pre_tokenizer \"Odd\"",
+         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":0}}", "length",
+         OSH_E_FORMAT},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Cut\",\"pattern\":{"
-                 "\"String\":\"a\"}}}",
+         "\"String\":\"a\"}}}",
          "Cut", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
-                 "\"Regex\":\"(a\"}}}",
+         "\"Regex\":\"(a\"}}}",
          "(a", OSH_E_FORMAT},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
-                 "\"Regex\":\"[a&&b]\"}}}",
+         "\"Regex\":\"[a&&b]\"}}}",
          "&&", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
-                 "\"Regex\":\"[a[b]]\"}}}",
+         "\"Regex\":\"[a[b]]\"}}}",
          "class inside", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
-                 "\"Regex\":\"[\\\\W]\"}}}",
+         "\"Regex\":\"[\\\\W]\"}}}",
          "negated", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}}",
          "replacement", OSH_E_FORMAT},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_"
-                 "scheme\":\"x\"}}",
+         "scheme\":\"x\"}}",
          "\"x\"", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor \"Odd\"",
          OSH_E_UNSUPPORTED},
         {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
-                 "\"SpecialToken\":{\"id\":\"q\"}}]}}",
+         "\"SpecialToken\":{\"id\":\"q\"}}]}}",
          "'q'", OSH_E_FORMAT},
         {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
          "0 sequences", OSH_E_UNSUPPORTED},
@@ -436,11 +443,27 @@ static void what_cuts_characters_is_refused(void **state)
 /* PCRE2 compiles these patterns; Oniguruma refuses them or reads them differently. */
 static void patterns_of_pcre2_are_refused(void **state)
 {
-    static const char *const patterns[] = {
-        "\\\\Qa.b\\\\E", "[\\\\Q.]",       "\\\\V",       "\\\\N{U+61}", "(a)\\\\g{1}", "(a)\\\\g1",
-        "\\\\xE4\\\\xB8\\\\xAD", "[\\\\xe9]",   "\\\\303\\\\251", "(?s).",      "(?U)a+",      "(?^i)a",
-        "(?|(a)|(b))",   "(?1)(a)",      "(?P<n>a)",   "a(?i)b|c",   "\\\\|(?i)a|b", "(?i)ss",
-        "(?i:First)",    "(?i)stra\u00dfe", "(?i)[\ufb01]"};
+    static const char *const patterns[] = {"\\\\Qa.b\\\\E",
+                                           "[\\\\Q.]",
+                                           "\\\\V",
+                                           "\\\\N{U+61}",
+                                           "(a)\\\\g{1}",
+                                           "(a)\\\\g1",
+                                           "\\\\xE4\\\\xB8\\\\xAD",
+                                           "[\\\\xe9]",
+                                           "\\\\303\\\\251",
+                                           "(?s).",
+                                           "(?U)a+",
+                                           "(?^i)a",
+                                           "(?|(a)|(b))",
+                                           "(?1)(a)",
+                                           "(?P<n>a)",
+                                           "a(?i)b|c",
+                                           "\\\\|(?i)a|b",
+                                           "(?i)ss",
+                                           "(?i:First)",
+                                           "(?i)stra\u00dfe",
+                                           "(?i)[\ufb01]"};
     osh_ctx *cx = *state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[400];
@@ -513,12 +536,14 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
     static const char *const others[] = {
         "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}",
         "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"<u>\",\"vocab\":{\"a\":0}}}",
-        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"<u>\",\"continuing_subword_prefix\":\"\","
+        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"<u>\",\"continuing_subword_prefix\":"
+        "\"\","
         "\"max_input_chars_per_word\":9,\"vocab\":{\"a\":0}}}"};
     for (size_t i = 0; i < 3; i++) {
         assert_ok(cx, osh_tokenizer_parse(cx, &t, others[i], strlen(others[i]), "unk"));
         assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, "a", 1, true));
-        assert_fails(cx, OSH_E_FORMAT, i ? "<u>" : "unk_id", osh_tokenizer_encode(cx, t, &ids, "b", 1, true));
+        assert_fails(cx, OSH_E_FORMAT, i ? "<u>" : "unk_id",
+                     osh_tokenizer_encode(cx, t, &ids, "b", 1, true));
         osh_ids_deinit(cx, &ids);
         osh_tokenizer_close(cx, t);
     }
@@ -568,12 +593,14 @@ static void allocation_failures_are_reported_and_leak_nothing(void **state)
                          "\"type\":\"RobertaProcessing\","
                          "\"cls\":[\"a\",0],\"sep\":[\"b\",1]}}";
 
-    static char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":"
-                            "[[\"<unk>\",0],[\"a\",-1.5],[\"el\",-2],[\"<0x20>\",-9]]}}";
-    static char wordpiece[] = "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\","
-                              "\"continuing_subword_prefix\":\"##\","
-                              "\"max_input_chars_per_word\":20,\"vocab\":{\"u\":0,\"ab\":1,\"H\":2,\"##ello\":3}},"
-                              "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}}";
+    static char unigram[] =
+        "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":"
+        "[[\"<unk>\",0],[\"a\",-1.5],[\"el\",-2],[\"<0x20>\",-9]]}}";
+    static char wordpiece[] =
+        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\","
+        "\"continuing_subword_prefix\":\"##\","
+        "\"max_input_chars_per_word\":20,\"vocab\":{\"u\":0,\"ab\":1,\"H\":2,\"##ello\":3}},"
+        "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}}";
 
     torture(*state, everything, spec);
     torture(*state, everything, unigram);

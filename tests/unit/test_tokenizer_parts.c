@@ -37,10 +37,11 @@ static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s
         assert_ok(cx, osh_tokenizer_end(cx, t, &got));
         for (int64_t i = 0; i < got.n && i < want.n; i++)
             if (got.ids[i] != want.ids[i])
-                fail_msg("%s: in parts of %zu bytes id %d is %d, wanted %d", name, sizes[k], (int)i, got.ids[i],
-                         want.ids[i]);
+                fail_msg("%s: in parts of %zu bytes id %d is %d, wanted %d", name, sizes[k], (int)i,
+                         got.ids[i], want.ids[i]);
         if (got.n != want.n)
-            fail_msg("%s: in parts of %zu bytes %d ids, wanted %d", name, sizes[k], (int)got.n, (int)want.n);
+            fail_msg("%s: in parts of %zu bytes %d ids, wanted %d", name, sizes[k], (int)got.n,
+                     (int)want.n);
     }
     osh_ids_deinit(cx, &want);
     osh_ids_deinit(cx, &got);
@@ -72,7 +73,8 @@ static void components_in_parts(void **state)
     cJSON_ArrayForEach(c, member(root, "cases")) {
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemReferenceToObject(
-            o, "model", (cJSON *)(uintptr_t)member(member(root, "models"), member(c, "model")->valuestring));
+            o, "model",
+            (cJSON *)(uintptr_t)member(member(root, "models"), member(c, "model")->valuestring));
         cJSON_ArrayForEach(part, member(c, "parts"))
             cJSON_AddItemReferenceToObject(o, part->string, (cJSON *)(uintptr_t)part);
         char *spec = cJSON_PrintUnformatted(o);
@@ -92,13 +94,16 @@ static void components_in_parts(void **state)
 }
 
 #define LETTERS                                                                                    \
-    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\" \":3,\"ab\":4,\"x\":5,\"1\":6,\"abc\":7,"  \
-    "\"_\":8,\"_a\":9,\"<\":10,\">\":11,\"cc\":12},\"merges\":[\"a b\",\"ab c\",\"_ a\",\"c c\"],\"unk_token\":\"x\"}"
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\" "                           \
+    "\":3,\"ab\":4,\"x\":5,\"1\":6,\"abc\":7,"                                                     \
+    "\"_\":8,\"_a\":9,\"<\":10,\">\":11,\"cc\":12},\"merges\":[\"a b\",\"ab c\",\"_ a\",\"c "      \
+    "c\"],\"unk_token\":\"x\"}"
 #define SPLIT(re, behavior)                                                                        \
-    ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" re "\"},\"behavior\":\"" behavior     \
-    "\",\"invert\":false}}"
+    ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" re                          \
+    "\"},\"behavior\":\"" behavior "\",\"invert\":false}}"
 #define ADDED(how)                                                                                 \
-    ",\"added_tokens\":[{\"content\":\"<a>\",\"normalized\":" how "},{\"content\":\"<a>b c\",\"normalized\":" how "}]"
+    ",\"added_tokens\":[{\"content\":\"<a>\",\"normalized\":" how                                  \
+    "},{\"content\":\"<a>b c\",\"normalized\":" how "}]"
 
 #define NORMALIZERS(s) ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" s "]}"
 #define BERT "{\"type\":\"BertNormalizer\"}"
@@ -130,32 +135,49 @@ static void hard_cases_in_parts(void **state)
         "{" LETTERS ADDED("false,\"lstrip\":true,\"rstrip\":true") "}",
         "{" LETTERS ADDED("false,\"single_word\":true") "}",
         "{" LETTERS ADDED("true,\"single_word\":true") "}",
-        "{" LETTERS ADDED("false,\"rstrip\":true") ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"}}",
-        "{" LETTERS ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},"
+        "{" LETTERS ADDED(
+            "false,\"rstrip\":true") ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"}}",
+        "{" LETTERS ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+                    "\"prepend\":\"_\"},"
         "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"}]}}",
-        "{" LETTERS ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b \"},\"content\":\"c\"}}",
-        "{" LETTERS ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"_\"}}",
+        "{" LETTERS
+        ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b \"},\"content\":\"c\"}}",
+        "{" LETTERS
+        ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"_\"}}",
         "{" LETTERS ",\"normalizer\":{\"type\":\"Strip\"}}",
         "{" LETTERS NORMALIZERS(SPACES "," STRIP) "}",
         "{" LETTERS NORMALIZERS(REPLACE("ab") "," STRIP) "}",
-        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"c{5,}\"},\"content\":\"a\"}") "}",
-        "{" LETTERS NORMALIZERS(REPLACE("__") ",{\"type\":\"NFC\"}," SPACES ",{\"type\":\"NFD\"}") "}",
+        "{" LETTERS NORMALIZERS(
+            "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"c{5,}\"},\"content\":\"a\"}") "}",
+        "{" LETTERS NORMALIZERS(REPLACE("__") ",{\"type\":\"NFC\"}," SPACES
+                                              ",{\"type\":\"NFD\"}") "}",
         "{" LETTERS NORMALIZERS(REPLACE("b ") "," BERT "," SPACES) "}",
-        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a{2}\"},\"content\":\"c\"}") "}",
-        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[bc]{3,}\"},\"content\":\"b\"}") "}",
-        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"ab*c\"},\"content\":\"_\"}") "}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\","
+        "{" LETTERS NORMALIZERS(
+            "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a{2}\"},\"content\":\"c\"}") "}",
+        "{" LETTERS NORMALIZERS(
+            "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[bc]{3,}\"},\"content\":\"b\"}") "}",
+        "{" LETTERS NORMALIZERS(
+            "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"ab*c\"},\"content\":\"_\"}") "}",
+        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_"
+                    "scheme\":\"always\"}}",
+        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_"
+                    "scheme\":\"first\","
         "\"split\":false}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
-        "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":false}]}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Whitespace\"},"
+        "{" LETTERS
+        ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
+        "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":"
+        "false}]}}",
+        "{" LETTERS
+        ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Whitespace\"},"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":false}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}}",
+        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_"
+                    "regex\":false}}",
+        "{" LETTERS
+        ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}}",
     };
-    static const char *const words[] = {"a", "b", "c", " ", "  ", "ab", "abc", "x", "1", "_", "<a>", "<", "cc", "\n",
-                                        "\xcc\x81", "ccc", "e\xcc\x81"};
+    static const char *const words[] = {"a",   "b",  "c",        " ",   "  ",       "ab",
+                                        "abc", "x",  "1",        "_",   "<a>",      "<",
+                                        "cc",  "\n", "\xcc\x81", "ccc", "e\xcc\x81"};
     uint64_t r = 7;
 
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
@@ -198,13 +220,17 @@ static void a_part_is_held(void **state)
     osh_ctx *cx = *state;
     static const char *const specs[] = {
         "{" LETTERS SPLIT(" ?\\\\p{L}+|\\\\s+(?!\\\\S)|\\\\s+", "Isolated"),
-        "{" LETTERS ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Prepend\","
-        "\"prepend\":\"_\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"}]}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
+        "{" LETTERS ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{"
+                    "\"type\":\"Prepend\","
+        "\"prepend\":\"_\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
+        "\"},\"content\":\"_\"}]}}",
+        "{" LETTERS
+        ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}}",
-        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}}",
-        "{" LETTERS NORMALIZERS(STRIP "," REPLACE("``") ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}," SPACES)
-        SPLIT(" ", "Removed"),
+        "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_"
+                    "scheme\":\"first\"}}",
+        "{" LETTERS NORMALIZERS(STRIP "," REPLACE(
+            "``") ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}," SPACES) SPLIT(" ", "Removed"),
         "{" LETTERS NORMALIZERS(BERT) ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}",
     };
     static const char text[] = "ab abc c  abx 1abca ";
@@ -222,7 +248,8 @@ static void a_part_is_held(void **state)
             if (now > peak) peak = now;
         }
         assert_ok(cx, osh_tokenizer_end(cx, t, &ids));
-        if (peak > (size_t)3 << 20) fail_msg("%s: %zu bytes were held", specs[k] + strlen("{" LETTERS), peak);
+        if (peak > (size_t)3 << 20)
+            fail_msg("%s: %zu bytes were held", specs[k] + strlen("{" LETTERS), peak);
         osh_ids_deinit(cx, &ids);
         osh_tokenizer_close(cx, t);
     }
@@ -234,7 +261,8 @@ static void what_normalizers_make_is_bounded(void **state)
     static const char grows[] =
         "{" LETTERS ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
 #define TEN_TIMES "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
-        TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "]}}";
+        TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES
+        "," TEN_TIMES "]}}";
     osh_tokenizer *t = parse(cx, grows);
     osh_ids ids = {0};
 
@@ -249,8 +277,9 @@ static void what_normalizers_make_is_bounded(void **state)
 static size_t form_of(char *to, const char *s, size_t n, bool compat)
 {
     utf8proc_uint8_t *made = NULL;
-    utf8proc_ssize_t len = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &made,
-                                        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0));
+    utf8proc_ssize_t len =
+        utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &made,
+                     UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0));
     assert_in_range(len, 1, 100);
     memcpy(to, made, (size_t)len);
     free(made);
@@ -271,7 +300,8 @@ static void starters_join_nothing_before_them(void **state)
     for (uint32_t c = 0x80; c < 0x110000; c++) {
         if ((c >= 0xD800 && c < 0xE000) || !utf8proc_codepoint_valid((utf8proc_int32_t)c)) continue;
         size_t len = form_of(made, s, osh_utf8_encode(s, c), false), at = 0, first = 0;
-        for (size_t i = 0; i < len; i += first) at = i, first = osh_utf8_decode(made + i, len - i, &cp);
+        for (size_t i = 0; i < len; i += first)
+            at = i, first = osh_utf8_decode(made + i, len - i, &cp);
         if (at) second[cp] = true;
     }
     for (int compat = 0; compat < 2; compat++)
@@ -294,8 +324,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(hard_cases_in_parts, make_context, drop_context),
         cmocka_unit_test_setup_teardown(real_texts_in_parts, make_context, drop_context),
         cmocka_unit_test_setup_teardown(a_part_is_held, make_context, drop_context),
-        cmocka_unit_test_setup_teardown(what_normalizers_make_is_bounded, make_context, drop_context),
-        cmocka_unit_test_setup_teardown(starters_join_nothing_before_them, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(what_normalizers_make_is_bounded, make_context,
+                                        drop_context),
+        cmocka_unit_test_setup_teardown(starters_join_nothing_before_them, make_context,
+                                        drop_context),
     };
     return cmocka_run_group_tests_name("tokenizer_parts", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_yaml.c - YAML: scalars as PyYAML reads them, trees with lines, kept tags, and refusals. */
+/* test_yaml.c - tests YAML: scalars like in PyYAML, trees with lines, kept tags, and refusals. */
 #include "text/yaml.h"
 #include "unit/text_helpers.h"
 #include <math.h>
@@ -18,7 +18,10 @@ static void refuse_n(osh_ctx *cx, const char *text, size_t n, const char *holds)
     assert_null(y);
 }
 
-static void refuse(osh_ctx *cx, const char *text, const char *holds) { refuse_n(cx, text, strlen(text), holds); }
+static void refuse(osh_ctx *cx, const char *text, const char *holds)
+{
+    refuse_n(cx, text, strlen(text), holds);
+}
 
 /* Each row has a word and the value that yaml.safe_load of PyYAML 6 gives for it. */
 static const struct {
@@ -26,32 +29,97 @@ static const struct {
     osh_yaml_kind kind;
     double value;
 } words[] = {
-    {"null", OSH_Y_NULL, 0}, {"Null", OSH_Y_NULL, 0}, {"NULL", OSH_Y_NULL, 0}, {"~", OSH_Y_NULL, 0},
-    {"nULL", OSH_Y_STR, 0}, {"none", OSH_Y_STR, 0}, {"None", OSH_Y_STR, 0},
-    {"yes", OSH_Y_BOOL, 1}, {"Yes", OSH_Y_BOOL, 1}, {"YES", OSH_Y_BOOL, 1}, {"true", OSH_Y_BOOL, 1},
-    {"True", OSH_Y_BOOL, 1}, {"TRUE", OSH_Y_BOOL, 1}, {"on", OSH_Y_BOOL, 1}, {"On", OSH_Y_BOOL, 1},
-    {"ON", OSH_Y_BOOL, 1}, {"no", OSH_Y_BOOL, 0}, {"No", OSH_Y_BOOL, 0}, {"NO", OSH_Y_BOOL, 0},
-    {"false", OSH_Y_BOOL, 0}, {"False", OSH_Y_BOOL, 0}, {"FALSE", OSH_Y_BOOL, 0}, {"off", OSH_Y_BOOL, 0},
-    {"Off", OSH_Y_BOOL, 0}, {"OFF", OSH_Y_BOOL, 0},
-    {"y", OSH_Y_STR, 0}, {"n", OSH_Y_STR, 0}, {"tRue", OSH_Y_STR, 0}, {"oN", OSH_Y_STR, 0},
-    {"0", OSH_Y_INT, 0}, {"-0", OSH_Y_INT, 0}, {"128", OSH_Y_INT, 128}, {"+12", OSH_Y_INT, 12},
-    {"-1", OSH_Y_INT, -1}, {"1_000", OSH_Y_INT, 1000}, {"0x1F", OSH_Y_INT, 31}, {"-0x_f_F", OSH_Y_INT, -255},
-    {"0X1f", OSH_Y_STR, 0}, {"0x", OSH_Y_STR, 0}, {"010", OSH_Y_INT, 8}, {"0_7", OSH_Y_INT, 7},
-    {"08", OSH_Y_STR, 0}, {"0o7", OSH_Y_STR, 0}, {"0b101", OSH_Y_INT, 5}, {"0b2", OSH_Y_STR, 0},
-    {"1:30", OSH_Y_INT, 90}, {"-1:30:05", OSH_Y_INT, -5405}, {"1:60", OSH_Y_STR, 0}, {"0:30", OSH_Y_STR, 0},
-    {"_1", OSH_Y_STR, 0}, {"1a", OSH_Y_STR, 0}, {"--1", OSH_Y_STR, 0}, {"+", OSH_Y_STR, 0},
+    {"null", OSH_Y_NULL, 0},
+    {"Null", OSH_Y_NULL, 0},
+    {"NULL", OSH_Y_NULL, 0},
+    {"~", OSH_Y_NULL, 0},
+    {"nULL", OSH_Y_STR, 0},
+    {"none", OSH_Y_STR, 0},
+    {"None", OSH_Y_STR, 0},
+    {"yes", OSH_Y_BOOL, 1},
+    {"Yes", OSH_Y_BOOL, 1},
+    {"YES", OSH_Y_BOOL, 1},
+    {"true", OSH_Y_BOOL, 1},
+    {"True", OSH_Y_BOOL, 1},
+    {"TRUE", OSH_Y_BOOL, 1},
+    {"on", OSH_Y_BOOL, 1},
+    {"On", OSH_Y_BOOL, 1},
+    {"ON", OSH_Y_BOOL, 1},
+    {"no", OSH_Y_BOOL, 0},
+    {"No", OSH_Y_BOOL, 0},
+    {"NO", OSH_Y_BOOL, 0},
+    {"false", OSH_Y_BOOL, 0},
+    {"False", OSH_Y_BOOL, 0},
+    {"FALSE", OSH_Y_BOOL, 0},
+    {"off", OSH_Y_BOOL, 0},
+    {"Off", OSH_Y_BOOL, 0},
+    {"OFF", OSH_Y_BOOL, 0},
+    {"y", OSH_Y_STR, 0},
+    {"n", OSH_Y_STR, 0},
+    {"tRue", OSH_Y_STR, 0},
+    {"oN", OSH_Y_STR, 0},
+    {"0", OSH_Y_INT, 0},
+    {"-0", OSH_Y_INT, 0},
+    {"128", OSH_Y_INT, 128},
+    {"+12", OSH_Y_INT, 12},
+    {"-1", OSH_Y_INT, -1},
+    {"1_000", OSH_Y_INT, 1000},
+    {"0x1F", OSH_Y_INT, 31},
+    {"-0x_f_F", OSH_Y_INT, -255},
+    {"0X1f", OSH_Y_STR, 0},
+    {"0x", OSH_Y_STR, 0},
+    {"010", OSH_Y_INT, 8},
+    {"0_7", OSH_Y_INT, 7},
+    {"08", OSH_Y_STR, 0},
+    {"0o7", OSH_Y_STR, 0},
+    {"0b101", OSH_Y_INT, 5},
+    {"0b2", OSH_Y_STR, 0},
+    {"1:30", OSH_Y_INT, 90},
+    {"-1:30:05", OSH_Y_INT, -5405},
+    {"1:60", OSH_Y_STR, 0},
+    {"0:30", OSH_Y_STR, 0},
+    {"_1", OSH_Y_STR, 0},
+    {"1a", OSH_Y_STR, 0},
+    {"--1", OSH_Y_STR, 0},
+    {"+", OSH_Y_STR, 0},
     {"9223372036854775807", OSH_Y_INT, 9223372036854775807.0},
     {"-9223372036854775808", OSH_Y_INT, -9223372036854775808.0},
-    {"0.01", OSH_Y_FLOAT, 0.01}, {"1.", OSH_Y_FLOAT, 1}, {".5", OSH_Y_FLOAT, 0.5}, {"-.5", OSH_Y_STR, 0},
-    {"+0.5", OSH_Y_FLOAT, 0.5}, {"-2.5e+3", OSH_Y_FLOAT, -2500}, {"1.5e-3", OSH_Y_FLOAT, 0.0015},
-    {".5E+1", OSH_Y_FLOAT, 5}, {"1e3", OSH_Y_STR, 0}, {"1e-3", OSH_Y_STR, 0}, {"1.0e3", OSH_Y_STR, 0},
-    {"1.5e", OSH_Y_STR, 0}, {"1.5e+", OSH_Y_STR, 0}, {"1_0.0_1", OSH_Y_FLOAT, 10.01}, {"._5", OSH_Y_STR, 0},
-    {".", OSH_Y_STR, 0}, {"1.2.3", OSH_Y_STR, 0}, {"1:30.5", OSH_Y_FLOAT, 90.5}, {"0:30.", OSH_Y_FLOAT, 30},
-    {"-1:0:0.25", OSH_Y_FLOAT, -3600.25}, {"1:30.5e+1", OSH_Y_STR, 0}, {"010.5", OSH_Y_FLOAT, 10.5},
-    {".inf", OSH_Y_FLOAT, INFINITY}, {"-.Inf", OSH_Y_FLOAT, -INFINITY}, {"+.INF", OSH_Y_FLOAT, INFINITY},
-    {"inf", OSH_Y_STR, 0}, {".iNF", OSH_Y_STR, 0}, {".nan", OSH_Y_FLOAT, NAN}, {".NaN", OSH_Y_FLOAT, NAN},
-    {"-.nan", OSH_Y_STR, 0}, {"nan", OSH_Y_STR, 0}, {"=", OSH_Y_STR, 0}, {"2001-01-01", OSH_Y_STR, 0},
-    {"re:.*q_proj$", OSH_Y_STR, 0}, {"W4A16", OSH_Y_STR, 0}, {"Linear", OSH_Y_STR, 0},
+    {"0.01", OSH_Y_FLOAT, 0.01},
+    {"1.", OSH_Y_FLOAT, 1},
+    {".5", OSH_Y_FLOAT, 0.5},
+    {"-.5", OSH_Y_STR, 0},
+    {"+0.5", OSH_Y_FLOAT, 0.5},
+    {"-2.5e+3", OSH_Y_FLOAT, -2500},
+    {"1.5e-3", OSH_Y_FLOAT, 0.0015},
+    {".5E+1", OSH_Y_FLOAT, 5},
+    {"1e3", OSH_Y_STR, 0},
+    {"1e-3", OSH_Y_STR, 0},
+    {"1.0e3", OSH_Y_STR, 0},
+    {"1.5e", OSH_Y_STR, 0},
+    {"1.5e+", OSH_Y_STR, 0},
+    {"1_0.0_1", OSH_Y_FLOAT, 10.01},
+    {"._5", OSH_Y_STR, 0},
+    {".", OSH_Y_STR, 0},
+    {"1.2.3", OSH_Y_STR, 0},
+    {"1:30.5", OSH_Y_FLOAT, 90.5},
+    {"0:30.", OSH_Y_FLOAT, 30},
+    {"-1:0:0.25", OSH_Y_FLOAT, -3600.25},
+    {"1:30.5e+1", OSH_Y_STR, 0},
+    {"010.5", OSH_Y_FLOAT, 10.5},
+    {".inf", OSH_Y_FLOAT, INFINITY},
+    {"-.Inf", OSH_Y_FLOAT, -INFINITY},
+    {"+.INF", OSH_Y_FLOAT, INFINITY},
+    {"inf", OSH_Y_STR, 0},
+    {".iNF", OSH_Y_STR, 0},
+    {".nan", OSH_Y_FLOAT, NAN},
+    {".NaN", OSH_Y_FLOAT, NAN},
+    {"-.nan", OSH_Y_STR, 0},
+    {"nan", OSH_Y_STR, 0},
+    {"=", OSH_Y_STR, 0},
+    {"2001-01-01", OSH_Y_STR, 0},
+    {"re:.*q_proj$", OSH_Y_STR, 0},
+    {"W4A16", OSH_Y_STR, 0},
+    {"Linear", OSH_Y_STR, 0},
 };
 
 static void test_plain_scalars(void **state)
@@ -63,7 +131,8 @@ static void test_plain_scalars(void **state)
         osh_yaml *y = parse(cx, text);
         const osh_yaml *v = osh_yaml_get(y, "k");
         double got = v->kind == OSH_Y_BOOL ? v->b : v->kind == OSH_Y_INT ? (double)v->i : v->f;
-        if (v->kind != words[i].kind) fail_msg("%s: kind %d, wanted %d", words[i].text, v->kind, words[i].kind);
+        if (v->kind != words[i].kind)
+            fail_msg("%s: kind %d, wanted %d", words[i].text, v->kind, words[i].kind);
         if (v->kind == OSH_Y_BOOL || v->kind == OSH_Y_INT || v->kind == OSH_Y_FLOAT)
             if (got != words[i].value && !(isnan(got) && isnan(words[i].value)))
                 fail_msg("%s: %g, wanted %g", words[i].text, got, words[i].value);
@@ -80,7 +149,8 @@ static void test_exact_integers(void **state)
     assert_true(y->items[1]->i == INT64_MIN);
     assert_true(y->items[2]->i == 9007199254740993);
     osh_yaml_free(cx, y);
-    refuse(cx, "a: 9223372036854775808", "line 1 column 4: not a 64-bit integer: 9223372036854775808");
+    refuse(cx, "a: 9223372036854775808",
+           "line 1 column 4: not a 64-bit integer: 9223372036854775808");
     refuse(cx, "[-9223372036854775809]", "64-bit");
     refuse(cx, "[0xffffffffffffffff]", "64-bit");
 }
@@ -88,7 +158,8 @@ static void test_exact_integers(void **state)
 static void test_quoted_and_block_scalars(void **state)
 {
     osh_ctx *cx = *state;
-    osh_yaml *y = parse(cx, "a: '1'\nb: \"yes\"\nc: ''\nd:\ne: |\n  12\nf: >-\n  x\n  y\n\"<<\": 1\n5: z\n");
+    osh_yaml *y =
+        parse(cx, "a: '1'\nb: \"yes\"\nc: ''\nd:\ne: |\n  12\nf: >-\n  x\n  y\n\"<<\": 1\n5: z\n");
     assert_int_equal(osh_yaml_get(y, "a")->kind, OSH_Y_STR);
     assert_int_equal(osh_yaml_get(y, "b")->kind, OSH_Y_STR);
     assert_int_equal(osh_yaml_get(y, "c")->kind, OSH_Y_STR);
@@ -129,12 +200,14 @@ static void test_lines_and_order(void **state)
 static void test_tags(void **state)
 {
     osh_ctx *cx = *state;
-    osh_yaml *y = parse(cx, "actorder: !!python/object/apply:compressed_tensors.ActivationOrdering [\n  static]\n"
-                            "s: !!str 5\ni: !!int '5'\nf: !!float 5\nn: !!null ''\nb: !!bool 'on'\nx: !mine v\n"
-                            "m: !!map {a: 1}\nq: !!seq [1]\ne: ! 12\no: !!python/name:x.y ''\nw: ! [1]\n");
+    osh_yaml *y = parse(
+        cx, "actorder: !!python/object/apply:compressed_tensors.ActivationOrdering [\n  static]\n"
+            "s: !!str 5\ni: !!int '5'\nf: !!float 5\nn: !!null ''\nb: !!bool 'on'\nx: !mine v\n"
+            "m: !!map {a: 1}\nq: !!seq [1]\ne: ! 12\no: !!python/name:x.y ''\nw: ! [1]\n");
     const osh_yaml *a = osh_yaml_get(y, "actorder");
     assert_int_equal(a->kind, OSH_Y_SEQ);
-    assert_string_equal(a->tag, "tag:yaml.org,2002:python/object/apply:compressed_tensors.ActivationOrdering");
+    assert_string_equal(
+        a->tag, "tag:yaml.org,2002:python/object/apply:compressed_tensors.ActivationOrdering");
     assert_int_equal(a->n, 1);
     assert_string_equal(a->items[0]->text, "static");
     assert_int_equal(osh_yaml_get(y, "s")->kind, OSH_Y_STR);
@@ -231,8 +304,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_plain_scalars), T(test_exact_integers), T(test_quoted_and_block_scalars), T(test_lines_and_order),
-        T(test_tags), T(test_empty), T(test_refuses), T(test_depth_and_size), T(test_torture),
+        T(test_plain_scalars),   T(test_exact_integers), T(test_quoted_and_block_scalars),
+        T(test_lines_and_order), T(test_tags),           T(test_empty),
+        T(test_refuses),         T(test_depth_and_size), T(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

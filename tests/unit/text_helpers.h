@@ -1,4 +1,5 @@
-/* text_helpers.h - what the tests of src/text share: a context, files with given bytes, allocation failures. */
+/* text_helpers.h - helpers for the tests of src/text: a context, files with given bytes, and
+ * allocation failures. */
 #ifndef OSH_TEXT_HELPERS_H
 #define OSH_TEXT_HELPERS_H
 #include "base/base.h"
@@ -20,7 +21,7 @@ static inline int make_context(void **state)
     return 0;
 }
 
-/* Every test must give back all that it took. */
+/* Frees the context. Fails if the test left memory. */
 static inline int drop_context(void **state)
 {
     size_t live = osh_mem_live(*state);
@@ -34,7 +35,7 @@ static inline int drop_context(void **state)
         if (status_) fail_msg("%s: %d %s", #call, status_, osh_error_text(cx));                    \
     } while (0)
 
-/* The call fails with this code and with a message that holds text. */
+/* Asserts that the call fails with this code and with a message that contains `holds`. */
 #define assert_fails(cx, code, holds, call)                                                        \
     do {                                                                                           \
         osh_status status_ = (call);                                                               \
@@ -44,7 +45,8 @@ static inline int drop_context(void **state)
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Runs fn with the first, second, ... allocation failing until it passes: no other error, nothing leaked. */
+/* Calls fn with the first, second, ... allocation failing until it succeeds. It may fail with no
+ * other error and leak nothing. */
 static inline void torture(osh_ctx *cx, osh_status (*fn)(osh_ctx *cx, void *user), void *user)
 {
     size_t live = osh_mem_live(cx);

@@ -1,4 +1,5 @@
-/* tiny_model.h - a tiny model of tests/golden/models, written and opened, with its graph and room for its weights. */
+/* tiny_model.h - writes and opens a tiny model of tests/golden/models, with its graph and room for
+ * its weights. */
 #ifndef OSH_TINY_MODEL_H
 #define OSH_TINY_MODEL_H
 #include "golden/models/tiny.h"
