@@ -1,8 +1,8 @@
-/* card.h - the CUDA column in the tests of kernels: a card, real or played (tests/play), and tensors that go there and
- * back.
+/* card.h - runs the CUDA column in the tests of kernels on a GPU, real or emulated (tests/play),
+ * and copies tensors to it and back.
  *
- * Where there is none the column is skipped, and the test says so. The played card runs the threads of a block in
- * several orders; a real one has but its own. */
+ * Without a GPU the column is skipped, and the test says so. The emulated GPU runs the threads of a
+ * block in several orders; a real one has only its own order. */
 #ifndef OSH_KERNEL_CARD_H
 #define OSH_KERNEL_CARD_H
 #include "kernel_test.h"
@@ -11,30 +11,33 @@
 #include "solver/cuda/solver.h"
 #include "strict.h"
 
-void osh_play_order(unsigned seed) __attribute__((weak)); // tests/play/play.h: there where the card is played
+/* tests/play/play.h defines the first two if the GPU is emulated. The third is defined if the
+ * emulated GPU looks for races, which one order of the threads shows. */
+void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
-void osh_race_barrier(void) __attribute__((weak)); // there where it looks for races, which one order shows
+void osh_race_barrier(void) __attribute__((weak));
 
 enum { CARD_BYTES = 64 << 20 };
 #ifdef __SANITIZE_ADDRESS__
-enum { CARD_ORDERS = 1 }; // what lies wrong in memory lies so in every order
+enum { CARD_ORDERS = 1 }; // a memory error shows in every order
 #else
 enum { CARD_ORDERS = 3 };
 #endif
 
-/* With n_bytes for tensors; NULL: no card. own: osh_device_close. Played memory is open to the host: two system calls
- * for each kernel are saved; card_protect is for a test that has few of them. */
+/* Opens a GPU with n_bytes for tensors. Returns NULL if there is no GPU. own: osh_device_close. The
+ * host may access the memory of the emulated GPU, which saves two system calls for each kernel; a
+ * test with few kernels calls card_protect. */
 static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
-        printf("skip: the CUDA column, no card is there\n");
-        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs this test for the column alone
+        printf("skip: the CUDA column, no GPU is there\n");
+        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs this test only for the CUDA column
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    d->blocks_apart = getenv("OSH_TEST_APART"); // a memory checker sees where each tensor ends
+    d->blocks_apart = getenv("OSH_TEST_APART"); // a memory checker sees the end of each tensor
     return d;
 }
 
@@ -43,18 +46,21 @@ static inline void card_protect(void)
     if (osh_play_protect) osh_play_protect(true);
 }
 
-static inline int card_orders(void) { return osh_play_order && !osh_race_barrier ? CARD_ORDERS : 1; }
+static inline int card_orders(void)
+{
+    return osh_play_order && !osh_race_barrier ? CARD_ORDERS : 1;
+}
 static inline void card_order(int k)
 {
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
-/* A copy of a host tensor on the card, with guards on both sides. */
+/* A copy of a host tensor on the GPU, with guards on both sides. */
 typedef struct carded {
     osh_tensor t;
-    uint8_t *room; // own: of the card
+    uint8_t *room; // own: memory of the GPU
 } carded;
-enum { CARD_GUARD = 512 }; // a multiple of what the arena aligns to
+enum { CARD_GUARD = 512 }; // a multiple of the arena's alignment
 
 static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
 {
@@ -68,7 +74,8 @@ static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
     return c;
 }
 
-/* Its values go to `to` of the host (NULL: nowhere). */
+/* Copies the values to the host tensor `to` (NULL: nowhere), checks the guards and frees the
+ * copy. */
 static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
 {
     uint8_t guards[2][CARD_GUARD];
@@ -81,9 +88,10 @@ static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
     osh_device_free(d, c->room);
 }
 
-/* Runs op's CUDA column on host tensors: all go there, the outputs come back. What the call took of the arena besides
- * them was at most `scratch`. */
-static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op, const osh_op_args *a, size_t scratch)
+/* Runs op's CUDA column on copies of the host tensors, and copies the outputs back. Besides the
+ * copies the call may take at most `scratch` bytes of the arena. */
+static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op,
+                                  const osh_op_args *a, size_t scratch)
 {
     osh_op_args on = *a;
     carded in[OSH_OP_MAX_IN] = {0}, out[OSH_OP_MAX_OUT] = {0};
@@ -95,7 +103,8 @@ static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op, 
     osh_status rc = op->run[OSH_CUDA](cx, &on);
     assert_int_equal(osh_arena_used(d->arena), before);
     if (osh_arena_peak(d->arena) > peak && osh_arena_peak(d->arena) > before + scratch)
-        fail_msg("%s takes %zu bytes of the card, predicted %zu", op->name, osh_arena_peak(d->arena) - before, scratch);
+        fail_msg("%s takes %zu bytes of the GPU, predicted %zu", op->name,
+                 osh_arena_peak(d->arena) - before, scratch);
     for (int i = 0; i < OSH_OP_MAX_OUT; i++)
         if (a->out[i]) card_take(cx, a->out[i], &out[i]);
     for (int i = 0; i < OSH_OP_MAX_IN; i++)

@@ -1,18 +1,21 @@
-/* gptq_hessian.h - the matrix that the tests of gptq_factor and gptq_solve begin with. */
+/* gptq_hessian.h - makes the matrix that the tests of gptq_factor and gptq_solve start from. */
 #ifndef GPTQ_HESSIAN_H
 #define GPTQ_HESSIAN_H
 #include "kernel_test.h"
 #include "plain.h"
 
-/* X^T X / n of n = 2 I correlated rows, damped: what a modifier hands to gptq_factor. Full symmetric. */
+/* Makes h = X^T X / n of n = 2 I correlated rows, damped, as a modifier passes it to gptq_factor. h
+ * [I, I] is full and symmetric. */
 static inline void hessian_of(float *h, int64_t I)
 {
-    float *x = malloc((size_t)(2 * I) * sizeof *x), *y = x + I; // own: a row, and the same divided by n
+    /* own: a row, and the row divided by n. */
+    float *x = malloc((size_t)(2 * I) * sizeof *x), *y = x + I;
     assert_non_null(x);
     for (int64_t i = 0; i < I * I; i++) h[i] = 0;
     for (int64_t n = 0; n < 2 * I; n++) {
         float common = osh_rng_sym(SEED, 10, (uint64_t)n);
-        for (int64_t i = 0; i < I; i++) x[i] = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i));
+        for (int64_t i = 0; i < I; i++)
+            x[i] = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i));
         for (int64_t i = 0; i < I; i++) y[i] = x[i] / (float)(2 * I);
         plain_add_lower(h, x, y, I);
     }
@@ -21,10 +24,11 @@ static inline void hessian_of(float *h, int64_t I)
     free(x);
 }
 
-/* A copy of hessian_of, which takes long under sanitizers and is made once for each size. */
+/* Copies the matrix of hessian_of. It takes long under sanitizers, so it is made once for each
+ * size. */
 static inline void make_hessian(float *h, int64_t I)
 {
-    static struct { int64_t I; float *h; } made[16]; // own: until the process ends
+    static struct { int64_t I; float *h; } made[16]; // own: live until the process ends
     size_t k = 0, n = (size_t)(I * I) * sizeof *h;
 
     while (k < 15 && made[k].I && made[k].I != I) k++;

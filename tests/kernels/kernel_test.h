@@ -1,4 +1,4 @@
-/* kernel_test.h - tensors with poisoned guards, filled by the counter RNG, and the comparison of
+/* kernel_test.h - makes tensors with poisoned guards, fills them by the counter RNG, and compares
  * two columns of an op. */
 #ifndef OSH_KERNEL_TEST_H
 #define OSH_KERNEL_TEST_H
@@ -17,9 +17,10 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // bytes on either side; the seed of every value in these tests
+enum { GUARD = 64, SEED = 20240607 }; // guard bytes on each side; seed of all values
 
-/* Runs the test under the set that CTest names (cmake/tests.cmake); 77, which is "skipped", where the CPU lacks it. */
+/* Runs the test with the instruction set that CTest names (cmake/tests.cmake). Returns 77, which is
+ * "skipped", if the CPU lacks it. */
 static inline int pin_isa(void)
 {
     const char *name = getenv("OSH_TEST_ISA");
@@ -64,7 +65,8 @@ static inline void guarded_check(const guarded *g)
 
 static inline void guarded_free(osh_ctx *cx, guarded *g) { osh_free(cx, g->room); }
 
-/* Values in amp * [-1, 1), rounded to the dtype before any kernel sees them. */
+/* Fills the tensor with values in amp * [-1, 1), rounded to the dtype before any kernel reads
+ * them. */
 static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
 {
     int64_t n = osh_tensor_numel(&g->t);
@@ -74,7 +76,8 @@ static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
     }
 }
 
-/* Whole numbers from -15 to 15, exact in any dtype: so is in f32, in any order, a sum of up to 74,000 products. */
+/* Fills the tensor with whole numbers from -15 to 15, which are exact in any dtype. A sum of up to
+ * 74,000 products of them is exact in f32 in any order. */
 static inline void guarded_whole(guarded *g, uint64_t stream)
 {
     for (int64_t i = 0, n = osh_tensor_numel(&g->t); i < n; i++) {
@@ -92,7 +95,8 @@ static inline double value_at(const osh_tensor *t, int64_t i)
     return f;
 }
 
-/* Normalized mean square error of got against want; infinite where one is not finite. */
+/* Returns the normalized mean square error of got against want; infinity if an element is not
+ * finite. */
 static inline double nmse(const osh_tensor *got, const osh_tensor *want)
 {
     double diff = 0, norm = 0;
@@ -105,27 +109,30 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
     return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
 }
 
-/* What one flipped rounding of a narrow dtype may add: a few percent of the elements off by one
- * unit in the last place. */
+/* Adds the error of flipped roundings of a narrow dtype to tol: a few percent of the elements are
+ * off by one unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
     if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8: 1.5e-5 / 12 if every element were off
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }
-/* What the NMSE of f32 sums of n products of one sign may be besides, as on the diagonal of X^T X. Each addition is
- * off by at most 2^-24 of the sum so far, half of the whole on average: n / 2 x 2^-24. That is no bound for unlucky
- * numbers: squares of bf16 numbers are whole multiples of a power of two, 0 or 1 modulo 4, and a sum that has two bits
- * fewer left cuts off the 1 each time (2100 of them in order: NMSE 3.3e-11). How many sums a library keeps side by
- * side, which would shorten them, depends on its kernel. A tensor core cuts off instead of rounding (Fasi, Higham,
- * Mikaitis, Pranesh 2021), behind every 4 products or more: less than that. guarded_whole has exact sums. */
+/* Returns the NMSE that f32 sums of n products of one sign may have besides, as on the diagonal of
+ * X^T X. Each addition is off by at most 2^-24 of the sum so far, which is half of the whole sum on
+ * average: n / 2 x 2^-24. This is no bound for unlucky numbers: squares of bf16 numbers are whole
+ * multiples of a power of two, 0 or 1 modulo 4, and a sum with two bits fewer cuts off the 1 each
+ * time (2100 of them in order: NMSE 3.3e-11). Partial sums would be shorter, but their number
+ * depends on the kernel of a library. A tensor core cuts off instead of rounding (Fasi, Higham,
+ * Mikaitis, Pranesh 2021), after every 4 products or more, which loses less. guarded_whole has
+ * exact sums. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);
     return lost * lost;
 }
 
-/* The card's fused attention against the reference, for values up to 1: that one rounds q k^T, scores and normalized
- * probabilities, the kernel p before it is normalized (docs/numerics.md). A unit in the last place in most elements. */
+/* Returns the tolerance of the GPU's fused attention against the reference, for values up to 1: a
+ * unit in the last place in most elements. The reference rounds q k^T, scores and normalized
+ * probabilities; the kernel rounds p before it is normalized (docs/numerics.md). */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }
 #endif

@@ -1,19 +1,21 @@
-/* test_attention.c - the card's fused attention (src/ops/cuda/attention_fused.cuh) against its definition in double,
- * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds it behind the
- * quotient.
+/* test_attention.c - compares the GPU's fused attention (src/ops/cuda/attention_fused.cuh) with its
+ * definition in double, which rounds P at the same point, and, more loosely, with the reference,
+ * which rounds P after the division.
  *
- * Odd lengths around the tiles of 64 keys and 128 queries and the bands of 16, heads of all four sizes of the kernel
- * and between, groups, windows, more samples than one launch takes, less shared memory. */
+ * The cases have odd lengths around the tiles of 64 keys and 128 queries and the bands of 16, heads
+ * of all four sizes of the kernel and between, groups, windows, more samples than one launch takes,
+ * and less shared memory. */
 #include "card.h"
 
-void osh_play_shared(size_t n_bytes) __attribute__((weak)); // tests/play/play.h: there where the card is played
+/* tests/play/play.h defines it if the GPU is emulated. */
+void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
-enum { KEYS = 64, MANY = 70 }; // of a tile; samples, more than a launch takes
+enum { KEYS = 64, MANY = 70 }; // keys of a tile; more samples than a launch takes
 
 typedef struct shape {
     osh_attention_attr at;
-    int64_t T[5]; // of the samples; 0: no more
-    float amp;    // of q and k; 0: 1
+    int64_t T[5]; // lengths of the samples; 0: no more
+    float amp;    // amplitude of q and k; 0: 1
 } shape;
 
 static const shape shapes[] = {
@@ -27,31 +29,32 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of +-50: the maximum moves
     {{2, 1, 8, 0, 0}, {150}},              // half a step of mma
-    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // columns that are not there; a scale
+    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // columns past the head; a scale
     {{2, 2, 104, 0, 0}, {70}},
-    {{2, 2, 64, 1, 0}, {65}},              // windows: itself alone
-    {{2, 1, 64, 50, 0}, {300, 40}, 3},     // less than a tile, more than one, no limit
+    {{2, 2, 64, 1, 0}, {65}},              // windows: each token sees only itself
+    {{2, 1, 64, 50, 0}, {300, 40}, 3},     // window shorter than a tile; T = 40 has no limit
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
     {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
-    {{2, 1, 128, 20, 0}, {150, 33}},       // of two bands one may see nothing of a tile
+    {{2, 1, 128, 20, 0}, {150, 33}},       // one of two bands may see nothing of a tile
     {{2, 1, 96, 100, 0}, {15, 16, 17, 31, 97}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
 
 typedef struct batch {
     guarded in[3], out, want;
-    float *f[3]; // own: in, widened
+    float *f[3]; // own: in, converted to f32
     int64_t offsets[MANY + 1];
     osh_seqs seqs;
     osh_op_args a;
 } batch;
 
-static void batch_open(osh_ctx *cx, batch *b, const osh_attention_attr *at, const int64_t *T, int64_t n, float amp,
-                       osh_dtype dt)
+static void batch_open(osh_ctx *cx, batch *b, const osh_attention_attr *at, const int64_t *T,
+                       int64_t n, float amp, osh_dtype dt)
 {
-    int64_t width[3] = {at->n_heads * at->head_dim, at->n_kv_heads * at->head_dim, at->n_kv_heads * at->head_dim};
+    int64_t width[3] = {at->n_heads * at->head_dim, at->n_kv_heads * at->head_dim,
+                        at->n_kv_heads * at->head_dim};
     *b = (batch){.seqs = {.n = n, .offsets = b->offsets}};
     for (int64_t s = 0; s < n; s++) b->offsets[s + 1] = b->offsets[s] + T[s];
     for (int i = 0; i < 3; i++) {
@@ -67,18 +70,24 @@ static void batch_open(osh_ctx *cx, batch *b, const osh_attention_attr *at, cons
 
 static void batch_close(osh_ctx *cx, batch *b)
 {
-    for (int i = 0; i < 3; i++) guarded_check(&b->in[i]), guarded_free(cx, &b->in[i]), osh_free(cx, b->f[i]);
+    for (int i = 0; i < 3; i++)
+        guarded_check(&b->in[i]), guarded_free(cx, &b->in[i]), osh_free(cx, b->f[i]);
     guarded_check(&b->out), guarded_free(cx, &b->out);
     guarded_check(&b->want), guarded_free(cx, &b->want);
 }
 
-/* y [Dh] of query i of the sample that begins at `row`: the recurrence of attention_fused.cuh, tile by tile. */
-static void define_row(double *y, const batch *b, const osh_attention_attr *at, int64_t row, int64_t i, int64_t h)
+/* Computes y [Dh] of query i of the sample that begins at `row`, by the recurrence of
+ * attention_fused.cuh, tile by tile. */
+static void define_row(double *y, const batch *b, const osh_attention_attr *at, int64_t row,
+                       int64_t i, int64_t h)
 {
-    int64_t Dh = at->head_dim, kv = at->n_kv_heads * Dh, at_k = row * kv + h / (at->n_heads / at->n_kv_heads) * Dh;
-    const float *q = b->f[0] + ((row + i) * at->n_heads + h) * Dh, *k = b->f[1] + at_k, *v = b->f[2] + at_k;
+    int64_t Dh = at->head_dim, kv = at->n_kv_heads * Dh,
+            at_k = row * kv + h / (at->n_heads / at->n_kv_heads) * Dh;
+    const float *q = b->f[0] + ((row + i) * at->n_heads + h) * Dh, *k = b->f[1] + at_k,
+                *v = b->f[2] + at_k;
     int64_t lo = at->sliding_window && i >= at->sliding_window ? i - at->sliding_window + 1 : 0;
-    double c = (float)((float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)) * M_LOG2E), max = -INFINITY, l = 0;
+    double c = (float)((float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)) * M_LOG2E),
+           max = -INFINITY, l = 0;
 
     for (int64_t d = 0; d < Dh; d++) y[d] = 0;
     for (int64_t tile = 0; tile <= i; tile += KEYS) {
@@ -103,7 +112,7 @@ static void define_row(double *y, const batch *b, const osh_attention_attr *at, 
     for (int64_t d = 0; d < Dh; d++) y[d] /= l;
 }
 
-static void define(batch *b, const osh_attention_attr *at)
+static void batch_define(batch *b, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim;
     for (int64_t s = 0; s < b->seqs.n; s++)
@@ -113,35 +122,42 @@ static void define(batch *b, const osh_attention_attr *at)
                 define_row(y, b, at, b->offsets[s], i - b->offsets[s], h);
                 for (int64_t d = 0; d < Dh; d++) {
                     float f = (float)y[d];
-                    osh_from_f32(osh_elem(&b->want.t, (i * at->n_heads + h) * Dh + d), b->want.t.dtype, &f, 1);
+                    osh_from_f32(osh_elem(&b->want.t, (i * at->n_heads + h) * Dh + d),
+                                 b->want.t.dtype, &f, 1);
                 }
             }
 }
 
-/* One batch, in bf16 under every order of the threads: the definition within what a flipped rounding adds, the
- * reference within what rounding probabilities at another point does; no scratch. */
-static void check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T, int64_t n, float amp,
-                  osh_dtype dt)
+/* Runs one batch, in bf16 with every order of the threads. The result differs from the definition
+ * by flipped roundings at most, and from the reference by another rounding of probabilities. The
+ * kernel takes no scratch. */
+static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
+                        int64_t n, float amp, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("attention");
     batch b;
     batch_open(cx, &b, at, T, n, amp, dt);
-    define(&b, at);
+    batch_define(&b, at);
     for (int order = 0; order < (dt == OSH_BF16 ? card_orders() : 1); order++) {
         card_order(order);
         memset(b.out.t.data, 0, osh_tensor_bytes(&b.out.t));
         if (card_run(cx, d, op, &b.a, 0)) fail_msg("%s", osh_error_text(cx));
         double e = nmse(&b.out.t, &b.want.t), most = tol_of(op->tol, dt);
         if (!(e <= most))
-            fail_msg("Dh %lld, %lld samples of %lld.. tokens, %s, order %d: NMSE %g, want %g", (long long)at->head_dim,
-                     (long long)n, (long long)T[0], osh_dtype_name(dt), order, e, most);
+            fail_msg("Dh %lld, %lld samples of %lld.. tokens, %s, order %d: NMSE %g, want %g",
+                     (long long)at->head_dim, (long long)n, (long long)T[0], osh_dtype_name(dt),
+                     order, e, most);
     }
     card_order(0);
     assert_int_equal(op->run[OSH_REF](cx, &(osh_op_args){.in = {b.a.in[0], b.a.in[1], b.a.in[2]},
-                                                         .out = {&b.want.t}, .attr = at, .seqs = &b.seqs}), OSH_OK);
+                                                         .out = {&b.want.t},
+                                                         .attr = at,
+                                                         .seqs = &b.seqs}),
+                     OSH_OK);
     double e = nmse(&b.out.t, &b.want.t), most = tol_fused(dt) * (amp > 1 ? amp * amp : 1);
-    if (!(e <= most)) fail_msg("Dh %lld, %s: NMSE against the reference %g, want %g", (long long)at->head_dim,
-                               osh_dtype_name(dt), e, most);
+    if (!(e <= most))
+        fail_msg("Dh %lld, %s: NMSE against the reference %g, want %g", (long long)at->head_dim,
+                 osh_dtype_name(dt), e, most);
     batch_close(cx, &b);
 }
 
@@ -155,15 +171,15 @@ static void test_definition(void **state)
         const shape *s = &shapes[i];
         int64_t n = 0;
         while (n < 5 && s->T[n]) n++;
-        check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
-        check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
+        batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
+        batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
 
-/* More samples than a launch takes, one of them empty. */
+/* Runs more samples than a launch takes; one of them is empty. */
 static void test_many_samples(void **state)
 {
     (void)state;
@@ -174,17 +190,18 @@ static void test_many_samples(void **state)
     T[3] = 130;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);
-    if (d) check(cx, d, &at, T, MANY, 1, OSH_BF16);
+    if (d) batch_check(cx, d, &at, T, MANY, 1, OSH_BF16);
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }
 
-/* A multiprocessor with too little shared memory for two blocks of large heads has warps of one band, which give the
- * same bytes. */
+/* On a multiprocessor with too little shared memory for two blocks of large heads, warps have one
+ * band and give the same bytes. */
 static void test_less_shared_memory(void **state)
 {
     (void)state;
-    static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10}; // compute capability 9.0; 8.0; 8.6 and 8.9
+    /* Compute capability 9.0; 8.0; 8.6 and 8.9. */
+    static const size_t shared[] = {228 << 10, 164 << 10, 100 << 10};
     osh_ctx *cx = NULL;
     if (!osh_play_shared) skip();
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -198,7 +215,8 @@ static void test_less_shared_memory(void **state)
         for (int k = 0; k < 3; k++) {
             osh_play_shared(shared[k]);
             osh_device *d = card_open(cx, CARD_BYTES);
-            if (card_run(cx, d, osh_op_find("attention"), &b.a, 0)) fail_msg("%s", osh_error_text(cx));
+            if (card_run(cx, d, osh_op_find("attention"), &b.a, 0))
+                fail_msg("%s", osh_error_text(cx));
             if (!k) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             assert_memory_equal(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             osh_device_close(cx, d);
@@ -209,7 +227,8 @@ static void test_less_shared_memory(void **state)
     osh_ctx_free(cx);
 }
 
-/* What is not finite in one sample stays there: keys behind a sample's end are never part of it. */
+/* A value that is not finite stays in its sample: keys after the end of a sample are never part of
+ * it. */
 static void test_neighbours(void **state)
 {
     (void)state;
@@ -226,7 +245,8 @@ static void test_neighbours(void **state)
             for (int64_t n = 70 * osh_width(&b.in[i].t); n < 80 * osh_width(&b.in[i].t); n++)
                 memcpy(osh_elem(&b.in[i].t, n), &nan, sizeof nan);
         assert_int_equal(card_run(cx, d, osh_op_find("attention"), &b.a, 0), OSH_OK);
-        assert_int_equal(osh_find_nonfinite(b.out.t.data, OSH_BF16, osh_tensor_numel(&b.out.t)), 70 * 128);
+        assert_int_equal(osh_find_nonfinite(b.out.t.data, OSH_BF16, osh_tensor_numel(&b.out.t)),
+                         70 * 128);
         for (int64_t n = 70 * 128; n < 80 * 128; n++) assert_true(isnan(value_at(&b.out.t, n)));
         assert_int_equal(osh_find_nonfinite(osh_elem(&b.out.t, 80 * 128), OSH_BF16, 66 * 128), -1);
         batch_close(cx, &b);

@@ -1,4 +1,5 @@
-/* test_gptq.c - gptq_solve against the column loop in plain loops, on the CPU and on a card. */
+/* test_gptq.c - compares gptq_solve with the column loop in plain loops, on the CPU and on a
+ * GPU. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
@@ -14,9 +15,9 @@ typedef struct problem {
 
 typedef struct solution {
     float *w, *u, *scale, *zero, *h; // own; w: the solution
-    float *from;                     // own: the weight before, in f32
-    osh_tensor *start;               // own: the weight before
-    osh_tensor target;               // view of from, where it is another one
+    float *from;                     // own: the weight before the solve, in f32
+    osh_tensor *start;               // own: the weight before the solve
+    osh_tensor target;               // view of from
     int8_t *codes;
     int32_t *col, *perm;
     bool *dead;
@@ -29,9 +30,12 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     int64_t O = p->O, I = p->I, n_cols = p->group ? (I + p->group - 1) / p->group : 1,
             n_rows = (O + p->row_block - 1) / p->row_block;
 
-    *s = (solution){.w = osh_calloc(cx, (size_t)(O * I), 4), .u = osh_calloc(cx, (size_t)(I * I), 4),
-                    .h = osh_calloc(cx, (size_t)(I * I), 4), .scale = osh_calloc(cx, (size_t)(n_rows * n_cols), 4),
-                    .zero = osh_calloc(cx, (size_t)(n_rows * n_cols), 4), .codes = osh_calloc(cx, (size_t)(O * I), 1),
+    *s = (solution){.w = osh_calloc(cx, (size_t)(O * I), 4),
+                    .u = osh_calloc(cx, (size_t)(I * I), 4),
+                    .h = osh_calloc(cx, (size_t)(I * I), 4),
+                    .scale = osh_calloc(cx, (size_t)(n_rows * n_cols), 4),
+                    .zero = osh_calloc(cx, (size_t)(n_rows * n_cols), 4),
+                    .codes = osh_calloc(cx, (size_t)(O * I), 1),
                     .col = osh_calloc(cx, (size_t)I, 4), .loss = osh_calloc(cx, (size_t)O, 8)};
     make_hessian(s->h, I);
     memcpy(s->u, s->h, (size_t)(I * I) * 4);
@@ -42,17 +46,21 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     osh_dtype stored = p->stored ? p->stored : OSH_F32;
     assert_int_equal(osh_tensor_new(cx, &s->start, stored, 2, (int64_t[]){O, I}), OSH_OK);
     s->from = osh_calloc(cx, (size_t)(O * I), sizeof *s->from);
-    for (int64_t i = 0; i < O * I; i++) s->from[i] = osh_rng_sym(SEED, p->target ? 24 : 20, (uint64_t)i);
+    for (int64_t i = 0; i < O * I; i++)
+        s->from[i] = osh_rng_sym(SEED, p->target ? 24 : 20, (uint64_t)i);
     osh_from_f32(s->start->data, stored, s->from, O * I);
     osh_to_f32(s->from, s->start->data, stored, O * I);
-    for (int64_t i = 0; p->target && i < O * I; i++) s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    for (int64_t i = 0; p->target && i < O * I; i++)
+        s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
     s->target = osh_tensor_view(OSH_F32, 2, (int64_t[]){O, I}, s->from);
     for (int64_t i = 0; i < n_rows * n_cols; i++) {
         float q_max = p->fp8 ? osh_grid_of(p->bits, true).hi : (float)(1 << (p->bits - 1));
-        s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
+        s->scale[i] =
+            osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
         s->zero[i] = (float)(int)(osh_rng_sym(SEED, 22, (uint64_t)i) * 2.9f);
     }
-    for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
+    for (int64_t i = 0; i < I; i++)
+        s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
     s->a = (osh_gptq_solve_args){.w = s->start,
                                  .target = p->target ? &s->target : NULL,
                                  .dq = s->w,
@@ -74,14 +82,15 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
 
 static void solution_close(osh_ctx *cx, solution *s)
 {
-    osh_free(cx, s->w), osh_free(cx, s->u), osh_free(cx, s->h), osh_free(cx, s->scale), osh_free(cx, s->zero);
+    osh_free(cx, s->w), osh_free(cx, s->u), osh_free(cx, s->h), osh_free(cx, s->scale),
+        osh_free(cx, s->zero);
     osh_free(cx, s->codes), osh_free(cx, s->col), osh_free(cx, s->loss);
     osh_free(cx, s->perm), osh_free(cx, s->dead), osh_free(cx, s->from);
     osh_tensor_free(cx, s->start);
 }
 
-/* tr(dW H dW^T), dW against the weights that every solution starts from. */
-static double objective(const solution *s)
+/* Returns tr(dW H dW^T); dW is the difference to the weights that every solution starts from. */
+static double solution_objective(const solution *s)
 {
     int64_t n = s->a.O * s->a.I;
     float *d = malloc((size_t)n * sizeof *d); // own
@@ -112,17 +121,23 @@ static const problem problems[] = {
     {5, 70, 128, 4, 7, .row_block = 1, .dq = OSH_F32, .stored = OSH_F64},
     {33, 70, 32, 4, 7, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16, .target = true},
     {70, 129, 128, 8, 0, .fp8 = true, .row_block = 70, .dq = OSH_F32, .target = true},
-    {70, 96, 128, 4, 16, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_F32, .stored = OSH_BF16}, // as NVFP4
+    /* NVFP4 */
+    {70, 96, 128, 4, 16, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_F32,
+     .stored = OSH_BF16},
     {33, 70, 32, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_BF16, .target = true},
     {33, 70, 32, 6, 32, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 128, 4, 24, .zero = true, .row_block = 1, .dq = OSH_BF16},
     {70, 120, 120, 4, 24, .order = true, .zero = true, .row_block = 1, .dq = OSH_F32},
-    {1100, 300, 64, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}, // tiles of two panels
-    {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16}, // a block of more than the kernel's panel
+    /* Tiles have two panels. */
+    {1100, 300, 64, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+    /* The block is larger than the kernel's panel. */
+    {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16},
 };
 
-/* The weight that the card has made of the codes is theirs, in the dtype of w and in file order. */
-static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out, const double *squares)
+/* Checks the weight that the GPU made from the codes: it matches them, in the dtype of w and in
+ * file order. */
+static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out,
+                        const double *squares)
 {
     osh_tensor *got = NULL;
     double err = 0, all = 0;
@@ -141,8 +156,10 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out
     osh_tensor_free(cx, got);
 }
 
-/* gptq_solve on a card: jobs with w and u there, in one call; of one input, or of several, each with a perm. */
-static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n, bool several)
+/* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs have one input,
+ * or several with a perm each. */
+static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
+                                  int n, bool several)
 {
     enum { MOST = 8 };
     osh_gptq_solve_args on[MOST];
@@ -154,25 +171,29 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     osh_gptq_group g = {.I = a->I, .block_size = a->block_size};
     for (int k = 0; k < n; k++) {
         if (!k || (several && jobs[k].perm != jobs[k - 1].perm)) {
-            osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)jobs[k].u);
+            osh_tensor u =
+                osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)jobs[k].u);
             cu[n_inputs++] = card_put(cx, d, &u);
         }
         cw[k] = card_put(cx, d, jobs[k].w), on[k] = jobs[k];
-        on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu[n_inputs - 1].t.data, on[k].squares = squares[k];
+        on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu[n_inputs - 1].t.data,
+        on[k].squares = squares[k];
         if (jobs[k].target) ct[k] = card_put(cx, d, jobs[k].target), on[k].target = &ct[k].t;
         osh_gptq_group_add(&g, jobs[k].O, jobs[k].n_scale_cols);
     }
     g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_cuda_bytes(&g, osh_arena_room(d->arena));
-    osh_ctx *own = NULL; // its memory is what the call takes
+    osh_ctx *own = NULL; // counts the memory that the call takes
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
     size_t now = osh_arena_peak(d->arena);
-    strict(now <= peak || now == before + said, now <= before + said, "a solve takes what the plan says",
+    strict(now <= peak || now == before + said, now <= before + said,
+           "a solve takes what the plan says",
            "It takes less: the smallest budget that the plan names is too high.");
-    size_t host = osh_mem_used_peak(own, OSH_MEM_HOST), host_said = osh_gptq_solve_cuda_host_bytes(&g);
+    size_t host = osh_mem_used_peak(own, OSH_MEM_HOST),
+           host_said = osh_gptq_solve_cuda_host_bytes(&g);
     strict(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said,
            host <= host_said + (64 << 10), "a solve takes of the host what the plan says",
            "Libraries allocate beside: --host-memory is kept with the plan's reserve.");
@@ -191,35 +212,43 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     return solve_inputs_on(cx, d, jobs, n, false);
 }
 
-/* Against the reference: the same objective, and the same bytes where no product comes between. */
-static void check_solution(const solution *ref, const solution *fast, const problem *p, const char *who)
+/* Compares with the reference: the objective is near, few codes differ, and none differ if one
+ * block has all columns. */
+static void check_solution(const solution *ref, const solution *fast, const problem *p,
+                           const char *who)
 {
     int64_t n = p->O * p->I, differ = 0;
     for (int64_t i = 0; i < n; i++) differ += ref->codes[i] != fast->codes[i];
-    double want = objective(ref), got = objective(fast);
-    printf("%s: solve %ld x %ld, block %ld: %ld of %ld codes differ, objective %g, reference %g\n", who,
-           (long)p->O, (long)p->I, (long)p->block, (long)differ, (long)n, got, want);
+    double want = solution_objective(ref), got = solution_objective(fast);
+    printf("%s: solve %ld x %ld, block %ld: %ld of %ld codes differ, objective %g, reference %g\n",
+           who, (long)p->O, (long)p->I, (long)p->block, (long)differ, (long)n, got, want);
     assert_true(differ <= n / 1000);
     assert_true(got <= 1.001 * want);
     bool equal = !differ;
-    for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i]; // a zero of either sign
-    if (p->block >= p->I) // no product behind a block: each rounding is the reference's
-        strict(equal, !strcmp(who, "card"), "one block of columns has the reference's codes",
-               "The compiler contracted a multiplication and a subtraction, or a division is not rounded as IEEE 754"
-               " has it: look at -fmad and -prec-div. 1 code of 1000 differs at most, the objective is the same.");
-    double apart = 0; // rows with the same codes: what was left to a column differs by the rounding of products only
+    /* Zeros of either sign are equal. */
+    for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
+    if (p->block >= p->I) // no product after a block: all roundings are the reference's
+        strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
+               "The compiler contracted a multiplication and a subtraction, or a division is not "
+               "rounded as IEEE 754"
+               " has it: look at -fmad and -prec-div. 1 code of 1000 differs at most, the "
+               "objective is the same.");
+    /* In rows with equal codes the loss of a column differs only by the rounding of products. */
+    double apart = 0;
     for (int64_t o = 0; o < p->O; o++)
-        if (ref->loss[o] > 0 && !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
+        if (ref->loss[o] > 0 &&
+            !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
             apart = fmax(apart, fabs(fast->loss[o] / ref->loss[o] - 1));
     printf("    losses of rows differ by %.2g\n", apart);
-    bool cut = !osh_play_order && !strcmp(who, "card"); // a tensor core's sums: tol_sums
+    bool cut = !osh_play_order && !strcmp(who, "GPU"); // a tensor core cuts off: tol_sums
     assert_true(apart < (cut ? 6e-5 : 6e-6));
     double loss = 0, ref_loss = 0; // tr(dW H dW^T) = sum of err^2
     for (int64_t o = 0; o < p->O; o++) loss += fast->loss[o], ref_loss += ref->loss[o];
-    assert_true(fabs(loss - ref_loss) <= 1e-3 * ref_loss && fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
+    assert_true(fabs(loss - ref_loss) <= 1e-3 * ref_loss &&
+                fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
 }
 
-/* In each order of the threads and whatever the arena has left: the same bytes. */
+/* Solves in each order of the threads and with different room in the arena: the bytes are equal. */
 static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
 {
     solution first, s;
@@ -228,7 +257,7 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
         card_order(k);
         solution_open(cx, &s, p);
         assert_int_equal(solve_on(cx, d[k % 2], k ? &s.a : &first.a, 1), OSH_OK);
-        if (!k) check_solution(ref, &first, p, "card");
+        if (!k) check_solution(ref, &first, p, "GPU");
         if (k) {
             assert_memory_equal(first.codes, s.codes, (size_t)(p->O * p->I));
             assert_memory_equal(first.loss, s.loss, (size_t)p->O * 8);
@@ -238,8 +267,8 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
     solution_close(cx, &first);
 }
 
-/* A weight rounded to nearest costs tr(dW H dW^T) of the rows that are judged, in the reference and in the kernel; no
- * code is written. */
+/* A weight that is rounded to nearest costs tr(dW H dW^T) of the judged rows, in the reference and
+ * in the kernel. No code is written. */
 static void check_nearest(osh_ctx *cx, const problem *p)
 {
     solution s;
@@ -251,27 +280,32 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // as it was
+            else assert_true(s.loss[o] == 0); // unchanged
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
     for (int64_t o = 0; o < p->O; o++)
         for (int64_t i = 0; i < p->I; i++) {
             int64_t at = o / s.a.row_block * s.a.n_scale_cols + s.a.col_scale[i];
-            float scale = s.a.scale[at], zero = s.a.zero ? s.a.zero[at] : 0, q = s.from[o * p->I + i] / scale;
+            float scale = s.a.scale[at], zero = s.a.zero ? s.a.zero[at] : 0,
+                  q = s.from[o * p->I + i] / scale;
             osh_grid grid = osh_grid_of(p->bits, p->fp8);
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
-            if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i]; // costs nothing
+            /* A row that is not judged costs nothing. */
+            if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i];
         }
-    double want = objective(&s);
-    printf("nearest %ld x %ld: %g, reference %g, tr(dW H dW^T) %g\n", (long)p->O, (long)p->I, loss[1], loss[0], want);
-    assert_true(fabs(loss[0] - want) <= 1e-3 * want + 1e-12 && fabs(loss[1] - want) <= 1e-3 * want + 1e-12);
+    double want = solution_objective(&s);
+    printf("nearest %ld x %ld: %g, reference %g, tr(dW H dW^T) %g\n", (long)p->O, (long)p->I,
+           loss[1], loss[0], want);
+    assert_true(fabs(loss[0] - want) <= 1e-3 * want + 1e-12 &&
+                fabs(loss[1] - want) <= 1e-3 * want + 1e-12);
     solution_close(cx, &s);
 }
 
-/* All rows up to 127; beyond that 64 to 96 of them, equally far apart. */
+/* The judge takes all rows of a weight with up to 127, and 64 to 96 rows at equal distances of a
+ * larger one. */
 static void test_judged(void **state)
 {
     (void)state;
@@ -307,7 +341,8 @@ static void test_solve(void **state)
         const problem *p = &problems[k];
         solution ref, fast, threads;
         int64_t n = p->O * p->I;
-        solution_open(one, &ref, p), solution_open(one, &fast, p), solution_open(three, &threads, p);
+        solution_open(one, &ref, p), solution_open(one, &fast, p),
+            solution_open(three, &threads, p);
         assert_int_equal(osh_gptq_solve_ref(one, &ref.a), OSH_OK);
         assert_int_equal(osh_gptq_solve(one, &fast.a), OSH_OK);
         assert_int_equal(osh_gptq_solve(three, &threads.a), OSH_OK);
@@ -325,7 +360,8 @@ static void test_solve(void **state)
     osh_ctx_free(one);
 }
 
-/* A weight in another order with dead columns, against the same weight brought into that order by hand. */
+/* Compares a weight in another order with dead columns and the same weight that is reordered by
+ * hand. */
 static void test_solve_order(void **state)
 {
     (void)state;
@@ -336,7 +372,8 @@ static void test_solve_order(void **state)
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     solution_open(cx, &plain, &p), solution_open(cx, &moved, &p);
-    moved.perm = osh_calloc(cx, I, sizeof *moved.perm), moved.dead = osh_calloc(cx, I, sizeof *moved.dead);
+    moved.perm = osh_calloc(cx, I, sizeof *moved.perm),
+    moved.dead = osh_calloc(cx, I, sizeof *moved.dead);
     for (int i = 0; i < I; i++) moved.perm[i] = (int32_t)(i * 7 % I), moved.dead[i] = i % 11 == 3;
     float *from = moved.start->data, *to = plain.start->data;
     for (int o = 0; o < O; o++)
@@ -347,9 +384,12 @@ static void test_solve_order(void **state)
     moved.a.perm = moved.perm, moved.a.dead = moved.dead;
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) {
-        osh_status (*run)(osh_ctx *, const osh_gptq_solve_args *) = column ? osh_gptq_solve : osh_gptq_solve_ref;
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &plain.a, 1) : run(cx, &plain.a), OSH_OK);
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &moved.a, 1) : run(cx, &moved.a), OSH_OK);
+        osh_status (*run)(osh_ctx *, const osh_gptq_solve_args *) =
+            column ? osh_gptq_solve : osh_gptq_solve_ref;
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &plain.a, 1) : run(cx, &plain.a),
+                         OSH_OK);
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &moved.a, 1) : run(cx, &moved.a),
+                         OSH_OK);
         assert_memory_equal(plain.w, moved.w, O * I * sizeof(float));
         for (int o = 0; o < O; o++)
             for (int i = 0; i < I; i++)
@@ -362,7 +402,7 @@ static void test_solve_order(void **state)
 }
 
 enum { N_TOGETHER = 5 };
-typedef struct same_input { // of which several weights are solved
+typedef struct same_input { // one input for which several weights are solved
     int64_t I, block;
     problem p[N_TOGETHER];
 } same_input;
@@ -372,17 +412,20 @@ static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const sa
     for (int k = 0; k < N_TOGETHER; k++) {
         solution_open(cx, &s[k], &c->p[k]);
         int64_t n = c->p[k].O * c->I;
-        for (int64_t i = 0; i < n; i++) s[k].from[i] = osh_rng_sym(SEED, (uint64_t)(50 + k), (uint64_t)i);
+        for (int64_t i = 0; i < n; i++)
+            s[k].from[i] = osh_rng_sym(SEED, (uint64_t)(50 + k), (uint64_t)i);
         osh_from_f32(s[k].start->data, OSH_BF16, s[k].from, n);
         s[k].perm = osh_calloc(cx, (size_t)c->I, sizeof *s[k].perm);
         s[k].dead = osh_calloc(cx, (size_t)c->I, sizeof *s[k].dead);
-        for (int64_t i = 0; i < c->I; i++) s[k].perm[i] = (int32_t)(i * 7 % c->I), s[k].dead[i] = i % 11 == 3;
+        for (int64_t i = 0; i < c->I; i++)
+            s[k].perm[i] = (int32_t)(i * 7 % c->I), s[k].dead[i] = i % 11 == 3;
         s[k].a.perm = s[k].perm, s[k].a.dead = s[k].dead;
         a[k] = s[k].a;
     }
 }
 
-/* Of FP4 a byte has two codes, of FP6 three bytes four, the first one low. */
+/* Packs floats, the first code in the low bits: two codes of FP4 in a byte, four of FP6 in three
+ * bytes. */
 static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
 {
     uint8_t *bytes = memset(to, 0, (size_t)osh_pack_words(n, bits) * sizeof *to);
@@ -390,15 +433,18 @@ static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
         if (codes[at / bits] >> at % bits & 1) bytes[at / 8] |= (uint8_t)(1 << at % 8);
 }
 
-/* Integers leave the card as pack-quantized has them, FP4 and FP6 as nvfp4-pack-quantized and mxfp6-pack-quantized. */
-static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const osh_gptq_solve_args *jobs)
+/* The GPU packs integers like pack-quantized, FP4 like nvfp4-pack-quantized and FP6 like
+ * mxfp6-pack-quantized. */
+static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
+                        const osh_gptq_solve_args *jobs)
 {
     osh_gptq_solve_args a[N_TOGETHER];
     for (int k = 0; k < N_TOGETHER; k++) {
         a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits < 8, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
-    if (a[0].dq_dtype == OSH_BF16) a[4].packed = false; // with one that is not
+    /* One of the jobs is not packed. */
+    if (a[0].dq_dtype == OSH_BF16) a[4].packed = false;
     for (int k = 0; k < N_TOGETHER; k++) a[k].dq = a[k].packed ? NULL : jobs[k].dq;
     assert_int_equal(solve_on(cx, d, a, N_TOGETHER), OSH_OK);
     for (int k = 0; k < N_TOGETHER; k++) {
@@ -408,39 +454,50 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const
             const int8_t *codes = bytes[k].codes + o * I;
             if (a[k].fp8) pack_floats(want, codes, I, a[k].bits);
             else osh_pack_row(want, 1, codes, 1, I, a[k].bits);
-            if (a[k].packed) assert_memory_equal((uint32_t *)a[k].codes + o * words, want, (size_t)words * 4);
+            if (a[k].packed)
+                assert_memory_equal((uint32_t *)a[k].codes + o * words, want, (size_t)words * 4);
             else assert_memory_equal(a[k].codes + o * I, codes, (size_t)I);
         }
         osh_free(cx, want), osh_free(cx, a[k].codes);
     }
 }
 
-/* What a weight gets does not depend on those that are solved with it, nor on how many rows there is room for. */
+/* The result of a weight depends neither on the weights that are solved with it nor on the room for
+ * rows. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
     solution alone[N_TOGETHER], all[N_TOGETHER];
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
-    size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD); // what solve_on has there besides
+    /* Other tensors that solve_on puts into the arena. */
+    size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
-        osh_gptq_group_add(&g, c->p[k].O, c->p[k].group ? (c->I + c->p[k].group - 1) / c->p[k].group : 1);
+        osh_gptq_group_add(&g, c->p[k].O,
+                           c->p[k].group ? (c->I + c->p[k].group - 1) / c->p[k].group : 1);
         other += osh_arena_gross((size_t)(c->p[k].O * c->I) * 2 + 2 * CARD_GUARD);
     }
     size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
-    assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most && osh_gptq_solve_cuda_bytes(&g, least) == least);
+    assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
+                osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // for all rows, some, the fewest
-        osh_device *d = card_open(cx, other + (room == 0 ? most : room == 1 ? (most + least) / 2 : least));
+    for (int room = 0; room < 3; room++) { // room for all rows, for some, for the fewest
+        osh_device *d = card_open(cx, other + (room == 0   ? most
+                                               : room == 1 ? (most + least) / 2
+                                                           : least));
         open_jobs(cx, all, b, c);
-        for (int k = 0; !room && k < N_TOGETHER; k++) assert_int_equal(solve_on(cx, d, &a[k], 1), OSH_OK);
+        for (int k = 0; !room && k < N_TOGETHER; k++)
+            assert_int_equal(solve_on(cx, d, &a[k], 1), OSH_OK);
         card_order(room);
         assert_int_equal(solve_on(cx, d, b, N_TOGETHER), OSH_OK);
         for (int k = 0; k < N_TOGETHER; k++) {
             int64_t n = c->p[k].O * c->I, differ = 0;
             for (int64_t i = 0; i < n; i++) differ += alone[k].codes[i] != all[k].codes[i];
-            strict(!differ && !memcmp(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double)),
-                   differ <= n / 1000, "weights that are solved together have the codes that they have alone",
-                   "The product of a tile follows from its panels: codes depend on --device-memory and on resumes.");
+            strict(!differ &&
+                       !memcmp(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double)),
+                   differ <= n / 1000,
+                   "weights that are solved together have the codes that they have alone",
+                   "The product of a tile follows from its panels: codes depend on --device-memory "
+                   "and on resumes.");
         }
         packed_case(cx, d, alone, b);
         for (int k = 0; k < N_TOGETHER; k++) solution_close(cx, &all[k]);
@@ -453,16 +510,18 @@ static void test_solve_together(void **state)
 {
     (void)state;
     static const same_input cases[] = {
-        {129, 32, {{70, 129, 32, 4, 32, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
-                   {1, 129, 32, 4, 0, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
-                   {200, 129, 32, 8, 16, .fp8 = true, .row_block = 32, .dq = OSH_BF16, .stored = OSH_BF16},
-                   {64, 129, 32, 3, 0, .row_block = 64, .dq = OSH_BF16, .stored = OSH_BF16},
-                   {65, 129, 32, 8, 5, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}}},
-        {513, 128, {{130, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {40, 513, 128, 6, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {3, 513, 128, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {128, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {7, 513, 128, 2, 0, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16}}},
+        {129, 32,
+         {{70, 129, 32, 4, 32, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+          {1, 129, 32, 4, 0, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+          {200, 129, 32, 8, 16, .fp8 = true, .row_block = 32, .dq = OSH_BF16, .stored = OSH_BF16},
+          {64, 129, 32, 3, 0, .row_block = 64, .dq = OSH_BF16, .stored = OSH_BF16},
+          {65, 129, 32, 8, 5, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}}},
+        {513, 128,
+         {{130, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+          {40, 513, 128, 6, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+          {3, 513, 128, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+          {128, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+          {7, 513, 128, 2, 0, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16}}},
     };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -475,7 +534,7 @@ static void test_solve_together(void **state)
 
 enum { N_INPUTS = 7 };
 
-/* Of input k: a factor, an order and dead columns of its own. */
+/* Opens a problem of input k: it has a factor, an order and dead columns of its own. */
 static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
 {
     int64_t I = p->I, n = p->O * I;
@@ -483,21 +542,27 @@ static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
     for (int64_t i = 0; i < n; i++) s->from[i] = osh_rng_sym(SEED, (uint64_t)(60 + k), (uint64_t)i);
     osh_from_f32(s->start->data, p->stored, s->from, n);
     for (int64_t i = 0; i < I * I; i++) s->u[i] *= 1 + 0.01f * (float)(k + i % (k + 2));
-    s->perm = osh_calloc(cx, (size_t)I, sizeof *s->perm), s->dead = osh_calloc(cx, (size_t)I, sizeof *s->dead);
-    for (int64_t i = 0; i < I; i++) s->perm[i] = (int32_t)((i * 7 + k) % I), s->dead[i] = i % 11 == k;
+    s->perm = osh_calloc(cx, (size_t)I, sizeof *s->perm),
+    s->dead = osh_calloc(cx, (size_t)I, sizeof *s->dead);
+    for (int64_t i = 0; i < I; i++)
+        s->perm[i] = (int32_t)((i * 7 + k) % I), s->dead[i] = i % 11 == k;
     for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? s->perm[i] / p->group : 0;
-    s->a.perm = s->perm, s->a.dead = s->dead, s->a.packed = p->bits == 4, s->a.dq = s->a.packed ? NULL : s->w;
+    s->a.perm = s->perm, s->a.dead = s->dead, s->a.packed = p->bits == 4,
+    s->a.dq = s->a.packed ? NULL : s->w;
 }
 
-/* What a weight gets does not depend on those of other inputs, nor on how many panels there is room for. */
+/* The result of a weight depends neither on weights of other inputs nor on the number of panels
+ * that fit. */
 static void inputs_case(osh_ctx *cx, const problem *p)
 {
     solution alone[N_INPUTS], all[N_INPUTS];
     osh_gptq_solve_args a[N_INPUTS];
     osh_gptq_group g = {.I = p->I, .block_size = p->block, .n_inputs = N_INPUTS}, one = g;
     int64_t n_cols = p->group ? (p->I + p->group - 1) / p->group : 1;
-    size_t n = (size_t)(p->O * p->I), u = osh_arena_gross((size_t)(p->I * p->I) * 4 + 2 * CARD_GUARD);
-    size_t others = N_INPUTS * (u + osh_arena_gross(n * osh_dtype_bytes(p->stored) + 2 * CARD_GUARD));
+    size_t n = (size_t)(p->O * p->I),
+           u = osh_arena_gross((size_t)(p->I * p->I) * 4 + 2 * CARD_GUARD);
+    size_t others =
+        N_INPUTS * (u + osh_arena_gross(n * osh_dtype_bytes(p->stored) + 2 * CARD_GUARD));
     one.n_inputs = 1;
     for (int k = 0; k < N_INPUTS; k++) osh_gptq_group_add(&g, p->O, n_cols);
     osh_gptq_group_add(&one, p->O, n_cols);
@@ -508,7 +573,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
-    for (int room = 0; room < 4; room++) { // for all panels, some, fewer, one
+    for (int room = 0; room < 4; room++) { // room for all panels, some, fewer, one
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
         d = card_open(cx, others + given[room]);
         card_order(room % card_orders());
@@ -519,8 +584,10 @@ static void inputs_case(osh_ctx *cx, const problem *p)
             int64_t differ = 0;
             for (size_t i = 0; i < bytes; i++) differ += alone[k].codes[i] != all[k].codes[i];
             strict(!differ && !memcmp(alone[k].loss, all[k].loss, (size_t)p->O * sizeof(double)),
-                   differ <= (int64_t)bytes / 500, "weights of several inputs have the codes that each has alone",
-                   "The product of a batch follows from its size: codes depend on --device-memory and on resumes.");
+                   differ <= (int64_t)bytes / 500,
+                   "weights of several inputs have the codes that each has alone",
+                   "The product of a batch follows from its size: codes depend on --device-memory "
+                   "and on resumes.");
             solution_close(cx, &all[k]);
         }
         osh_device_close(cx, d);
@@ -532,9 +599,11 @@ static void test_solve_inputs(void **state)
 {
     (void)state;
     static const problem cases[] = {
-        {200, 300, 128, 4, 100, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}, // four panels each
+        /* Each input has four panels. */
+        {200, 300, 128, 4, 100, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
         {130, 257, 64, 8, 0, .fp8 = true, .row_block = 130, .dq = OSH_BF16, .stored = OSH_BF16},
-        {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16}, // one panel each
+        /* Each input has one panel. */
+        {64, 130, 32, 4, 32, .zero = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_F16},
         {70, 40, 128, 3, 0, .row_block = 1, .dq = OSH_F32, .stored = OSH_F32}, // no product
     };
     osh_ctx *cx = NULL;
@@ -546,7 +615,8 @@ static void test_solve_inputs(void **state)
     osh_ctx_free(cx);
 }
 
-/* Weights half-way between two values, and beyond the last one: the only column, so nothing but the rounding counts. */
+/* Rounds weights half-way between two values, and beyond the last one. There is one column, so only
+ * the rounding counts. */
 static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
 {
     enum { O = 600 };
@@ -562,11 +632,14 @@ static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
             ((float *)s[column].start->data)[o] = o % 2 ? -x : x;
         }
         const osh_gptq_solve_args *a = &s[column].a;
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a, 1) : column ? osh_gptq_solve(cx, a)
-                                                                         : osh_gptq_solve_ref(cx, a), OSH_OK);
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a, 1)
+                         : column           ? osh_gptq_solve(cx, a)
+                                            : osh_gptq_solve_ref(cx, a),
+                         OSH_OK);
         assert_memory_equal(s[column].codes, s[0].codes, O);
     }
-    for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) solution_close(cx, &s[column]);
+    for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++)
+        solution_close(cx, &s[column]);
 }
 
 static void test_solve_ties(void **state)
@@ -588,10 +661,10 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_judged),
-                                       cmocka_unit_test(test_nearest),
-                                       cmocka_unit_test(test_solve_order),
-                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together),
-                                       cmocka_unit_test(test_solve_inputs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_solve),       cmocka_unit_test(test_judged),
+        cmocka_unit_test(test_nearest),     cmocka_unit_test(test_solve_order),
+        cmocka_unit_test(test_solve_ties),  cmocka_unit_test(test_solve_together),
+        cmocka_unit_test(test_solve_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

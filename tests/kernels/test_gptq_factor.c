@@ -1,5 +1,5 @@
-/* test_gptq_factor.c - gptq_factor against a factor by the definition, and what brings H into the order of the solve
- * and back, on the CPU and on a card. */
+/* test_gptq_factor.c - compares gptq_factor with a factor by the definition, and tests the
+ * functions that bring H into the order of the solve and back, on the CPU and on a GPU. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
@@ -9,12 +9,13 @@ static bool has_column(const osh_op *op, int column, const osh_device *d)
     return op->run[column] && (column != OSH_CUDA || d);
 }
 
-/* gptq_factor of a host matrix by a column. */
-static osh_status factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
+/* Runs a column of gptq_factor on a host matrix. */
+static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
 {
     const osh_op *op = osh_op_find("gptq_factor");
     osh_op_args a = {.out = {h}};
-    if (column == OSH_CUDA) return card_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
+    if (column == OSH_CUDA)
+        return card_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
     return op->run[column](cx, &a);
 }
 
@@ -29,17 +30,18 @@ static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
     for (int k = 0; k < 2; k++) {
         h[k] = guarded_new(cx, OSH_F32, 2, I, I);
         memcpy(h[k].t.data, sym, osh_tensor_bytes(&h[k].t));
-        for (int64_t i = 0; i < I; i++) // above the diagonal nothing may be read
+        for (int64_t i = 0; i < I; i++) // nothing may read above the diagonal
             for (int64_t j = i + 1; j < I; j++) ((float *)h[k].t.data)[i * I + j] = NAN;
-        assert_int_equal(factor(cx, d, k ? column : OSH_REF, &h[k].t), OSH_OK);
+        assert_int_equal(matrix_factor(cx, d, k ? column : OSH_REF, &h[k].t), OSH_OK);
     }
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
-    /* U H U^T = 1 is what U^T U = H^-1 means: p = H u_j^T, and u_i p. */
+    /* U^T U = H^-1 means U H U^T = 1: p is H u_j^T, and u_i p is an element. */
     const float *u = h[1].t.data;
     float *p = osh_alloc(cx, (size_t)I * sizeof *p);
     for (int64_t j = 0; j < I && j < 200; j++) {
-        for (int64_t k = j; k < I; k++) p[k] = (float)plain_dot(sym + k * I + j, u + j * I + j, I - j);
+        for (int64_t k = j; k < I; k++)
+            p[k] = (float)plain_dot(sym + k * I + j, u + j * I + j, I - j);
         for (int64_t i = j; i < I && i < 200; i++)
             worst = fmax(worst, fabs(plain_dot(u + i * I + i, p + i, I - i) - (i == j)));
     }
@@ -55,7 +57,8 @@ static void test_factor(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
-    const int64_t sizes[] = {1, 2, 5, 7, 8, 64, 65, 127, 128, 129, 255, 256, 257, 576, OSH_FACTORS_MOST + 6};
+    const int64_t sizes[] = {
+        1, 2, 5, 7, 8, 64, 65, 127, 128, 129, 255, 256, 257, 576, OSH_FACTORS_MOST + 6};
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);
@@ -85,13 +88,15 @@ static void test_factor_threads(void **state)
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
         osh_op_args a = {.out = {&t}};
         assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
-        assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST), osh_gptq_factor_bytes(I, osh_threads(cx)));
+        assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST),
+                         osh_gptq_factor_bytes(I, osh_threads(cx)));
         osh_ctx_free(cx);
     }
     assert_memory_equal(u[0], u[1], sizeof u[0]);
 }
 
-/* In a later block, which is factored while others invert the first one or multiply; what is above stays. */
+/* The factorization fails in a later block, while other threads invert the first block or multiply.
+ * The upper triangle stays. */
 static void test_factor_refuses_late(void **state)
 {
     (void)state;
@@ -99,13 +104,13 @@ static void test_factor_refuses_late(void **state)
     static float h[I * I];
 
     for (int threads = 1; threads < 4; threads++)
-        for (int64_t bad = 255; bad < I; bad += 222) { // of the blocks 0, 1 and 2
+        for (int64_t bad = 255; bad < I; bad += 222) { // in blocks 0, 1 and 2
             osh_ctx *cx = NULL;
             assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
             make_hessian(h, I);
             for (int64_t i = 0; i < I; i++)
                 for (int64_t j = i + 1; j < I; j++) h[i * I + j] = (float)(i * I + j);
-            h[(I - 1 - bad) * (I + 1)] = -1; // the order is turned round
+            h[(I - 1 - bad) * (I + 1)] = -1; // the order is reversed
             osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
             osh_op_args a = {.out = {&t}};
             assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_E_NUMERIC);
@@ -129,17 +134,17 @@ static void test_factor_refuses(void **state)
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
         if (!has_column(op, column, d)) continue;
-        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC); // eigenvalues 3 and -1
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // eigenvalues 3 and -1
         t.data = nan;
-        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC);
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
         assert_string_equal(osh_error_text(cx), ""); // the caller damps and tries again
     }
     osh_device_close(cx, d);
     osh_ctx_free(cx);
 }
 
-/* Of a host matrix, by the CPU (d NULL) or a card. */
-static void permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
+/* Permutes a host matrix on the CPU (d NULL) or on a GPU. */
+static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
 {
     if (!d) {
         assert_int_equal(osh_gptq_permute(cx, h->data, h->shape[0], perm), OSH_OK);
@@ -154,8 +159,8 @@ static void permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *pe
     card_take(cx, h, &c);
 }
 
-/* With the diagonal doubled: the card's calls for it come in the way that a modifier makes them. */
-static void restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
+/* Restores H and doubles its diagonal; on a GPU by the calls of a modifier. */
+static void matrix_restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
 {
     int64_t I = h->shape[0];
     if (d) {
@@ -176,7 +181,8 @@ static void restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
 
 static void permute_case(osh_ctx *cx, osh_device *d, int64_t I, bool ordered)
 {
-    float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h), *was = osh_alloc(cx, (size_t)(I * I) * sizeof *was);
+    float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
+          *was = osh_alloc(cx, (size_t)(I * I) * sizeof *was);
     float *diag = osh_alloc(cx, (size_t)I * sizeof *diag);
     int32_t *perm = osh_alloc(cx, (size_t)I * sizeof *perm);
     osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
@@ -185,22 +191,23 @@ static void permute_case(osh_ctx *cx, osh_device *d, int64_t I, bool ordered)
             h[i * I + j] = j > i ? NAN : osh_rng_sym(SEED, 40, (uint64_t)(i * I + j));
             was[i * I + j] = osh_rng_sym(SEED, 40, (uint64_t)(j > i ? j * I + i : i * I + j));
         }
-    for (int64_t i = 0; i < I; i++) perm[i] = (int32_t)(!ordered ? i : I % 5 ? (i * 5 + 2) % I : I - 1 - i);
-    permute(cx, d, &t, ordered ? perm : NULL);
+    for (int64_t i = 0; i < I; i++)
+        perm[i] = (int32_t)(!ordered ? i : I % 5 ? (i * 5 + 2) % I : I - 1 - i);
+    matrix_permute(cx, d, &t, ordered ? perm : NULL);
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j < I; j++) assert_true(h[i * I + j] == was[perm[i] * I + perm[j]]);
     for (int64_t i = 0; i < I; i++) {
         diag[i] = h[i * I + i];
         for (int64_t j = 0; j <= i; j++) h[i * I + j] = NAN;
     }
-    restore(cx, d, &t, diag);
+    matrix_restore(cx, d, &t, diag);
     for (int64_t i = 0; i < I; i++)
         for (int64_t j = 0; j < I; j++)
             assert_true(h[i * I + j] == (i == j ? 2 : 1) * was[perm[i] * I + perm[j]]);
     osh_free(cx, h), osh_free(cx, was), osh_free(cx, diag), osh_free(cx, perm);
 }
 
-/* In place permutation, and the lower triangle back after a factorization that failed. */
+/* Permutes in place, and restores the lower triangle after a failed factorization. */
 static void test_permute(void **state)
 {
     (void)state;
@@ -222,18 +229,19 @@ static void test_permute(void **state)
 }
 
 enum { TOGETHER = 5 };
-typedef struct several { // of the host, and what a card makes of them
+typedef struct several { // matrices on the host, and their factors from a GPU
     int64_t I;
-    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: lower triangle; above it something else
-    float *diag;   // own [TOGETHER, I] in solving order, other than that of h
+    float *h[TOGETHER], *was[TOGETHER]; // own [I, I]: lower triangle; other numbers above it
+    float *diag;   // own [TOGETHER, I] in solving order; not the diagonal of h
     int32_t *perm; // own [TOGETHER, I]
-    int bad;       // which one is not positive definite
+    int bad;       // the matrix that is not positive definite
 } several;
 
 static void several_open(osh_ctx *cx, several *x, int64_t I, int bad)
 {
     size_t bytes = (size_t)(I * I) * sizeof(float);
-    *x = (several){.I = I, .bad = bad, .diag = osh_alloc(cx, (size_t)(TOGETHER * I) * sizeof(float)),
+    *x = (several){.I = I, .bad = bad,
+                   .diag = osh_alloc(cx, (size_t)(TOGETHER * I) * sizeof(float)),
                    .perm = osh_alloc(cx, (size_t)(TOGETHER * I) * sizeof(int32_t))};
     for (int k = 0; k < TOGETHER; k++) {
         x->h[k] = osh_alloc(cx, bytes), x->was[k] = osh_alloc(cx, bytes);
@@ -255,11 +263,14 @@ static void several_close(osh_ctx *cx, several *x)
     osh_free(cx, x->diag), osh_free(cx, x->perm);
 }
 
-/* n of them from the first on in one call; room 0: for all at a time, 1: for some, 2: for one. */
+/* Factors n matrices from `first` on in one call. room 0: for all at a time; 1: for some; 2: for
+ * one. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
-    size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX), least = osh_gptq_factors_cuda_bytes(x->I, n, 0);
-    size_t others = (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * CARD_GUARD);
+    size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX),
+           least = osh_gptq_factors_cuda_bytes(x->I, n, 0);
+    size_t others =
+        (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * CARD_GUARD);
     size_t given = room == 0 ? most : room == 1 ? (most + least) / 2 : least;
     osh_device *d = card_open(cx, others + given);
     carded c[TOGETHER];
@@ -281,7 +292,7 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
     osh_device_close(cx, d);
 }
 
-/* As gptq_factor of H in that order. */
+/* The result of matrix k equals gptq_factor of H in that order. */
 static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
 {
     int64_t I = x->I;
@@ -289,15 +300,15 @@ static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
     float *h = osh_alloc(cx, bytes);
     osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
     memcpy(h, x->was[k], bytes);
-    permute(cx, d, &t, x->perm + k * I);
+    matrix_permute(cx, d, &t, x->perm + k * I);
     for (int64_t i = 0; i < I; i++) h[i * (I + 1)] = x->diag[k * I + i];
-    assert_int_equal(factor(cx, d, OSH_CUDA, &t), k == x->bad ? OSH_E_NUMERIC : OSH_OK);
+    assert_int_equal(matrix_factor(cx, d, OSH_CUDA, &t), k == x->bad ? OSH_E_NUMERIC : OSH_OK);
     assert_memory_equal(k == x->bad ? x->was[k] : h, x->h[k], bytes);
     osh_free(cx, h);
 }
 
-/* A Hessian's factor depends neither on those that are factored with it nor on how many there is room for. One that has
- * none stays as it was, and is none of the others' concern. */
+/* The factor of a Hessian depends neither on the Hessians that are factored with it nor on the
+ * room. A Hessian without a factor stays unchanged and does not disturb the others. */
 static void test_factors_together(void **state)
 {
     (void)state;
@@ -320,7 +331,7 @@ static void test_factors_together(void **state)
     osh_ctx_free(cx);
 }
 
-/* A diagonal of each, in one copy. */
+/* Copies the diagonals of several matrices in one call. */
 static void test_diags(void **state)
 {
     (void)state;
@@ -350,7 +361,7 @@ static void test_diags(void **state)
 static void test_factor_keeps_upper(void **state)
 {
     (void)state;
-    enum { I = 700 }; // the row that fails comes last, after blocks that did not
+    enum { I = 700 }; // the row that fails comes last, after good blocks
     static float h[I * I];
     osh_ctx *cx = NULL;
 
@@ -358,9 +369,10 @@ static void test_factor_keeps_upper(void **state)
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
         if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
-        for (int i = 0; i < I * I; i++) h[i] = i / I == i % I ? (i / I == 5 ? -1.0f : 4.0f) : (float)(i % I) / I;
+        for (int i = 0; i < I * I; i++)
+            h[i] = i / I == i % I ? (i / I == 5 ? -1.0f : 4.0f) : (float)(i % I) / I;
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
-        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC);
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
         for (int i = 0; i < I; i++)
             for (int j = i + 1; j < I; j++) assert_true(h[i * I + j] == (float)j / I);
     }
@@ -373,10 +385,13 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor),
+                                       cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses_late),
                                        cmocka_unit_test(test_factor_refuses),
-                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper),
-                                       cmocka_unit_test(test_factors_together), cmocka_unit_test(test_diags)};
+                                       cmocka_unit_test(test_permute),
+                                       cmocka_unit_test(test_factor_keeps_upper),
+                                       cmocka_unit_test(test_factors_together),
+                                       cmocka_unit_test(test_diags)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

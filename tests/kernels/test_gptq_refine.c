@@ -1,11 +1,12 @@
-/* test_gptq_refine.c - the search for scales and the steps after the column loop: against plain loops, and what must
- * hold for any Hessian: no step raises tr(dW H dW^T), however hostile H is. */
+/* test_gptq_refine.c - compares the search for scales and the steps after the column loop with
+ * plain loops, and checks that no step raises tr(dW H dW^T) for any Hessian. */
 #include "card.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
 
-typedef enum { RANDOM, DEAD, MASSIVE, DUPLICATED, RANK_ONE, N_KINDS } kind; // columns of the input
+/* The kinds of input columns. */
+typedef enum { RANDOM, DEAD, MASSIVE, DUPLICATED, RANK_ONE, N_KINDS } kind;
 static const char *const kinds[] = {"random", "dead", "massive", "duplicated", "rank one"};
 
 typedef struct problem {
@@ -25,22 +26,28 @@ static const problem problems[] = {
     {130, 192, 64, 1, 2, .order = true, .dtype = OSH_F16},
     {33, 192, 64, 1, 2, .asymmetric = true, .dtype = OSH_BF16},
     {40, 128, 64, 1, 8, .order = true, .dtype = OSH_BF16},
-    {40, 130, 130, 1, 4, .dtype = OSH_BF16},                     // channel
+    {40, 130, 130, 1, 4, .dtype = OSH_BF16}, // channel
     {40, 130, 130, 1, 4, .asymmetric = true, .dtype = OSH_F32},
-    {200, 96, 96, 200, 4, .dtype = OSH_BF16},                    // tensor, of more rows than a tile
+    /* A scale per tensor, with more rows than a tile. */
+    {200, 96, 96, 200, 4, .dtype = OSH_BF16},
     {150, 96, 96, 150, 5, .asymmetric = true, .dtype = OSH_BF16},
     {40, 96, 96, 40, 8, .fp8 = true, .dtype = OSH_BF16},
     {40, 96, 96, 1, 8, .fp8 = true, .order = true, .dtype = OSH_BF16},
-    {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},        // blocks, the last ones smaller
-    {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},    // more groups than are solved for at once
+    /* Blocks; the last ones are smaller. */
+    {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},
+    /* More groups than are solved at once. */
+    {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},
     {20, 576, 64, 1, 4, .asymmetric = true, .order = true, .dtype = OSH_BF16},
     // NVFP4, NVFP4, MXFP4, MXFP4, MXFP8
-    {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 2389.3f},
-    {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f}, // all the least scale
+    {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3,
+     .global = 2389.3f},
+    /* All scales are the least one. */
+    {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f},
     {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
     {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
     {40, 128, 32, 1, 8, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E8M0},
-    {40, 96, 32, 1, 6, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0}, // MXFP6
+    /* MXFP6 */
+    {40, 96, 32, 1, 6, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
 };
 
 typedef struct solution {
@@ -60,8 +67,8 @@ static void *array(osh_ctx *cx, int64_t n, size_t size)
     return p;
 }
 
-/* Input n, column i. */
-static float input(kind k, int64_t I, int64_t n, int64_t i)
+/* Returns element i of input n. */
+static float input_at(kind k, int64_t I, int64_t n, int64_t i)
 {
     float common = osh_rng_sym(SEED, 40, (uint64_t)n);
     if (k == RANK_ONE) return common * (1 + (float)(i % 5));
@@ -73,11 +80,12 @@ static float input(kind k, int64_t I, int64_t n, int64_t i)
 
 static void make_h(osh_ctx *cx, solution *s, kind k)
 {
-    int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns: H is singular but for the damping
+    int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns: H is singular without the
+                                        // damping
     double mean = 0;
     float *x = array(cx, I, 4), *y = array(cx, I, 4);
     for (int64_t n = 0; n < N; n++) {
-        for (int64_t i = 0; i < I; i++) x[i] = input(k, I, n, i), y[i] = x[i] / (float)N;
+        for (int64_t i = 0; i < I; i++) x[i] = input_at(k, I, n, i), y[i] = x[i] / (float)N;
         plain_add_lower(s->h, x, y, I);
     }
     osh_free(cx, x), osh_free(cx, y);
@@ -92,26 +100,33 @@ static void make_h(osh_ctx *cx, solution *s, kind k)
 
 static osh_scale_rule rule_of(const problem *p)
 {
-    return (osh_scale_rule){osh_grid_of(p->bits, p->fp8), !p->asymmetric, p->dtype, false, p->kind, p->global};
+    return (osh_scale_rule){
+        osh_grid_of(p->bits, p->fp8), !p->asymmetric, p->dtype, false, p->kind, p->global};
 }
 
 static osh_gptq_scales_args scales_args(solution *s)
 {
     const problem *p = s->p;
-    return (osh_gptq_scales_args){.w = s->w, .dead = s->dead, .weight = s->weight, .O = p->O, .I = p->I,
-                                  .group = p->group, .row_block = p->row_block,
+    return (osh_gptq_scales_args){.w = s->w, .dead = s->dead, .weight = s->weight, .O = p->O,
+                                  .I = p->I, .group = p->group, .row_block = p->row_block,
                                   .rule = rule_of(p),
-                                  .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL};
+                                  .scale = s->scale,
+                                  .zero = p->asymmetric ? s->zero : NULL};
 }
 
-static osh_gptq_refine_args refine_args(solution *s, const osh_refine *steps, int n_steps, double *loss)
+static osh_gptq_refine_args refine_args(solution *s, const osh_refine *steps, int n_steps,
+                                        double *loss)
 {
     const problem *p = s->p;
-    return (osh_gptq_refine_args){.w = s->w, .dead = s->dead, .h = s->h, .perm = p->order ? s->perm : NULL,
-                                  .codes = s->codes, .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL,
-                                  .O = p->O, .I = p->I, .group = p->group, .row_block = p->row_block,
+    return (osh_gptq_refine_args){.w = s->w, .dead = s->dead, .h = s->h,
+                                  .perm = p->order ? s->perm : NULL, .codes = s->codes,
+                                  .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL,
+                                  .O = p->O, .I = p->I, .group = p->group,
+                                  .row_block = p->row_block,
                                   .rule = rule_of(p),
-                                  .steps = steps, .n_steps = n_steps, .loss = loss};
+                                  .steps = steps,
+                                  .n_steps = n_steps,
+                                  .loss = loss};
 }
 
 static void solution_open(osh_ctx *cx, solution *s, const problem *p, kind k)
@@ -120,11 +135,13 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p, kind k)
     s->p = p;
     s->n_scales = osh_div_up(O, p->row_block) * osh_div_up(I, p->group);
     s->h = array(cx, I * I, 4), s->u = array(cx, I * I, 4), s->weight = array(cx, I, 4);
-    s->scale = array(cx, s->n_scales, 4), s->zero = array(cx, s->n_scales, 4), s->perm = array(cx, I, 4);
+    s->scale = array(cx, s->n_scales, 4), s->zero = array(cx, s->n_scales, 4),
+    s->perm = array(cx, I, 4);
     s->dead = array(cx, I, 1), s->codes = array(cx, O * I, 1);
     assert_int_equal(osh_tensor_new(cx, &s->w, OSH_BF16, 2, (int64_t[]){O, I}), OSH_OK);
     for (int64_t i = 0; i < O * I; i++) {
-        float x = osh_rng_sym(SEED, 42, (uint64_t)i) * (0.1f + fabsf(osh_rng_sym(SEED, 43, (uint64_t)(i / 16))));
+        float x = osh_rng_sym(SEED, 42, (uint64_t)i) *
+                  (0.1f + fabsf(osh_rng_sym(SEED, 43, (uint64_t)(i / 16))));
         osh_from_f32(osh_elem(s->w, i), OSH_BF16, &x, 1);
     }
     make_h(cx, s, k);
@@ -136,28 +153,31 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p, kind k)
     osh_op_args f = {.out = {&u}};
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
     assert_int_equal(osh_gptq_mirror(cx, s->u, I), OSH_OK);
-    for (int64_t i = 0; i < I; i++) s->weight[p->order ? s->perm[i] : i] = 1 / (s->u[i * (I + 1)] * s->u[i * (I + 1)]);
+    for (int64_t i = 0; i < I; i++)
+        s->weight[p->order ? s->perm[i] : i] = 1 / (s->u[i * (I + 1)] * s->u[i * (I + 1)]);
 }
 
 static void solution_close(osh_ctx *cx, solution *s)
 {
-    osh_free(cx, s->h), osh_free(cx, s->u), osh_free(cx, s->weight), osh_free(cx, s->scale), osh_free(cx, s->zero);
+    osh_free(cx, s->h), osh_free(cx, s->u), osh_free(cx, s->weight), osh_free(cx, s->scale),
+        osh_free(cx, s->zero);
     osh_free(cx, s->perm), osh_free(cx, s->dead), osh_free(cx, s->codes);
     osh_tensor_free(cx, s->w);
 }
 
-/* The column loop with the scales that are there. */
-static void solve(osh_ctx *cx, solution *s)
+/* Runs the column loop with the present scales. */
+static void solution_solve(osh_ctx *cx, solution *s)
 {
     const problem *p = s->p;
     int32_t *col = array(cx, p->I, 4);
     double *loss = array(cx, p->O, 8);
     for (int64_t i = 0; i < p->I; i++) col[i] = (int32_t)((p->order ? s->perm[i] : i) / p->group);
-    osh_gptq_solve_args a = {.w = s->w, .perm = p->order ? s->perm : NULL, .dead = s->dead, .codes = s->codes,
-                             .u = s->u, .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL, .col_scale = col,
-                             .O = p->O, .I = p->I, .n_scale_cols = osh_div_up(p->I, p->group),
-                             .row_block = p->row_block, .block_size = 128, .bits = p->bits, .fp8 = p->fp8,
-                             .dq_dtype = p->dtype, .loss = loss};
+    osh_gptq_solve_args a = {.w = s->w, .perm = p->order ? s->perm : NULL, .dead = s->dead,
+                             .codes = s->codes, .u = s->u, .scale = s->scale,
+                             .zero = p->asymmetric ? s->zero : NULL, .col_scale = col, .O = p->O,
+                             .I = p->I, .n_scale_cols = osh_div_up(p->I, p->group),
+                             .row_block = p->row_block, .block_size = 128, .bits = p->bits,
+                             .fp8 = p->fp8, .dq_dtype = p->dtype, .loss = loss};
     assert_int_equal(osh_gptq_solve(cx, &a), OSH_OK);
     osh_free(cx, col), osh_free(cx, loss);
 }
@@ -171,14 +191,16 @@ static float quantized(const solution *s, int64_t o, int64_t i)
     return osh_round_to((osh_grid_value(&g, s->codes[o * p->I + i]) - z) * s->scale[at], p->dtype);
 }
 
-/* tr(dW H dW^T) in double; scatter: the same of absolute values, what a rounding error of f32 is to be held against. */
-static double objective(osh_ctx *cx, const solution *s, double *scatter)
+/* Returns tr(dW H dW^T) in double. *scatter is the sum of the absolute values; rounding errors of
+ * f32 are compared with it. */
+static double solution_objective(osh_ctx *cx, const solution *s, double *scatter)
 {
     int64_t I = s->p->I;
     double sum = 0, *d = array(cx, I, 8);
     *scatter = 0;
     for (int64_t o = 0; o < s->p->O; o++) {
-        for (int64_t i = 0; i < I; i++) d[i] = quantized(s, o, i) - (s->dead[i] ? 0 : value_at(s->w, o * I + i));
+        for (int64_t i = 0; i < I; i++)
+            d[i] = quantized(s, o, i) - (s->dead[i] ? 0 : value_at(s->w, o * I + i));
         for (int64_t i = 0; i < I; i++)
             for (int64_t j = 0; j < I; j++) {
                 sum += d[i] * s->h[i * I + j] * d[j];
@@ -189,14 +211,15 @@ static double objective(osh_ctx *cx, const solution *s, double *scatter)
     return sum;
 }
 
-/* What the search minimizes, of all groups. */
+/* Returns the loss that the search minimizes, summed over all groups. */
 static double search_loss(const solution *s)
 {
     const problem *p = s->p;
     osh_grid g = osh_grid_of(p->bits, p->fp8);
     double sum = 0;
     for (int64_t i = 0; i < p->O * p->I; i++) {
-        int64_t o = i / p->I, c = i % p->I, at = o / p->row_block * osh_div_up(p->I, p->group) + c / p->group;
+        int64_t o = i / p->I, c = i % p->I,
+                at = o / p->row_block * osh_div_up(p->I, p->group) + c / p->group;
         float w = s->dead[c] ? 0 : (float)value_at(s->w, i), z = p->asymmetric ? s->zero[at] : 0;
         float t = fminf(fmaxf(w / s->scale[at], g.lo - z), g.hi - z);
         double e = (double)osh_grid_nearest(&g, t) * s->scale[at] - w;
@@ -213,15 +236,18 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // of the whole range, of the reference's search, of the kernel's
+            double loss[3]; // losses with the whole range, after the reference's search, after the
+                            // kernel's
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
                 osh_gptq_scales_args a = scales_args(&s);
                 a.rule.fixed = pass == 0;
-                assert_int_equal(pass == 1 ? osh_gptq_scales_ref(cx, &a) : osh_gptq_scales(cx, &a), OSH_OK);
+                assert_int_equal(pass == 1 ? osh_gptq_scales_ref(cx, &a) : osh_gptq_scales(cx, &a),
+                                 OSH_OK);
                 loss[pass] = search_loss(&s);
                 for (int64_t n = 0; n < s.n_scales; n++) {
-                    assert_true(s.scale[n] > 0 && s.scale[n] == osh_scale_round(&a.rule, s.scale[n]));
+                    assert_true(s.scale[n] > 0 &&
+                                s.scale[n] == osh_scale_round(&a.rule, s.scale[n]));
                     assert_true(s.zero[n] >= a.rule.grid.lo && s.zero[n] <= a.rule.grid.hi);
                 }
             }
@@ -237,15 +263,15 @@ static const osh_refine steps[] = {OSH_REFINE_RESCALE, OSH_REFINE_DESCEND, OSH_R
                                    OSH_REFINE_DESCEND, OSH_REFINE_FIT_SCALES};
 enum { N_STEPS = sizeof steps / sizeof *steps };
 
-static osh_status start(osh_ctx *cx, solution *s)
+static osh_status solution_start(osh_ctx *cx, solution *s)
 {
     osh_gptq_scales_args a = scales_args(s);
     assert_int_equal(osh_gptq_scales(cx, &a), OSH_OK);
-    solve(cx, s);
+    solution_solve(cx, s);
     return OSH_OK;
 }
 
-/* No step raises the loss, which is what is reported, and each does something somewhere. */
+/* No step raises the loss, the reported loss is the true one, and each step lowers it somewhere. */
 static void test_never_raises(void **state)
 {
     (void)state;
@@ -256,18 +282,20 @@ static void test_never_raises(void **state)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
             solution_open(cx, &s, &problems[i], k);
-            start(cx, &s);
-            double scatter, was = objective(cx, &s, &scatter);
+            solution_start(cx, &s);
+            double scatter, was = solution_objective(cx, &s, &scatter);
             for (int n = 0; n < N_STEPS; n++) {
                 double loss[2];
                 osh_gptq_refine_args a = refine_args(&s, &steps[n], 1, loss);
                 assert_int_equal(osh_gptq_refine(cx, &a), OSH_OK);
-                double slack = 1e-6 * scatter, now = objective(cx, &s, &scatter);
-                if (now > was + slack || fabs(loss[1] - now) > slack + 1e-6 * scatter || loss[1] > loss[0])
-                    print_message("problem %zu %s step %d: %g -> %g, said %g -> %g (%g)\n", i, kinds[k], n, was, now,
-                                  loss[0], loss[1], slack);
+                double slack = 1e-6 * scatter, now = solution_objective(cx, &s, &scatter);
+                if (now > was + slack || fabs(loss[1] - now) > slack + 1e-6 * scatter ||
+                    loss[1] > loss[0])
+                    print_message("problem %zu %s step %d: %g -> %g, said %g -> %g (%g)\n", i,
+                                  kinds[k], n, was, now, loss[0], loss[1], slack);
                 assert_true(now <= was + slack && loss[1] <= loss[0]);
-                assert_true(fabs(loss[0] - was) <= slack && fabs(loss[1] - now) <= slack + 1e-6 * scatter);
+                assert_true(fabs(loss[0] - was) <= slack &&
+                            fabs(loss[1] - now) <= slack + 1e-6 * scatter);
                 gain[n] += was > 0 ? 1 - now / was : 0;
                 was = now;
             }
@@ -277,7 +305,8 @@ static void test_never_raises(void **state)
     osh_ctx_free(cx);
 }
 
-/* All steps in one call: as good as the reference's, and the same bytes for any number of threads. */
+/* Runs all steps in one call: the losses are near the reference's, and the bytes are the same for
+ * any number of threads. */
 static void test_against_reference(void **state)
 {
     (void)state;
@@ -290,19 +319,23 @@ static void test_against_reference(void **state)
                 osh_ctx *cx;
                 assert_int_equal(osh_ctx_new(&cx, n == 2 ? 3 : 1), OSH_OK);
                 solution_open(cx, &s[n], p, k);
-                start(cx, &s[n]);
+                solution_start(cx, &s[n]);
                 osh_gptq_refine_args a = refine_args(&s[n], steps, N_STEPS, loss[n]);
                 a.all = &all[n];
-                assert_int_equal(n == 0 ? osh_gptq_refine_ref(cx, &a) : osh_gptq_refine(cx, &a), OSH_OK);
+                assert_int_equal(n == 0 ? osh_gptq_refine_ref(cx, &a) : osh_gptq_refine(cx, &a),
+                                 OSH_OK);
                 osh_ctx_free(cx);
             }
             for (int n = 0; n <= N_STEPS; n++) {
-                double slack = p->O > 10 && k == RANDOM ? 0.01 : 0.05; // of few rows one decision shows
+                /* With few rows one decision shows. */
+                double slack = p->O > 10 && k == RANDOM ? 0.01 : 0.05;
                 if (fabs(loss[1][n] - loss[0][n]) > slack * loss[0][n])
-                    print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n, loss[1][n], loss[0][n]);
+                    print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n,
+                                  loss[1][n], loss[0][n]);
                 assert_true(fabs(loss[1][n] - loss[0][n]) <= slack * loss[0][n]);
             }
-            assert_true(fabs(all[1] - all[0]) <= 1e-5 * all[0] && all[0] > loss[0][0] && all[1] == all[2]);
+            assert_true(fabs(all[1] - all[0]) <= 1e-5 * all[0] && all[0] > loss[0][0] &&
+                        all[1] == all[2]);
             assert_memory_equal(s[1].codes, s[2].codes, (size_t)(p->O * p->I));
             assert_memory_equal(s[1].scale, s[2].scale, (size_t)s[1].n_scales * 4);
             assert_memory_equal(loss[1], loss[2], sizeof loss[1]);
@@ -313,9 +346,10 @@ static void test_against_reference(void **state)
         }
 }
 
-/* The search and all steps on a card: losses as the reference's, the same bytes in every order of the threads, and no
- * more memory than said. */
-static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s, double *loss, double *all)
+/* Runs the search and all steps on a GPU with no more memory than predicted. The caller compares
+ * the losses with the reference, and the bytes of different orders of the threads. */
+static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s,
+                           double *loss, double *all)
 {
     solution_open(cx, s, p, k);
     osh_gptq_scales_args a = scales_args(s);
@@ -323,13 +357,13 @@ static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k,
     size_t before = osh_arena_used(d->arena);
     a.w = &w.t;
     assert_int_equal(osh_gptq_scales_cuda(cx, d, &a), OSH_OK);
-    solve(cx, s);
+    solution_solve(cx, s);
     osh_tensor h = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, s->h);
     carded ch = card_put(cx, d, &h);
     osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
     r.w = &w.t, r.h = ch.t.data, r.all = all;
     before = osh_arena_used(d->arena);
-    osh_ctx *own = NULL; // its memory is what the call takes
+    osh_ctx *own = NULL; // counts the memory that the call takes
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     assert_int_equal(osh_gptq_refine_cuda(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -351,9 +385,9 @@ static void test_card(void **state)
         kind k = i % N_KINDS;
         solution ref = {0}, s[2] = {{0}};
         double loss[3][N_STEPS + 1], all[3];
-        if (p->I > 300) continue; // long when it is played
+        if (p->I > 300) continue; // takes long on the emulated GPU
         solution_open(cx, &ref, p, k);
-        start(cx, &ref);
+        solution_start(cx, &ref);
         osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);
         a.all = &all[2];
         assert_int_equal(osh_gptq_refine_ref(cx, &a), OSH_OK);
@@ -363,13 +397,15 @@ static void test_card(void **state)
         }
         for (int n = 0; n <= N_STEPS; n++) {
             if (fabs(loss[0][n] - loss[2][n]) > 0.05 * loss[2][n])
-                print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n, loss[0][n], loss[2][n]);
+                print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n, loss[0][n],
+                              loss[2][n]);
             assert_true(fabs(loss[0][n] - loss[2][n]) <= 0.05 * loss[2][n]);
             assert_true(!n || loss[0][n] <= loss[0][n - 1]);
         }
         for (int64_t n = 0; n < s[0].n_scales; n++)
-            assert_true(s[0].scale[n] > 0 && s[0].scale[n] == osh_scale_round(&a.rule, s[0].scale[n]));
-        double scatter, is = objective(cx, &s[0], &scatter);
+            assert_true(s[0].scale[n] > 0 &&
+                        s[0].scale[n] == osh_scale_round(&a.rule, s[0].scale[n]));
+        double scatter, is = solution_objective(cx, &s[0], &scatter);
         assert_true(fabs(is - loss[0][N_STEPS]) <= 1e-5 * scatter);
         assert_true(fabs(all[0] - all[2]) <= 1e-5 * all[2]);
         if (card_orders() > 1) {

@@ -1,5 +1,5 @@
-/* test_gptq_target.c - gptq_shift and gptq_target against their references, and what they are for: the weight that
- * comes closest to the original's output. */
+/* test_gptq_target.c - compares gptq_shift and gptq_target with their references, and checks their
+ * purpose: the weight that comes closest to the original's output. */
 #include "card.h"
 #include "gptq_hessian.h"
 
@@ -8,14 +8,15 @@ static bool has_column(const osh_op *op, int column, const osh_device *d)
     return op->run[column] && (column != OSH_CUDA || d);
 }
 
-static osh_status run_column(osh_ctx *cx, osh_device *d, int column, const osh_op *op, const osh_op_args *a, int64_t I,
-                             int64_t O)
+static osh_status run_column(osh_ctx *cx, osh_device *d, int column, const osh_op *op,
+                             const osh_op_args *a, int64_t I, int64_t O)
 {
-    if (column == OSH_CUDA) return card_run(cx, d, op, a, op->scratch_cuda(NULL, (int64_t[]){I}, I, O, OSH_F32));
+    if (column == OSH_CUDA)
+        return card_run(cx, d, op, a, op->scratch_cuda(NULL, (int64_t[]){I}, I, O, OSH_F32));
     return op->run[column](cx, a);
 }
 
-/* U of a Hessian, and an order of its columns. */
+/* Makes U of a Hessian, and an order of its columns. */
 static void make_factor(osh_ctx *cx, guarded *u, guarded *perm, int64_t I)
 {
     *u = guarded_new(cx, OSH_F32, 2, I, I), *perm = guarded_new(cx, OSH_I32, 1, I, 0);
@@ -23,7 +24,8 @@ static void make_factor(osh_ctx *cx, guarded *u, guarded *perm, int64_t I)
     osh_op_args a = {.out = {&u->t}};
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
     for (int64_t i = 0; i < I; i++) ((int32_t *)perm->t.data)[i] = (int32_t)((i * 3 + 1) % I);
-    for (int64_t i = 0; I % 3 == 0 && i < I; i++) ((int32_t *)perm->t.data)[i] = (int32_t)(I - 1 - i);
+    for (int64_t i = 0; I % 3 == 0 && i < I; i++)
+        ((int32_t *)perm->t.data)[i] = (int32_t)(I - 1 - i);
 }
 
 static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, int64_t I)
@@ -40,14 +42,16 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     }
     double e = nmse(&s[1].t, &s[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_shift [%ld]: NMSE %g", (long)I, e);
-    /* S Hd = D is what S = D Hd^-1 means: Hd[perm i][perm j] is that of make_hessian. */
-    float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h), *was = osh_alloc(cx, (size_t)I * sizeof *was);
+    /* S = D Hd^-1 means S Hd = D; Hd[perm i][perm j] is the matrix of make_hessian. */
+    float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
+          *was = osh_alloc(cx, (size_t)I * sizeof *was);
     const int32_t *p = perm.t.data;
     make_hessian(h, I);
     for (int64_t r = 0; r < I && r < 3; r++)
         for (int64_t j = 0; j < I; j++) {
             double sum = 0;
-            for (int64_t i = 0; i < I; i++) sum += (double)((float *)s[1].t.data)[r * I + p[i]] * h[i * I + j];
+            for (int64_t i = 0; i < I; i++)
+                sum += (double)((float *)s[1].t.data)[r * I + p[i]] * h[i * I + j];
             assert_true(fabs(sum - osh_rng_sym(SEED, 5, (uint64_t)(r * I + p[j]))) < 1e-3);
         }
     osh_free(cx, h), osh_free(cx, was);
@@ -55,7 +59,8 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     guarded_check(&u), guarded_free(cx, &u), guarded_check(&perm), guarded_free(cx, &perm);
 }
 
-static void target_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, int64_t O, int64_t I, osh_dtype dt)
+static void target_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, int64_t O,
+                        int64_t I, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("gptq_target");
     guarded w = guarded_new(cx, dt, 2, O, I), s = guarded_new(cx, OSH_F32, 2, I, I), t[2];
@@ -66,11 +71,13 @@ static void target_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, 
         for (int k = 0; k < 2; k++) {
             t[k] = guarded_new(cx, OSH_F32, 2, O, I);
             osh_op_args a = {.in = {&w.t, &s.t}, .out = {&t[k].t}};
-            assert_int_equal(run_column(k ? three : cx, d, k ? column : OSH_REF, op, &a, I, O), OSH_OK);
+            assert_int_equal(run_column(k ? three : cx, d, k ? column : OSH_REF, op, &a, I, O),
+                             OSH_OK);
         }
         double e = nmse(&t[1].t, &t[0].t);
         if (!(e <= op->tol)) fail_msg("gptq_target [%ld, %ld]: NMSE %g", (long)O, (long)I, e);
-        for (int64_t i = 0; zero && i < O * I; i++) assert_true(value_at(&t[1].t, i) == value_at(&w.t, i));
+        for (int64_t i = 0; zero && i < O * I; i++)
+            assert_true(value_at(&t[1].t, i) == value_at(&w.t, i));
         for (int k = 0; k < 2; k++) guarded_check(&t[k]), guarded_free(cx, &t[k]);
     }
     guarded_check(&w), guarded_free(cx, &w), guarded_check(&s), guarded_free(cx, &s);
@@ -87,10 +94,11 @@ static void test_columns(void **state)
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
         if (!has_column(osh_op_find("gptq_shift"), column, d)) continue;
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) shift_case(cx, three, d, column, sizes[i]);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // two slabs of a card
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // two slabs of a GPU
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -99,7 +107,8 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* Of inputs that differ W + W S leaves less of the original's output than W does, and than W with another S. */
+/* With inputs that differ, W + W S comes closer to the original's output than W, and than W with
+ * another S. */
 static void test_closest(void **state)
 {
     (void)state;
@@ -114,9 +123,10 @@ static void test_closest(void **state)
     guarded_fill(&x0, 1, 1), guarded_fill(&w, 2, 1);
     guarded_fill(&h, 3, 0), guarded_fill(&s, 3, 0);
     for (int i = 0; i < I; i++) ((int32_t *)perm.t.data)[i] = i;
-    for (int i = 0; i < N * I; i++) // each channel leans on the one beside it
-        ((float *)x.t.data)[i] = (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
-                                         0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));
+    for (int i = 0; i < N * I; i++) // each channel has a part of its neighbour
+        ((float *)x.t.data)[i] =
+            (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
+                    0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));
     osh_op_args of_h = {.in = {&x.t}, .out = {&h.t}}, of_d = {.in = {&x.t, &x0.t}, .out = {&s.t}};
     osh_op_args of_u = {.out = {&h.t}}, of_s = {.in = {&h.t, &perm.t}, .out = {&s.t}};
     osh_op_args of_t = {.in = {&w.t, &s.t}, .out = {&t.t}};
@@ -125,7 +135,7 @@ static void test_closest(void **state)
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &of_u), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_shift"), &of_s), OSH_OK);
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_target"), &of_t), OSH_OK);
-    for (int k = 0; k < 3; k++) { // W, W + W S, and that moved a little
+    for (int k = 0; k < 3; k++) { // W, W + W S, W + W S moved a little
         left[k] = 0;
         for (int n = 0; n < N; n++)
             for (int o = 0; o < O; o++) {
@@ -133,13 +143,15 @@ static void test_closest(void **state)
                 for (int i = 0; i < I; i++) {
                     double v = value_at(k ? &t.t : &w.t, o * I + i);
                     if (k == 2) v += 0.02 * osh_rng_sym(SEED, 6, (uint64_t)(o * I + i));
-                    e += v * value_at(&x.t, n * I + i) - value_at(&w.t, o * I + i) * value_at(&x0.t, n * I + i);
+                    e += v * value_at(&x.t, n * I + i) -
+                         value_at(&w.t, o * I + i) * value_at(&x0.t, n * I + i);
                 }
                 left[k] += e * e;
             }
     }
     if (!(left[1] < 0.2 * left[0] && left[1] < left[2]))
-        fail_msg("left of the original's output: W %g, W + W S %g, another %g", left[0], left[1], left[2]);
+        fail_msg("left of the original's output: W %g, W + W S %g, another %g", left[0], left[1],
+                 left[2]);
     guarded *all[] = {&x, &x0, &w, &h, &s, &t, &perm};
     for (int i = 0; i < 7; i++) guarded_free(cx, all[i]);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -163,7 +175,8 @@ static void test_torture(void **state)
             rc = osh_op_run(cx, osh_op_find(which ? "gptq_target" : "gptq_shift"), &a);
             assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
             osh_mem_fail_after(cx, -1);
-            guarded_free(cx, &u), guarded_free(cx, &perm), guarded_free(cx, &s), guarded_free(cx, &t);
+            guarded_free(cx, &u), guarded_free(cx, &perm), guarded_free(cx, &s),
+                guarded_free(cx, &t);
             assert_int_equal(osh_mem_live(cx), 0);
             osh_ctx_free(cx);
         }
@@ -175,7 +188,8 @@ int main(void)
 {
     int unable = pin_isa();
     if (unable) return unable;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_columns), cmocka_unit_test(test_closest),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_columns),
+                                       cmocka_unit_test(test_closest),
                                        cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,26 @@
-/* test_gradients.c - ops with a gradient: the reference against finite differences of the reference of the
- * forward pass, in F32; the fast column against the reference; a batch against its samples, three threads against one;
- * and no more memory than the op says; the card's column against both. Ops without one are refused. */
+/* test_gradients.c - tests the gradients of ops.
+ *
+ * The reference agrees with finite differences of the forward reference, in F32. The fast column
+ * agrees with the reference, a batch with its samples, three threads with one, and the CUDA column
+ * with the reference. No op takes more memory than it predicts. Ops without a gradient are
+ * refused. */
 #include "card.h"
 #include "ops/scan.h"
 
 typedef struct grad_case {
     const char *op;
     int64_t n, split[2]; // tokens; samples begin at 0 and at these (0: no more)
-    int64_t in[5][2];    // widths of values, behind them shapes of weights ([1] 0: 1-D)
+    int64_t in[5][2];    // widths of values, then shapes of weights ([1] 0: 1-D)
     int64_t out;         // width; 0: the output is [n]
     const void *attr;
-    float amp;           // of the inputs; 0: 1
+    float amp;           // amplitude of the inputs; 0: 1
     int n_out;           // outputs of the forward pass; 0: 1
     unsigned fixed;      // bit k: in[k] has no gradient
     unsigned ids;        // bit k: in[k] is I32 [n], targets
 } grad_case;
 
-static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2", relu[] = "relu";
+static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2",
+            relu[] = "relu";
 static const osh_glu_attr g_silu = {silu}, g_gelu = {gelu}, g_tanh = {gelu_tanh},
                           g_clamped = {silu, 7, 1.702};
 static const osh_act_attr f_relu2 = {relu2}, f_silu = {silu}, f_relu = {relu};
@@ -25,11 +29,14 @@ static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .h
 static const osh_layer_norm_attr ln = {.eps = 1e-2}, ln_bias = {.eps = 1e-5, .bias = true};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_scale_attr by3 = {0.3, false};
-static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9}, slice_padded = {3, 3, 9, 2};
+static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9},
+                            slice_padded = {3, 3, 9, 2};
 static const osh_rope_attr rope_halves = {
     .head_dim = 8, .rotary_dim = 6, .inv_freq = {1, 0.3f, 0.1f}, .attention_scaling = 1.2};
-static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.3f, 0.1f, 0.03f},
-    .attention_scaling = 1, .interleaved = true, .position_beta = 0.5, .position_original = 4};
+static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8,
+                                         .inv_freq = {1, 0.3f, 0.1f, 0.03f}, .attention_scaling = 1,
+                                         .interleaved = true, .position_beta = 0.5,
+                                         .position_original = 4};
 static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 7, 3, 0, 0},
                                 att_cap = {4, 1, 8, 0, 0.9, 1.5}, att_one = {1, 1, 1, 0, 0, 0},
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
@@ -39,11 +46,13 @@ static const osh_routed_scale_attr any_expert = {-1}, scale1 = {1};
 static const osh_moe_combine_attr expert1 = {1}, expert1p = {1, true};
 static const osh_position_scale_attr far4 = {0.5, 4};
 static const osh_rms_norm_attr rms_plain = {.eps = 1e-2, .plain = true};
-static const osh_attention_attr att_chunk = {6, 2, 7, 0, 0.9, 0, 5}, att_chunk64 = {2, 2, 64, 0, 0, 0, 100};
+static const osh_attention_attr att_chunk = {6, 2, 7, 0, 0.9, 0, 5},
+                                att_chunk64 = {2, 2, 64, 0, 0, 0, 100};
 static const osh_rotate_attr turn7 = {.n = 7};
 static const osh_positions_attr pos = {20, 2};
 static const osh_join_attr join_each = {3, 2}, join_all = {4, 5};
-static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false}, conv_long = {16, true, true};
+static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false},
+                             conv_long = {16, true, true};
 static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true};
 static char greedy[] = "greedy", groups[] = "groups";
 static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, false, greedy},
@@ -94,8 +103,10 @@ static const grad_case cases[] = {
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
     {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
-    {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin}, // whole blocks, and two cuts of out_features
-    {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},   // more tokens than are packed at a time
+    /* Whole blocks; two cuts of out_features. */
+    {"linear", 320, {64, 192}, {{224, 0}, {544, 224}}, 544, &lin},
+    /* More tokens than are packed at a time. */
+    {"linear", 2101, {1040, 1070}, {{33, 0}, {17, 33}}, 17, &lin},
     {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
     {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
     {"attention", 1, {0}, {{1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
@@ -104,16 +115,18 @@ static const grad_case cases[] = {
     {"attention", 13, {5}, {{32, 0}, {8, 0}, {8, 0}}, 32, &att_cap, 1.5f},
     {"attention", 13, {1}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_chunk, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_chunk64, 1.5f},
-    {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f}, // more than one tile
+    /* More than one tile. */
+    {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f},
     {"attention_sinks", 1, {0}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
     {"attention_sinks", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}, {6, 0}}, 42, &att_window, 1.5f},
     {"attention_sinks", 13, {5}, {{32, 0}, {8, 0}, {8, 0}, {4, 0}}, 32, &att_cap, 1.5f},
-    {"attention_sinks", 300, {129}, {{128, 0}, {128, 0}, {128, 0}, {2, 0}}, 128, &att_chunk64, 1.5f},
+    {"attention_sinks", 300, {129}, {{128, 0}, {128, 0}, {128, 0}, {2, 0}}, 128, &att_chunk64,
+     1.5f},
     {"join", 7, {3}, {{9, 0}, {6, 0}}, 15, &join_each},
     {"join", 7, {3}, {{8, 0}, {5, 0}}, 18, &join_all},
     {"conv1d", 13, {5, 6}, {{35, 0}, {35, 4}, {35, 0}}, 35, &conv, 2},
     {"conv1d", 7, {2}, {{3, 0}, {3, 3}}, 3, &conv_plain},
-    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // than a sample
+    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // a kernel longer than a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
@@ -133,13 +146,14 @@ typedef struct grad_run {
     const osh_op *op;
     const grad_case *c;
     int n_in;
-    osh_dtype dt; // of the values
+    osh_dtype dt; // dtype of the values
     osh_tensor *in[MOST_IN], *dout, *din[MOST_IN], *out[2]; // own
     int64_t offsets[4];
     osh_seqs seqs;
 } grad_run;
 
-static osh_tensor *filled(osh_ctx *cx, osh_dtype dt, int64_t a, int64_t b, uint64_t stream, float amp)
+static osh_tensor *filled(osh_ctx *cx, osh_dtype dt, int64_t a, int64_t b, uint64_t stream,
+                          float amp)
 {
     osh_tensor *t = NULL;
     assert_int_equal(osh_tensor_new(cx, &t, dt, b ? 2 : 1, (int64_t[]){a, b}), OSH_OK);
@@ -168,19 +182,22 @@ static void grad_run_open(osh_ctx *cx, grad_run *r, const grad_case *c, osh_dtyp
         bool weight = loss ? k % 2 == 1 : k >= r->op->n_in;
         if (c->ids >> k & 1) {
             assert_int_equal(osh_tensor_new(cx, &r->in[k], OSH_I32, 1, (int64_t[]){c->n}), OSH_OK);
-            for (int64_t i = 0; i < c->n; i++) ((int32_t *)r->in[k]->data)[i] = i % 4 ? (int32_t)(i * 7 % 67) : -1;
+            for (int64_t i = 0; i < c->n; i++)
+                ((int32_t *)r->in[k]->data)[i] = i % 4 ? (int32_t)(i * 7 % 67) : -1;
         } else if (weight) {
             r->in[k] = filled(cx, dt, c->in[k][0], c->in[k][1], (uint64_t)k, 1);
         } else {
             r->in[k] = filled(cx, dt, c->n, c->in[k][0], (uint64_t)k, c->amp > 0 ? c->amp : 1);
         }
         if (c->fixed >> k & 1) continue;
-        r->din[k] = filled(cx, OSH_F32, r->in[k]->shape[0], r->in[k]->ndim > 1 ? r->in[k]->shape[1] : 0, 9, 0);
+        r->din[k] = filled(cx, OSH_F32, r->in[k]->shape[0],
+                           r->in[k]->ndim > 1 ? r->in[k]->shape[1] : 0, 9, 0);
     }
     zero_din(r);
     r->dout = filled(cx, OSH_F32, c->n, loss ? 0 : c->out, 20, 1);
     for (int k = 0; k < (c->n_out ? c->n_out : 1); k++)
-        r->out[k] = filled(cx, loss || r->op->f32_out ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
+        r->out[k] =
+            filled(cx, loss || r->op->f32_out ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
 }
 
 static void grad_run_close(osh_ctx *cx, grad_run *r)
@@ -197,7 +214,7 @@ static osh_grad_args args_of(const grad_run *r)
     return a;
 }
 
-/* sum dout * out, with in[k] moved by h along `way`. */
+/* Returns the sum of dout * out, with in[k] moved by h along `way`. */
 static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double h)
 {
     osh_op_args a = {.attr = r->c->attr, .seqs = &r->seqs, .out = {r->out[0], r->out[1]}};
@@ -215,17 +232,20 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
     return sum;
 }
 
-/* A central difference with step h errs by h^2 times the third derivative, which is of the loss's own size here, and by
- * the outputs' roundings, 6e-8 each, over h; those of many outputs add up as their root. */
+/* Compares the gradient along `way` with a central difference. With step h it errs by h^2 times the
+ * third derivative, which is as large as the loss here, and by the roundings of the outputs, 6e-8
+ * each, over h; those of many outputs add up as their root. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
     const float *d = r->din[k]->data;
-    double h = 2e-3, want = (loss_at(cx, r, k, way, h) - loss_at(cx, r, k, way, -h)) / (2 * h), got = 0, size = 0;
+    double h = 2e-3, want = (loss_at(cx, r, k, way, h) - loss_at(cx, r, k, way, -h)) / (2 * h),
+           got = 0, size = 0;
     for (int64_t i = 0; i < osh_tensor_numel(r->in[k]); i++) {
         got += (double)d[i] * way[i];
         size += fabs((double)d[i] * way[i]);
     }
-    double noise = 6e-8 / h * sqrt((double)osh_tensor_numel(r->dout)) * (r->c->amp > 1 ? 10 * r->c->amp : 10);
+    double noise =
+        6e-8 / h * sqrt((double)osh_tensor_numel(r->dout)) * (r->c->amp > 1 ? 10 * r->c->amp : 10);
     if (fabs(got - want) > 2e-3 * size + noise)
         fail_msg("%s, case %d, input %d: gradient %g, difference %g (terms %g, noise %g)", r->c->op,
                  (int)(r->c - cases), k, got, want, size, noise);
@@ -245,7 +265,7 @@ static void test_differences(void **state)
             osh_tensor *way = filled(cx, OSH_F32, n, 0, 30, 1);
             float *u = way->data, *d = r.din[k]->data;
             check_direction(cx, &r, k, u);
-            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // no term may hide behind another's sign
+            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // the terms do not cancel
             if (n < 2000) check_direction(cx, &r, k, u);
             for (int64_t e = 0; e < n; e++) most = fabsf(d[e]) > fabsf(d[most]) ? e : most;
             for (int64_t e = 0; e < n; e++) u[e] = e == most;
@@ -262,13 +282,16 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
 {
     for (int k = 0; k < r->n_in; k++) {
         if (!r->din[k]) continue;
-        if (!to[k]) assert_int_equal(osh_tensor_new(cx, &to[k], OSH_F32, r->din[k]->ndim, r->din[k]->shape), OSH_OK);
+        if (!to[k])
+            assert_int_equal(osh_tensor_new(cx, &to[k], OSH_F32, r->din[k]->ndim, r->din[k]->shape),
+                             OSH_OK);
         memcpy(to[k]->data, r->din[k]->data, osh_tensor_bytes(to[k]));
     }
 }
 
-/* The fast column sums in f32: a sum of n terms errs by less than n 2^-24 of its terms' size, so NMSE stays under
- * (1e3 * 6e-8)^2 but where terms cancel, as p - r does. A rough one rounds terms to bf16, by 2^-9 at most. */
+/* The fast column sums in f32: a sum of n terms errs by less than n 2^-24 of the size of its terms.
+ * So the NMSE stays under (1e3 * 6e-8)^2 unless terms cancel, as in p - r. A rough column rounds
+ * terms to bf16, by 2^-9 at most. */
 static void test_fast(void **state)
 {
     osh_ctx *cx = *state;
@@ -291,18 +314,23 @@ static void test_fast(void **state)
                 error += (x - y) * (x - y), square += y * y;
             }
             if (!(error <= ways[i % 3].most * square))
-                fail_msg("%s, case %d, input %d, way %d: NMSE %g", r.c->op, i / 3, k, i % 3, error / square);
+                fail_msg("%s, case %d, input %d, way %d: NMSE %g", r.c->op, i / 3, k, i % 3,
+                         error / square);
             osh_tensor_free(cx, want[k]);
         }
         grad_run_close(cx, &r);
     }
 }
 
-/* What is fresh holds NaNs and becomes what it would be as zeros; din[0] is dout where the op allows that. */
+/* A fresh gradient holds NaNs before the call and gets the values that a gradient of zeros gets.
+ * din[0] is dout if the op allows that. */
 static void test_fresh(void **state)
 {
     osh_ctx *cx = *state;
-    const struct { osh_dtype dt; bool rough; } ways[] = {{OSH_F32, false}, {OSH_BF16, false}, {OSH_BF16, true}};
+    const struct {
+        osh_dtype dt;
+        bool rough;
+    } ways[] = {{OSH_F32, false}, {OSH_BF16, false}, {OSH_BF16, true}};
     for (int i = 0; i < 3 * N_CASES; i++) {
         grad_run r;
         osh_tensor *want[MOST_IN] = {0};
@@ -312,22 +340,24 @@ static void test_fresh(void **state)
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
         copy_din(cx, &r, want);
         for (int k = 0; k < r.n_in; k++)
-            if (r.din[k]) memset(r.din[k]->data, 0xff, osh_tensor_bytes(r.din[k])), a.fresh |= 1u << k;
+            if (r.din[k])
+                memset(r.din[k]->data, 0xff, osh_tensor_bytes(r.din[k])), a.fresh |= 1u << k;
         bool moves = r.op->in_place_grad && osh_tensor_numel(r.dout) == osh_tensor_numel(r.din[0]);
-        if (moves) memcpy(r.din[0]->data, r.dout->data, osh_tensor_bytes(r.dout)), a.dout[0] = r.din[0];
+        if (moves)
+            memcpy(r.din[0]->data, r.dout->data, osh_tensor_bytes(r.dout)), a.dout[0] = r.din[0];
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
         for (int k = 0; k < r.n_in; k++) {
             for (int64_t e = 0; want[k] && e < osh_tensor_numel(want[k]); e++)
                 if (((float *)r.din[k]->data)[e] != ((float *)want[k]->data)[e])
-                    fail_msg("%s, case %d, way %d, input %d, element %d is another one", r.c->op, i / 3, i % 3, k,
-                             (int)e);
+                    fail_msg("%s, case %d, way %d, input %d, element %d is another one", r.c->op,
+                             i / 3, i % 3, k, (int)e);
             osh_tensor_free(cx, want[k]);
         }
         grad_run_close(cx, &r);
     }
 }
 
-/* Rows [first, first + n) of a tensor; else the whole. */
+/* Returns rows [first, first + n) of a tensor, or the whole tensor if `rows` is false. */
 static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64_t n)
 {
     osh_tensor v = *t;
@@ -336,7 +366,8 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
     return v;
 }
 
-/* A batch gives the bytes of its samples one after the other, and three threads those of one. */
+/* A batch gives the bytes of its samples one after the other, and three threads give the bytes of
+ * one. */
 static void test_alone(void **state)
 {
     osh_ctx *cx = *state, *three = NULL;
@@ -363,7 +394,8 @@ static void test_alone(void **state)
         }
         for (int k = 0; k < r.n_in; k++) {
             if (want[k] && memcmp(want[k]->data, r.din[k]->data, osh_tensor_bytes(want[k])))
-                fail_msg("%s, case %d, rough %d, input %d: a batch is not its samples", r.c->op, i / 2, i % 2, k);
+                fail_msg("%s, case %d, rough %d, input %d: a batch is not its samples", r.c->op,
+                         i / 2, i % 2, k);
             osh_tensor_free(cx, want[k]);
         }
         grad_run_close(cx, &r);
@@ -386,15 +418,17 @@ static void test_scratch(void **state)
         int64_t out = r.c->out ? r.c->out : r.in[1]->shape[0];
         size_t live = osh_mem_live(cx), blocks = 8 * osh_mem_gross(4096);
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
-        size_t took = osh_mem_peak(cx) - live, said = osh_op_grad_scratch(r.op, a.attr, width, out, r.c->n, 2);
+        size_t took = osh_mem_peak(cx) - live,
+               said = osh_op_grad_scratch(r.op, a.attr, width, out, r.c->n, 2);
         if (took > said + blocks)
-            fail_msg("%s, case %d, rough %d: takes %zu bytes, says %zu", r.c->op, i / 2, i % 2, took, said);
+            fail_msg("%s, case %d, rough %d: takes %zu bytes, says %zu", r.c->op, i / 2, i % 2,
+                     took, said);
         grad_run_close(cx, &r);
         osh_ctx_free(cx);
     }
 }
 
-/* Under the n-th failing allocation: OSH_E_NOMEM, nothing leaks. */
+/* If the n-th allocation fails, the op returns OSH_E_NOMEM and leaks nothing. */
 static void test_torture(void **state)
 {
     (void)state;
@@ -428,7 +462,8 @@ static void test_none(void **state)
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
-/* Gradients of a case on the card into din, which is 0; the scratch that the call takes is what the op says. */
+/* Computes the gradients of a case on the GPU into din, which is 0. The call takes the scratch that
+ * the op predicts. */
 static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool rough)
 {
     osh_grad_args a = args_of(r), on = {.attr = a.attr, .seqs = a.seqs, .rough = rough};
@@ -440,11 +475,14 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
         if (r->din[k]) din[k] = card_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
     }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
-    size_t said = r->op->grad_scratch_cuda ? r->op->grad_scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt) : 0;
+    size_t said = r->op->grad_scratch_cuda
+                      ? r->op->grad_scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt)
+                      : 0;
     osh_status rc = osh_op_grad(cx, r->op, &on);
     assert_int_equal(osh_arena_used(d->arena), before);
     if (osh_arena_peak(d->arena) > peak && osh_arena_peak(d->arena) > before + said)
-        fail_msg("%s takes %zu bytes of the card, predicted %zu", r->c->op, osh_arena_peak(d->arena) - before, said);
+        fail_msg("%s takes %zu bytes of the GPU, predicted %zu", r->c->op,
+                 osh_arena_peak(d->arena) - before, said);
     for (int k = 0; k < r->n_in; k++) {
         card_take(cx, NULL, &in[k]);
         if (r->din[k]) card_take(cx, r->din[k], &din[k]);
@@ -453,7 +491,8 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
     return rc;
 }
 
-/* The card's column: near the reference and near finite differences, the same bytes in every order of the threads. */
+/* Checks the CUDA column: it is near the reference, and its bytes are the same in every order of
+ * the threads. */
 static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype dt, bool rough)
 {
     grad_run r;
@@ -468,17 +507,19 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
         if (grad_on(cx, d, &r, rough)) fail_msg("%s", osh_error_text(cx));
         for (int k = 0; o && k < r.n_in; k++)
             if (got[k] && memcmp(got[k]->data, r.din[k]->data, osh_tensor_bytes(got[k])))
-                fail_msg("%s, case %d, input %d: another order gives other bytes", c->op, (int)(c - cases), k);
+                fail_msg("%s, case %d, input %d: another order gives other bytes", c->op,
+                         (int)(c - cases), k);
         copy_din(cx, &r, got);
     }
     card_order(0);
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
-        bool naught = osh_tensor_numel(want[k]) < 3; // a softmax of one key, say: what is left is rounding
+        bool naught = osh_tensor_numel(want[k]) < 3; // such as a softmax of one key: only rounding
+                                                     // is left
         if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))
-            fail_msg("%s, case %d, input %d, %s on the card: NMSE %g", c->op, (int)(c - cases), k, osh_dtype_name(dt),
-                     e);
+            fail_msg("%s, case %d, input %d, %s on the GPU: NMSE %g", c->op, (int)(c - cases), k,
+                     osh_dtype_name(dt), e);
         osh_tensor *way = filled(cx, OSH_F32, osh_tensor_numel(r.in[k]), 0, 30, 1);
         if (dt == OSH_F32 && !rough) check_direction(cx, &r, k, way->data);
         osh_tensor_free(cx, way);
@@ -489,13 +530,15 @@ static void check_card(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype
 
 static void test_card(void **state)
 {
-    static const char *const names[] = {"linear", "rms_norm", "layer_norm", "rope", "attention", "attention_sinks",
-                                        "glu", "act", "add", "scale", "slice"};
+    static const char *const names[] = {"linear",    "rms_norm",        "layer_norm", "rope",
+                                        "attention", "attention_sinks", "glu",        "act",
+                                        "add",       "scale",           "slice"};
     osh_ctx *cx = *state;
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int i = 0; d && i < N_CASES; i++) {
         bool has = false;
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) has |= !strcmp(cases[i].op, names[k]);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            has |= !strcmp(cases[i].op, names[k]);
         assert_true(has == (osh_op_find(cases[i].op)->grad[OSH_CUDA] != NULL));
         if (!has) continue;
         check_card(cx, d, &cases[i], OSH_F32, false);
@@ -514,10 +557,9 @@ int main(void)
     if (osh_ctx_new(&cx, 1)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_differences, cx), cmocka_unit_test_prestate(test_fast, cx),
-        cmocka_unit_test_prestate(test_fresh, cx),
-        cmocka_unit_test_prestate(test_alone, cx),       cmocka_unit_test_prestate(test_scratch, cx),
-        cmocka_unit_test_prestate(test_none, cx),         cmocka_unit_test_prestate(test_card, cx),
-        cmocka_unit_test(test_torture),
+        cmocka_unit_test_prestate(test_fresh, cx),       cmocka_unit_test_prestate(test_alone, cx),
+        cmocka_unit_test_prestate(test_scratch, cx),     cmocka_unit_test_prestate(test_none, cx),
+        cmocka_unit_test_prestate(test_card, cx),        cmocka_unit_test(test_torture),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     osh_ctx_free(cx);

@@ -1,7 +1,8 @@
-/* test_kernels.c - every model op: the fast columns, CPU and CUDA, against the reference, one row of `cases` per shape.
+/* test_kernels.c - compares the fast columns of every model op, CPU and CUDA, with the reference;
+ * one row of `cases` per shape.
  *
- * Besides the error: guards stay, a batch gives the bytes of its samples alone, one thread gives
- * those of three, and each attribute is load-bearing: its case differs from the same case without
+ * It also checks that guards stay, a batch gives the bytes of its samples alone, one thread gives
+ * the bytes of three, and each attribute matters: its case differs from the same case without
  * it. */
 #include "card.h"
 #include "ops/scan.h"
@@ -9,39 +10,46 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // tokens
-    int64_t in[3], w[3][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output width
+    int64_t in[3], w[3][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output
+                                 // width
     int64_t split[2];            // samples begin at 0 and at these (0: no more)
     float amp;                   // values in amp * [-1, 1); 0: 1
-    const void *attr;            // NULL: the op's own defaults do
-    const void *without;         // the same attr less one property: must change the result
-    bool f32;                    // in[0] is F32, whatever the others are
+    const void *attr;            // NULL: the defaults of the op
+    const void *without;         // attr without one property: must change the result
+    bool f32;                    // in[0] is F32 with any dtype of the others
 } op_case;
 
-static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", gelu_new[] = "gelu_new";
+static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh",
+            gelu_new[] = "gelu_new";
 static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh},
                           act_clamped = {silu, 7, 1.702}, act_clamped_1 = {silu, 7, 1},
                           act_clamped_9 = {silu, 9, 1.702};
-static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = {.eps = 1e-6, .head_dim = 8};
-static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true}, gemma = {.eps = 1e-5, .offset = 1, .late = true};
-static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true}, ln_eps = {.eps = 0.5};
-static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9}, slice64 = {128, 64, 256},
-                            slice_pad = {3, 3, 9, 2};
-static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6}, join64 = {128, 64};
+static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0},
+                               heads8 = {.eps = 1e-6, .head_dim = 8};
+static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true},
+                               gemma = {.eps = 1e-5, .offset = 1, .late = true};
+static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true},
+                                 ln_eps = {.eps = 0.5};
+static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9},
+                            slice64 = {128, 64, 256}, slice_pad = {3, 3, 9, 2};
+static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6},
+                           join64 = {128, 64};
 static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
 static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
-static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}, f_new = {gelu_new},
-                          f_relu = {relu}, f_relu2 = {relu2};
+static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh},
+                          f_new = {gelu_new}, f_relu = {relu}, f_relu2 = {relu2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
-static const osh_rotate_attr turn1 = {.n = 1}, turn7 = {.n = 7}, turn7t = {.n = 7, .transposed = true},
-                             turn129 = {.n = 129};
+static const osh_rotate_attr turn1 = {.n = 1}, turn7 = {.n = 7},
+                             turn7t = {.n = 7, .transposed = true}, turn129 = {.n = 129};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
-static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0},
-                                att64m = {9, 1, 64, 0, 0}, att96 = {2, 2, 96, 0, 0};
+static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0},
+                                att64w = {9, 3, 64, 100, 0}, att64m = {9, 1, 64, 0, 0},
+                                att96 = {2, 2, 96, 0, 0};
 static const osh_rope_attr rope8 = {.head_dim = 8,
                                     .rotary_dim = 8,
                                     .inv_freq = {1, 0.25, 0.0625f, 0.015625f},
@@ -50,7 +58,8 @@ static const osh_rope_attr rope8s = {.head_dim = 8,
                                      .rotary_dim = 8,
                                      .inv_freq = {1, 0.25, 0.0625f, 0.015625f},
                                      .attention_scaling = 1.2};
-static const osh_rope_attr rope8p = {.head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1};
+static const osh_rope_attr rope8p = {
+    .head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1};
 static const osh_rope_attr rope8f = {
     .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1};
 static const osh_rope_attr rope8d = {.head_dim = 8,
@@ -61,25 +70,34 @@ static const osh_rope_attr rope8d = {.head_dim = 8,
                                      .theta = 10000,
                                      .factor = 2,
                                      .max_pos = 20};
-static const osh_rope_attr rope16p = {
-    .head_dim = 24, .rotary_dim = 16, .inv_freq = {1, 0.3f, 0.1f, 0.03f, 0.01f}, .attention_scaling = 1.1};
-static const osh_rope_attr rope8i = {
-    .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1, .interleaved = true};
-static const osh_rope_attr rope8ip = {
-    .head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1, .interleaved = true};
-static const osh_rope_attr rope8q = {
-    .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1, .f32 = true};
-static const osh_rope_attr rope8l = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f},
-    .long_freq = {0.5f, 0.2f, 0.1f, 0.01f}, .long_from = 20, .attention_scaling = 1};
-static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f},
-    .attention_scaling = 1, .position_beta = 0.5, .position_original = 16};
+static const osh_rope_attr rope16p = {.head_dim = 24, .rotary_dim = 16,
+                                      .inv_freq = {1, 0.3f, 0.1f, 0.03f, 0.01f},
+                                      .attention_scaling = 1.1};
+static const osh_rope_attr rope8i = {.head_dim = 8, .rotary_dim = 8,
+                                     .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1,
+                                     .interleaved = true};
+static const osh_rope_attr rope8ip = {.head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f},
+                                      .attention_scaling = 1, .interleaved = true};
+static const osh_rope_attr rope8q = {.head_dim = 8, .rotary_dim = 8,
+                                     .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1,
+                                     .f32 = true};
+static const osh_rope_attr rope8l = {.head_dim = 8, .rotary_dim = 8,
+                                     .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+                                     .long_freq = {0.5f, 0.2f, 0.1f, 0.01f}, .long_from = 20,
+                                     .attention_scaling = 1};
+static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8,
+                                     .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1,
+                                     .position_beta = 0.5, .position_original = 16};
 static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 64, 0, 0, 0.5};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
 static const osh_routed_scale_attr any_expert = {-1}, scale0 = {0}, scale6 = {6};
 static const osh_moe_router_attr top1s = {1, false, true}, top2ns = {2, true, false, true};
-static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
-                                 top8n = {8, true};
-#define GATE(e, groups, left, by, sigmoid, bias, ...) {{__VA_ARGS__}, e, groups, left, by, sigmoid, bias, NULL}
+static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true},
+                                 top8 = {8, false}, top8n = {8, true};
+#define GATE(e, groups, left, by, sigmoid, bias, ...)                                              \
+    {                                                                                              \
+        {__VA_ARGS__}, e, groups, left, by, sigmoid, bias, NULL                                    \
+    }
 static char greedy[] = "greedy";
 static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
                                gate7 = GATE(7, 1, 1, 2.5, true, true, 2, true),
@@ -92,20 +110,23 @@ static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
                                gate256 = GATE(256, 8, 4, 2.5, true, true, 8, true),
                                gate256_one = GATE(256, 1, 1, 2.5, true, true, 8, true),
                                gate1024 = GATE(1024, 1, 1, 1, true, false, 8, true);
-static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true}, conv4s = {4, true, true},
-                             conv4u = {4, true, false};
-static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13}, delta64 = {2, 4, 64, 64};
-static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0}, ssm7c = {6, 7, 5, 2, 0.7, 0.9},
-                               ssm64 = {3, 64, 129, 1, 0, 0};
+static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true},
+                             conv4s = {4, true, true}, conv4u = {4, true, false};
+static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13},
+                                 delta64 = {2, 4, 64, 64};
+static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0},
+                               ssm7c = {6, 7, 5, 2, 0.7, 0.9}, ssm64 = {3, 64, 129, 1, 0, 0};
 static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
-                                 gated129_0 = {0, 129}, gated78 = {1e-6, 78, false}, gated78b = {1e-6, 78, true};
+                                 gated129_0 = {0, 129}, gated78 = {1e-6, 78, false},
+                                 gated78b = {1e-6, 78, true};
 static const osh_moe_combine_attr expert0 = {0}, expert6 = {6}, expert6p = {6, true};
 static const osh_position_scale_attr far4 = {0.5, 4}, far9 = {0.5, 9}, far4b = {0.1, 4};
 static const osh_rms_norm_attr plain129 = {.eps = 1e-5, .plain = true},
                                plain8 = {.eps = 1e-5, .head_dim = 8, .plain = true},
                                plain129_0 = {.plain = true}, plain24 = {.eps = 1e-5, .plain = true};
 static const osh_attention_attr att7h = {6, 2, 7, 0, 0, 0, 5}, att7hw = {6, 2, 7, 3, 0, 0, 5},
-                                att64h = {9, 3, 64, 0, 0, 0, 100}, att16h = {2, 1, 16, 0, 0, 0, 600};
+                                att64h = {9, 3, 64, 0, 0, 0, 100},
+                                att16h = {2, 1, 16, 0, 0, 0, 600};
 static osh_rope_attr rope64, rope258; // filled by main
 
 static const op_case cases[] = {
@@ -115,7 +136,8 @@ static const op_case cases[] = {
     {"rms_norm", 3, {7}, {{7}}, 7, .attr = &eps},
     {"rms_norm", 130, {129}, {{129}}, 129, {65}, .attr = &eps},
     {"rms_norm", 67, {576}, {{576}}, 576, {9, 11}, .attr = &eps},
-    {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0}, // |x| ~ sqrt(eps)
+    /* |x| ~ sqrt(eps) */
+    {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0},
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
     {"rms_norm", 5, {24}, .out = 24, {2}, .attr = &plain8, .without = &plain24},
     {"rms_norm", 3, {129}, .out = 129, .amp = 3e-3f, .attr = &plain129, .without = &plain129_0},
@@ -151,19 +173,21 @@ static const op_case cases[] = {
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
-    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},       // two tiles in a sample
-    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin},     // two panels
+    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // two tiles in a sample
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // two panels
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
     {"rope", 129, {24}, .out = 24, {100}, .attr = &rope8s, .without = &rope8},
     {"rope", 129, {24}, .out = 24, {64}, .attr = &rope8p, .without = &rope8},
-    {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f}, // lengths 15, 64, 50 of max_pos 20
+    /* Lengths are 15, 64 and 50; max_pos is 20. */
+    {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f},
     {"rope", 70, {258}, .out = 258, .attr = &rope258},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8i, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8ip, .without = &rope8p},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8q},
-    {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f}, // lengths 15, 35, 49 of 20
+    /* Lengths are 15, 35 and 49; long_from is 20. */
+    {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8b, .without = &rope8f},
     {"rope", 515, {576}, .out = 576, {7}, .attr = &rope64},
     {"attention", 1, {1, 1, 1}, .out = 1, .attr = &att1},
@@ -176,7 +200,8 @@ static const op_case cases[] = {
     {"attention", 300, {576, 192, 192}, .out = 576, {130}, .attr = &att64h, .without = &att64},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
-    {"attention", 60, {576, 192, 192}, .out = 576, {41}, .amp = 2, .attr = &att64c, .without = &att64},
+    {"attention", 60, {576, 192, 192}, .out = 576, {41}, .amp = 2, .attr = &att64c,
+     .without = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
     {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
@@ -188,25 +213,32 @@ static const op_case cases[] = {
     {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4s, .without = &conv4b},
     {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
-    {"delta_rule", 130, {2 * 2 * 64 + 4 * 64, 4, 4}, {{4}, {4}}, 256, {41}, .amp = 2, .attr = &delta64},
+    {"delta_rule", 130, {2 * 2 * 64 + 4 * 64, 4, 4}, {{4}, {4}}, 256, {41}, .amp = 2,
+     .attr = &delta64},
     {"ssm_scan", 1, {3, 1}, {{1}, {1}, {1}}, 1, .attr = &ssm1},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7},
-    {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c, .without = &ssm7},
+    {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c,
+     .without = &ssm7},
     {"ssm_scan", 130, {3 * 64 + 2 * 129, 3}, {{3}, {3}, {3}}, 192, {41}, .attr = &ssm64},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78},
     {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
-    {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78, .f32 = true},
+    {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78,
+     .f32 = true},
     {"gated_norm", 29, {78, 78}, {{13}}, 78, {9}, .attr = &gated13, .f32 = true},
     {"gated_norm", 67, {78, 78}, {{13}}, 78, {9, 11}, .attr = &gated13},
-    {"gated_norm", 3, {129, 129}, {{129}}, 129, .amp = 3e-3f, .attr = &gated129, .without = &gated129_0},
+    {"gated_norm", 3, {129, 129}, {{129}}, 129, .amp = 3e-3f, .attr = &gated129,
+     .without = &gated129_0},
     {"attention_sinks", 1, {1, 1, 1}, {{1}}, 1, .attr = &att1},
-    {"attention_sinks", 29, {42, 14, 14}, {{6}}, 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
+    {"attention_sinks", 29, {42, 14, 14}, {{6}}, 42, {11}, .amp = 2, .attr = &att7c,
+     .without = &att7s},
     {"attention_sinks", 300, {42, 14, 14}, {{6}}, 42, {11}, .attr = &att7w, .without = &att7},
-    {"attention_sinks", 515, {576, 192, 192}, {{9}}, 576, {130}, .amp = 4, .attr = &att64w, .without = &att64},
+    {"attention_sinks", 515, {576, 192, 192}, {{9}}, 576, {130}, .amp = 4, .attr = &att64w,
+     .without = &att64},
     {"glu", 1, {1, 1}, .out = 1, .amp = 4, .attr = &act_silu},
     {"glu", 7, {7, 7}, .out = 7, .amp = 4, .attr = &act_gelu, .without = &act_silu},
     {"glu", 129, {129, 129}, .out = 129, .amp = 6, .attr = &act_tanh, .without = &act_gelu},
-    {"glu", 129, {129, 129}, .out = 129, .amp = 10, .attr = &act_clamped, .without = &act_clamped_1},
+    {"glu", 129, {129, 129}, .out = 129, .amp = 10, .attr = &act_clamped,
+     .without = &act_clamped_1},
     {"glu", 7, {7, 7}, .out = 7, .amp = 10, .attr = &act_clamped, .without = &act_clamped_9},
     {"glu", 129, {1536, 1536}, .out = 1536, .amp = 100, .attr = &act_silu},
     {"add", 1, {1, 1}, .out = 1},
@@ -230,8 +262,10 @@ static const op_case cases[] = {
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top1s, .without = &top1},
     {"routed_scale", 1, {1, 1}, .out = 1, .attr = &any_expert},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .attr = &any_expert},
-    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6, .without = &any_expert},
-    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6, .without = &scale0},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6,
+     .without = &any_expert},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6,
+     .without = &scale0},
     {"position_scale", 1, {1}, .out = 1, .attr = &far4},
     {"gain", 1, {1}, {{1}}, 1},
     {"gain", 67, {129}, {{1}}, 129, {9, 11}},
@@ -244,7 +278,8 @@ static const op_case cases[] = {
     {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, .attr = &gate7, .without = &gate7_soft},
     {"moe_gate", 67, {129}, {{36, 129}}, 36, {65}, .attr = &gate36, .without = &gate36_all},
     {"moe_gate", 67, {129}, {{36, 129}}, 36, {65}, .attr = &gate36_greedy, .without = &gate36},
-    {"moe_gate", 9, {576}, {{256, 576}, {256}}, 256, {4}, .attr = &gate256, .without = &gate256_one},
+    {"moe_gate", 9, {576}, {{256, 576}, {256}}, 256, {4}, .attr = &gate256,
+     .without = &gate256_one},
     {"moe_gate", 3, {129}, {{1024, 129}}, 1024, .attr = &gate1024},
     {"routed_rows", 1, {1, 1}, .out = 1, .attr = &expert0},
     {"routed_rows", 7, {7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
@@ -259,7 +294,8 @@ static const op_case cases[] = {
     {"moe_combine", 29, {129, 129, 8}, .out = 129, {3}, .attr = &expert6p, .without = &expert6},
 };
 
-/* What only the card tells apart: rows that a block shares, positions far out, scores in more than one chunk. */
+/* Cases that matter only on a GPU: rows that share a block, far positions, scores in more than one
+ * chunk. */
 static const op_case card_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
     {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
@@ -269,7 +305,8 @@ static const op_case card_cases[] = {
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
-    {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16}, // equal samples in one pass
+    /* Equal samples go in one pass. */
+    {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16},
 };
 
 typedef struct op_run {
@@ -280,7 +317,7 @@ typedef struct op_run {
     osh_op_args a;
 } op_run;
 
-/* stored: dtype of the weights */
+/* Opens a case with weights of dtype `stored`. */
 static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -293,7 +330,12 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
         const int64_t *w = c->w[weight ? i - op->n_in : 0];
         if (weight && !w[0]) continue;
         if (weight) r->in[i] = guarded_new(cx, stored, w[1] ? 2 : 1, w[0], w[1]);
-        else r->in[i] = guarded_new(cx, ids ? OSH_I32 : i == 0 && c->f32 ? OSH_F32 : dt, ids ? 1 : 2, c->n, c->in[i]);
+        else
+            r->in[i] = guarded_new(cx,
+                                   ids                ? OSH_I32
+                                   : i == 0 && c->f32 ? OSH_F32
+                                                      : dt,
+                                   ids ? 1 : 2, c->n, c->in[i]);
         if (ids && !weight)
             for (int64_t n = 0; n < c->n; n++)
                 ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
@@ -301,7 +343,8 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
     }
-    for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5) // not all go to each expert
+    /* Not all rows go to each expert. */
+    for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5)
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
     r->out = guarded_new(cx, op->f32_out ? OSH_F32 : dt, 2, c->n, c->out);
     r->a.out[0] = &r->out.t;
@@ -312,7 +355,10 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
     r->a.attr = c->attr;
 }
 
-static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt) { op_run_open_as(cx, r, c, dt, dt); }
+static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
+{
+    op_run_open_as(cx, r, c, dt, dt);
+}
 
 static void op_run_close(osh_ctx *cx, op_run *r)
 {
@@ -332,8 +378,9 @@ static void check_against_ref(osh_ctx *cx, const op_case *c, osh_dtype dt)
     assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
     assert_int_equal(osh_op_run(cx, op, &fast.a), OSH_OK);
     double e = nmse(&fast.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
-    if (!(e <= tol)) fail_msg("%s [%lld, %lld] %s: NMSE %g, want %g", c->op, (long long)c->n, (long long)c->out,
-                              osh_dtype_name(dt), e, tol);
+    if (!(e <= tol))
+        fail_msg("%s [%lld, %lld] %s: NMSE %g, want %g", c->op, (long long)c->n, (long long)c->out,
+                 osh_dtype_name(dt), e, tol);
     if (c->without && dt == OSH_F32) {
         op_run_open(cx, &other, c, dt);
         other.a.attr = c->without;
@@ -361,7 +408,7 @@ static void test_fast_equals_ref(void **state)
     osh_ctx_free(cx);
 }
 
-/* The batch on three threads against each sample alone on one: the same bytes. */
+/* The batch on three threads gives the bytes of each sample alone on one thread. */
 static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtype dt)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -406,8 +453,8 @@ static void test_same_bytes(void **state)
     osh_ctx_free(one);
 }
 
-/* Scratch predicted by the table covers what the fast kernel takes; the predicted width and weight
- * shapes are the case's. */
+/* The scratch that the table predicts covers the scratch of the fast kernel, and the predicted
+ * width and weight shapes are those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -436,7 +483,7 @@ static void test_scratch_and_shapes(void **state)
     }
 }
 
-/* Under the n-th failing allocation: OSH_E_NOMEM, nothing leaks. */
+/* If the n-th allocation fails, the op returns OSH_E_NOMEM and leaks nothing. */
 static void test_torture(void **state)
 {
     (void)state;
@@ -478,7 +525,8 @@ static void test_bad_token(void **state)
     osh_ctx_free(cx);
 }
 
-/* The first of several, in any chunk, for any number of threads. */
+/* Finds the first of several elements that are not finite, in any chunk and with any number of
+ * threads. */
 static void test_first_nonfinite(void **state)
 {
     (void)state;
@@ -505,14 +553,14 @@ static void test_first_nonfinite(void **state)
 
 /* ---- experts ---- */
 
-/* Runs the op where d lies (NULL: on the CPU). */
+/* Runs the op on the GPU d; NULL: on the CPU. */
 static void run_on(osh_ctx *cx, osh_device *d, const osh_op *op, osh_op_args *a)
 {
     if (d) assert_int_equal(card_run(cx, d, op, a, 0), OSH_OK);
     else assert_int_equal(osh_op_run(cx, op, a), OSH_OK);
 }
 
-/* Equal logits: the lower index first; a token's weights add up to 1. */
+/* The router prefers the lower index among equal logits. The weights of a token add up to 1. */
 static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 3, E = 40 };
@@ -539,13 +587,13 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
     guarded_check(&y), guarded_free(cx, &x), guarded_free(cx, &y);
 }
 
-/* What an expert makes of a token that does not go to it leaves no trace. */
+/* The output of an expert for a token that does not go to it leaves no trace. */
 static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 5, D = 40, E = 3 };
     osh_moe_combine_attr at = {1};
-    guarded sum = guarded_new(cx, dt, 2, N, D), y = guarded_new(cx, dt, 2, N, D), route = guarded_new(cx, dt, 2, N, E),
-            out = guarded_new(cx, dt, 2, N, D);
+    guarded sum = guarded_new(cx, dt, 2, N, D), y = guarded_new(cx, dt, 2, N, D),
+            route = guarded_new(cx, dt, 2, N, E), out = guarded_new(cx, dt, 2, N, D);
     osh_op_args a = {.in = {&sum.t, &y.t, &route.t}, .out = {&out.t}, .attr = &at};
     const float bad[] = {INFINITY, -INFINITY, NAN}, zero = 0;
     guarded_fill(&sum, 1, 1), guarded_fill(&y, 2, 1), guarded_fill(&route, 3, 1);
@@ -559,8 +607,10 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
         for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded, then the sum
-            float part = osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
-            assert_true(value_at(&out.t, i) == osh_round_to((float)(value_at(&sum.t, i) + part), dt));
+            float part =
+                osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
+            assert_true(value_at(&out.t, i) ==
+                        osh_round_to((float)(value_at(&sum.t, i) + part), dt));
         }
     }
     guarded_check(&out);
@@ -583,15 +633,17 @@ static void test_experts(void **state)
 }
 
 /* ---- the CUDA column ---- */
-static osh_attention_attr far_heads; // of heads_case
+static osh_attention_attr far_heads; // attributes of heads_case
 static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, int64_t window)
 {
     int64_t q = n_kv_heads * group * head_dim, kv = n_kv_heads * head_dim;
     far_heads = (osh_attention_attr){n_kv_heads * group, n_kv_heads, head_dim, window, 0};
-    return (op_case){"attention", 38, {q, kv, kv}, .out = q, {1, 18}, .attr = &far_heads}; // 1, 17 and 20 tokens
+    /* The samples have 1, 17 and 20 tokens. */
+    return (op_case){"attention", 38, {q, kv, kv}, .out = q, {1, 18}, .attr = &far_heads};
 }
 
-/* Each sample alone, inside the batch's tensors on the card, from their rows: out gets the bytes of the batch. */
+/* Runs each sample alone on its rows of the batch's tensors on the GPU: out gets the bytes of the
+ * batch. */
 static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
 {
     carded in[5], out = card_put(cx, d, &r->out.t);
@@ -617,7 +669,7 @@ static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r
     card_take(cx, &r->out.t, &out);
 }
 
-/* Attention of src/ops/cuda/attention_fused.cuh. */
+/* True if src/ops/cuda/attention_fused.cuh computes the case. */
 static bool is_fused(const op_case *c, osh_dtype dt)
 {
     const osh_attention_attr *at = c->attr;
@@ -642,18 +694,24 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
         if (card_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))
-            fail_msg("%s [%lld, %lld] %s: another order of the threads gives other bytes", c->op, (long long)c->n,
-                     (long long)c->out, osh_dtype_name(dt));
+            fail_msg("%s [%lld, %lld] %s: another order of the threads gives other bytes", c->op,
+                     (long long)c->n, (long long)c->out, osh_dtype_name(dt));
     }
     double e = nmse(&first.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
-    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has the tight one
-    if (!(e <= tol)) fail_msg("%s [%lld, %lld] %s, weights %s, on the card: NMSE %g, want %g", c->op, (long long)c->n,
-                              (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e, tol);
-    if (first.seqs.n > 1 && strcmp(c->op, "linear")) { // linear takes the rows of a batch as one product
+    if (is_fused(c, dt)) tol = tol_fused(dt); // test_attention.c has the tight tolerance
+    if (!(e <= tol))
+        fail_msg("%s [%lld, %lld] %s, weights %s, on the GPU: NMSE %g, want %g", c->op,
+                 (long long)c->n, (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e,
+                 tol);
+    /* linear multiplies all rows of a batch as one product. */
+    if (first.seqs.n > 1 && strcmp(c->op, "linear")) {
         run_alone_on(cx, d, op, &again);
         bool same = !memcmp(first.out.t.data, again.out.t.data, n);
-        if (!same) printf("%s [%lld, %lld] %s:\n", c->op, (long long)c->n, (long long)c->out, osh_dtype_name(dt));
-        strict(same, nmse(&again.out.t, &ref.out.t) <= tol, "a sample alone gives the bytes that it has in its batch",
+        if (!same)
+            printf("%s [%lld, %lld] %s:\n", c->op, (long long)c->n, (long long)c->out,
+                   osh_dtype_name(dt));
+        strict(same, nmse(&again.out.t, &ref.out.t) <= tol,
+               "a sample alone gives the bytes that it has in its batch",
                "A product's algorithm follows from the batch: bytes depend on what else is in it.");
     }
     op_run_close(cx, &again), op_run_close(cx, &first), op_run_close(cx, &ref);
@@ -671,7 +729,8 @@ static void test_card(void **state)
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < 3 && !osh_op_find(cases[i].op)->host_only; k++) {
             check_card(cx, d, &cases[i], dts[k], dts[k]);
-            if (cases[i].w[0][0] && cases[i].n < 200) check_card(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
+            if (cases[i].w[0][0] && cases[i].n < 200)
+                check_card(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
         }
     for (int i = 0; d && i < 7; i++)
         for (int64_t group = 1; group <= 8; group = group == 1 ? 3 : group + 5) {
@@ -679,7 +738,8 @@ static void test_card(void **state)
             for (int k = 0; k < 3; k++) check_card(cx, d, &c, dts[k], dts[k]);
         }
     for (size_t i = 0; d && i < sizeof card_cases / sizeof *card_cases; i++)
-        for (int k = 0; k < (card_cases[i].n > 10000 ? 1 : 3); k++) check_card(cx, d, &card_cases[i], dts[k], dts[k]);
+        for (int k = 0; k < (card_cases[i].n > 10000 ? 1 : 3); k++)
+            check_card(cx, d, &card_cases[i], dts[k], dts[k]);
     if (d) check_experts(cx, d);
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -693,7 +753,7 @@ static bool any_nonfinite(const osh_tensor *t)
     return false;
 }
 
-/* One element of in[k] is not finite: something of the output is not. */
+/* If one element of in[k] is not finite, an element of the output is not finite. */
 static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, int k)
 {
     const osh_op *op = osh_op_find(c->op);
@@ -702,19 +762,22 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
         for (uint64_t try = 0; try < 3; try++) {
             op_run r;
             op_run_open(cx, &r, c, dt);
-            int64_t n = osh_tensor_numel(&r.in[k].t), at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // of the last token, and of the first
+            int64_t n = osh_tensor_numel(&r.in[k].t),
+                    at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
+            if (try == 2) at = v % 2 ? n - 1 : 0; // an element of the last token, and of the first
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
-            if (card_run(cx, d, op, &r.a, op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
+            if (card_run(cx, d, op, &r.a,
+                         op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!any_nonfinite(&r.out.t))
-                fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op, (long long)c->n,
-                         (long long)c->out, osh_dtype_name(dt), (double)values[v], (long long)at, k);
+                fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op,
+                         (long long)c->n, (long long)c->out, osh_dtype_name(dt), (double)values[v],
+                         (long long)at, k);
             op_run_close(cx, &r);
         }
 }
 
-/* What osh_exec_run relies on where it does not look at a value: bits of `spreads` hold. */
+/* Checks the bits of `spreads`: osh_exec_run relies on them if it does not look at a value. */
 static void test_card_spreads(void **state)
 {
     (void)state;
@@ -722,18 +785,21 @@ static void test_card_spreads(void **state)
     const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     int n = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    osh_device *d = osh_race_barrier ? NULL : card_open(cx, CARD_BYTES); // test_card looks for races
+    /* Races are looked for in test_card. */
+    osh_device *d = osh_race_barrier ? NULL : card_open(cx, CARD_BYTES);
     card_order(0);
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         if (cases[i].n > 40 || cases[i].n * cases[i].out > 8192) continue;
         for (int k = 0; k < 3 * op->n_in; k++)
-            if (osh_op_spreads(op, cases[i].attr, k / 3)) check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
+            if (osh_op_spreads(op, cases[i].attr, k / 3))
+                check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // 8, 32, 128: the fused kernel's rooms
+    for (int dim = 8; d && dim <= 128; dim *= 4) { // 8, 32, 128: head sizes of the fused kernel
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
-            if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2)) check_spreads(cx, d, &c, dts[k % 2], k / 2), n++;
+            if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))
+                check_spreads(cx, d, &c, dts[k % 2], k / 2), n++;
     }
     if (d) assert_true(n > 60);
     osh_device_close(cx, d);
@@ -741,7 +807,8 @@ static void test_card_spreads(void **state)
     osh_ctx_free(cx);
 }
 
-/* An allocation of the host or of the card fails: OSH_E_NOMEM, and the arena has its blocks back. */
+/* If an allocation of the host or of the GPU fails, the op returns OSH_E_NOMEM, and the arena has
+ * its blocks back. */
 static void test_card_torture(void **state)
 {
     (void)state;
@@ -779,7 +846,8 @@ static void test_card_torture(void **state)
     osh_ctx_free(cx);
 }
 
-/* Ids in host memory are checked before the call does anything; a bad one on the card makes a row of NaN. */
+/* The call checks ids in host memory before it does anything. A bad id on the GPU makes a row of
+ * NaN. */
 static void test_card_ids(void **state)
 {
     (void)state;
@@ -799,13 +867,15 @@ static void test_card_ids(void **state)
         assert_memory_equal(r.out.t.data, ref.out.t.data, osh_tensor_bytes(&r.out.t));
         ((int32_t *)r.in[0].t.data)[7] = 33;
         assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_E_FORMAT);
-        assert_non_null(strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
+        assert_non_null(
+            strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
         osh_error_clear(cx);
         carded ids = card_put(cx, d, r.a.in[0]);
         a.in[0] = &ids.t;
         assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, &r.out.t, &y.t), OSH_OK);
-        assert_int_equal(osh_find_nonfinite(r.out.t.data, OSH_BF16, osh_tensor_numel(&r.out.t)), 7 * 129);
+        assert_int_equal(osh_find_nonfinite(r.out.t.data, OSH_BF16, osh_tensor_numel(&r.out.t)),
+                         7 * 129);
         for (int i = 0; i < 129; i++) assert_true(isnan(value_at(&r.out.t, 7 * 129 + i)));
         assert_true(!isnan(value_at(&r.out.t, 8 * 129)));
         card_take(cx, NULL, &ids), card_take(cx, NULL, &w), card_take(cx, NULL, &y);
@@ -815,11 +885,12 @@ static void test_card_ids(void **state)
     osh_ctx_free(cx);
 }
 
-/* finite and minmax of x [11, width] from element `shift` of a tensor on. */
+/* Checks finite and minmax of x [11, width], which begins at element `shift` of a tensor. */
 static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, int64_t shift)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    float range[2] = {width > 100 ? INFINITY : 0.5f, width > 100 ? -INFINITY : -0.5f}, want[2], got[2];
+    float range[2] = {width > 100 ? INFINITY : 0.5f, width > 100 ? -INFINITY : -0.5f}, want[2],
+          got[2];
     int64_t n = 11 * width, first = INT64_MAX, at = n * 2 / 3;
     guarded all = guarded_new(cx, dt, 1, n + shift, 0), g = guarded_new(cx, OSH_F32, 1, 2, 0);
     guarded at_first = guarded_new(cx, OSH_I64, 1, 1, 0);
@@ -843,7 +914,7 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    for (int64_t base = 1000; base <= 2000; base += 1000) // the second one is not lower
+    for (int64_t base = 1000; base <= 2000; base += 1000) // the second base finds nothing lower
         assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_int_equal(first, 1000 + at);
@@ -862,7 +933,8 @@ static void test_card_search(void **state)
     for (int k = 0; d && k < 3 * card_orders(); k++) {
         card_order(k / 3);
         for (int64_t width = 1; width < 1200; width += 257)
-            for (int64_t shift = 0; shift < 2; shift++) check_search(cx, d, dts[k % 3], width, shift);
+            for (int64_t shift = 0; shift < 2; shift++)
+                check_search(cx, d, dts[k % 3], width, shift);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -872,7 +944,8 @@ static void test_card_search(void **state)
 static void fill_rope(osh_rope_attr *at, int64_t dim)
 {
     *at = (osh_rope_attr){.head_dim = dim, .rotary_dim = dim, .attention_scaling = 1};
-    for (int64_t i = 0; i < dim / 2; i++) at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
+    for (int64_t i = 0; i < dim / 2; i++)
+        at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
 }
 
 int main(void)
@@ -883,12 +956,18 @@ int main(void)
     fill_rope(&rope258, 258);
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
-        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_experts), cmocka_unit_test(test_card),
+        cmocka_unit_test(test_fast_equals_ref),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_scratch_and_shapes),
+        cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_bad_token),
+        cmocka_unit_test(test_first_nonfinite),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_card),
         cmocka_unit_test(test_card_spreads),
         cmocka_unit_test(test_card_torture),
-        cmocka_unit_test(test_card_ids), cmocka_unit_test(test_card_search),
+        cmocka_unit_test(test_card_ids),
+        cmocka_unit_test(test_card_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
-/* test_mma.cu - the wrappers of src/ops/cuda/mma.cuh against their definitions: on a card the instructions (label cuda;
- * skipped without one), on the played card, where tests/play/test_mma.cc includes this file, their twins. Operands are
- * small integers, so that every order of a sum gives the same bits. */
+/* test_mma.cu - compares the wrappers of src/ops/cuda/mma.cuh with their definitions.
+ *
+ * On a GPU it tests the instructions (label cuda; skipped without a GPU). On the emulated GPU, for
+ * which tests/play/test_mma.cc includes this file, it tests their twins. Operands are small
+ * integers, so every order of a sum gives the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,10 +18,11 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/cuda/mma.cuh"
 
-enum { SEED = 5, STRIDE = 24 }; // of shared memory, elements: rows of 8 and a gap
+enum { SEED = 5, STRIDE = 24 }; // elements of shared memory: rows of 8 and a gap
 
-/* ---- kernels: one warp. Layouts are written out here as the header states them, not taken from it ---- */
-template <class T> static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b, const float *c)
+/* ---- kernels of one warp; they write out the layouts that the header states ---- */
+template <class T>
+static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b, const float *c)
 {
     int g = (int)threadIdx.x / 4, t = (int)threadIdx.x % 4;
     osh_cu_frag_a fa;
@@ -53,7 +56,8 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
     for (int m = 0; m < 4; m++) out[128 + lane * 4 + m] = r[m];
 }
 
-/* Two groups of copies, the threads' pieces turned: out [2, 64] of 16 bytes; each third piece is not there. */
+/* Copies two groups and reads them by turned threads. out [2, 64] of 16 bytes; each third piece is
+ * absent. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);
@@ -77,21 +81,25 @@ template <class T> static __global__ void scalar_kernel(float *exps, uint32_t *t
     twos[i] = osh_cu_two<T>(x[i], x[i] + 1);
 }
 
-/* ---- around them ---- */
+/* ---- host ---- */
 static cudaStream_t stream;
 
-static void *put(const void *from, size_t n_bytes) // a copy on the card; NULL: room
+static void *gpu_put(const void *from, size_t n_bytes) // copies to the GPU; NULL: only allocates
 {
     char *to = NULL;
     assert_int_equal(cudaMalloc(&to, n_bytes), cudaSuccess);
-    if (from) assert_int_equal(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
+    if (from)
+        assert_int_equal(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream),
+                         cudaSuccess);
     return to;
 }
 
-static void take(void *to, void *from, size_t n_bytes)
+static void gpu_take(void *to, void *from, size_t n_bytes)
 {
     assert_int_equal(cudaGetLastError(), cudaSuccess);
-    if (to) assert_int_equal(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+    if (to)
+        assert_int_equal(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, stream),
+                         cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     assert_int_equal(cudaFree(from), cudaSuccess);
 }
@@ -99,7 +107,7 @@ static void take(void *to, void *from, size_t n_bytes)
 static int setup(void **)
 {
     if (!osh_cuda_present()) {
-        printf("skip: no card is there\n");
+        printf("skip: no GPU is there\n");
         exit(77);
     }
     return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
@@ -122,14 +130,18 @@ template <class T> static void check_mma(osh_dtype dt)
         osh_from_f32(&b[i], dt, &f, 1);
         c[i] = (float)whole(2, i) * 1000;
     }
-    void *on[4] = {put(NULL, sizeof d), put(a, sizeof a), put(b, sizeof b), put(c, sizeof c)};
-    OSH_LAUNCH(mma_kernel<T>, 1, 32, 0, stream, (float *)on[0], (uint16_t *)on[1], (uint16_t *)on[2], (float *)on[3]);
-    take(d, on[0], sizeof d), take(NULL, on[1], 0), take(NULL, on[2], 0), take(NULL, on[3], 0);
+    void *on[4] = {gpu_put(NULL, sizeof d), gpu_put(a, sizeof a), gpu_put(b, sizeof b),
+                   gpu_put(c, sizeof c)};
+    OSH_LAUNCH(mma_kernel<T>, 1, 32, 0, stream, (float *)on[0], (uint16_t *)on[1],
+               (uint16_t *)on[2], (float *)on[3]);
+    gpu_take(d, on[0], sizeof d), gpu_take(NULL, on[1], 0), gpu_take(NULL, on[2], 0),
+        gpu_take(NULL, on[3], 0);
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 8; j++) {
             int want = whole(2, i * 8 + j) * 1000;
             for (int k = 0; k < 16; k++) want += whole(0, i * 16 + k) * whole(1, k * 8 + j);
-            if (d[i * 8 + j] != (float)want) fail_msg("D[%d][%d] is %g, want %d", i, j, d[i * 8 + j], want);
+            if (d[i * 8 + j] != (float)want)
+                fail_msg("D[%d][%d] is %g, want %d", i, j, d[i * 8 + j], want);
         }
 }
 
@@ -142,12 +154,13 @@ static void test_mma(void **)
 static void test_ldmatrix(void **)
 {
     uint32_t out[256];
-    void *on = put(NULL, sizeof out);
+    void *on = gpu_put(NULL, sizeof out);
     OSH_LAUNCH(ldmatrix_kernel, 1, 32, 32 * STRIDE * sizeof(uint16_t), stream, (uint32_t *)on);
-    take(out, on, sizeof out);
+    gpu_take(out, on, sizeof out);
     for (uint32_t lane = 0; lane < 32; lane++)
         for (uint32_t m = 0; m < 4; m++) {
-            uint32_t g = lane / 4, t = lane % 4, plain = 64 * m + 8 * g + 2 * t, turned = 64 * m + 8 * 2 * t + g;
+            uint32_t g = lane / 4, t = lane % 4, plain = 64 * m + 8 * g + 2 * t,
+                     turned = 64 * m + 8 * 2 * t + g;
             assert_int_equal(out[lane * 4 + m], plain | (plain + 1) << 16);
             assert_int_equal(out[128 + lane * 4 + m], turned | (turned + 8) << 16);
         }
@@ -157,9 +170,9 @@ static void test_async_copy(void **)
 {
     uint32_t in[512], out[512];
     for (int i = 0; i < 512; i++) in[i] = 0x1000u + (uint32_t)i;
-    void *from = put(in, sizeof in), *to = put(NULL, sizeof out);
+    void *from = gpu_put(in, sizeof in), *to = gpu_put(NULL, sizeof out);
     OSH_LAUNCH(async_kernel, 1, 64, sizeof in, stream, (uint4 *)to, (const uint4 *)from);
-    take(out, to, sizeof out), take(NULL, from, 0);
+    gpu_take(out, to, sizeof out), gpu_take(NULL, from, 0);
     for (int i = 0; i < 512; i++) assert_int_equal(out[i], i / 4 % 64 % 3 == 2 ? 0 : in[i]);
 }
 
@@ -168,16 +181,21 @@ template <class T> static void check_scalars(osh_dtype dt)
     enum { N = 256 };
     float x[N], exps[N];
     uint32_t twos[N];
-    for (int i = 0; i < N; i++) x[i] = 20 * (float)osh_rng_sym(SEED, 3, (uint64_t)i) * (i % 8 ? 1 : 6);
+    for (int i = 0; i < N; i++)
+        x[i] = 20 * (float)osh_rng_sym(SEED, 3, (uint64_t)i) * (i % 8 ? 1 : 6);
     x[0] = 0, x[1] = -INFINITY, x[2] = -1, x[3] = -127, x[4] = -1e30f;
-    x[5] = 1 + ldexpf(1, -8), x[6] = 1 + ldexpf(3, -8), x[7] = 1 + ldexpf(1, -11); // ties of both dtypes
-    void *on[3] = {put(NULL, sizeof exps), put(NULL, sizeof twos), put(x, sizeof x)};
-    OSH_LAUNCH(scalar_kernel<T>, 1, N, 0, stream, (float *)on[0], (uint32_t *)on[1], (const float *)on[2]);
-    take(exps, on[0], sizeof exps), take(twos, on[1], sizeof twos), take(NULL, on[2], 0);
+    /* Ties of both dtypes. */
+    x[5] = 1 + ldexpf(1, -8), x[6] = 1 + ldexpf(3, -8), x[7] = 1 + ldexpf(1, -11);
+    void *on[3] = {gpu_put(NULL, sizeof exps), gpu_put(NULL, sizeof twos), gpu_put(x, sizeof x)};
+    OSH_LAUNCH(scalar_kernel<T>, 1, N, 0, stream, (float *)on[0], (uint32_t *)on[1],
+               (const float *)on[2]);
+    gpu_take(exps, on[0], sizeof exps), gpu_take(twos, on[1], sizeof twos),
+        gpu_take(NULL, on[2], 0);
     assert_true(exps[0] == 1 && exps[1] == 0 && exps[2] == 0.5f && exps[3] == 0 && exps[4] == 0);
     for (int i = 5; i < N; i++) {
         double want = x[i] < -126 ? 0 : exp2((double)x[i]);
-        if (!(fabs(exps[i] - want) <= ldexp(want, -21))) fail_msg("2^%g is %g, want %g", x[i], exps[i], want);
+        if (!(fabs(exps[i] - want) <= ldexp(want, -21)))
+            fail_msg("2^%g is %g, want %g", x[i], exps[i], want);
     }
     for (int i = 0; i < N; i++) {
         float f[2] = {x[i], x[i] + 1};
@@ -197,7 +215,9 @@ static void test_scalars(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma), cmocka_unit_test(test_ldmatrix), cmocka_unit_test(test_async_copy),
+        cmocka_unit_test(test_mma),
+        cmocka_unit_test(test_ldmatrix),
+        cmocka_unit_test(test_async_copy),
         cmocka_unit_test(test_scalars),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

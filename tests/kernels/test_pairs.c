@@ -1,4 +1,5 @@
-/* test_pairs.c - linear, Hessians, attention and products on BF16 pairs against the reference. */
+/* test_pairs.c - compares linear, Hessians, attention and products on BF16 pairs with the
+ * reference. */
 #include "kernel_test.h"
 #include "ops/cpu/pairs_flow.h"
 #include "ops/cpu/pairs_ops.h"
@@ -41,7 +42,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     guarded_fill(&x, 1, 1);
-    for (int i = 0; i < 4; i++) { // to what is there, which above the diagonal stays
+    for (int i = 0; i < 4; i++) { // H has values before; above the diagonal they stay
         h[i] = guarded_new(one, OSH_F32, 2, width, width);
         guarded_fill(&h[i], 2, 1);
     }
@@ -51,7 +52,8 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     assert_int_equal(osh_pairs_hessian(three, &h[2].t, &x.t, NULL, &seqs), OSH_OK);
     for (int i = 0; i < 2; i++) { // each sample by itself
         int64_t rows = parts[i][1];
-        osh_tensor part = osh_tensor_view(OSH_BF16, 2, (int64_t[]){rows, width}, osh_elem(&x.t, offsets[i] * width));
+        osh_tensor part = osh_tensor_view(OSH_BF16, 2, (int64_t[]){rows, width},
+                                          osh_elem(&x.t, offsets[i] * width));
         osh_seqs alone = {.n = 1, .offsets = parts[i]};
         assert_int_equal(osh_pairs_hessian(three, &h[3].t, &part, NULL, &alone), OSH_OK);
     }
@@ -60,7 +62,8 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     const float *ref = h[0].t.data, *got = h[1].t.data;
     for (int64_t r = 0; r < width; r++)
         for (int64_t c = r + 1; c < width; c++)
-            if (ref[r * width + c] != got[r * width + c]) fail_msg("above the diagonal: %ld, %ld", (long)r, (long)c);
+            if (ref[r * width + c] != got[r * width + c])
+                fail_msg("above the diagonal: %ld, %ld", (long)r, (long)c);
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= op->tol + tol_sums(n)))
         fail_msg("Hessian [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
@@ -68,11 +71,13 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     for (int i = 0; i < 4; i++) guarded_check(&h[i]), guarded_free(one, &h[i]);
 }
 
-static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_attr *at, int64_t n, int64_t split)
+static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_attr *at, int64_t n,
+                           int64_t split)
 {
     const osh_op *op = osh_op_find("attention");
     int64_t wide = at->n_heads * at->head_dim, narrow = at->n_kv_heads * at->head_dim;
-    guarded q = guarded_new(one, OSH_BF16, 2, n, wide), k = guarded_new(one, OSH_BF16, 2, n, narrow),
+    guarded q = guarded_new(one, OSH_BF16, 2, n, wide),
+            k = guarded_new(one, OSH_BF16, 2, n, narrow),
             v = guarded_new(one, OSH_BF16, 2, n, narrow), y[3];
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
@@ -82,20 +87,23 @@ static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_att
         osh_op_args a = {.in = {&q.t, &k.t, &v.t}, .attr = at, .seqs = &seqs};
         y[i] = guarded_new(one, OSH_BF16, 2, n, wide);
         a.out[0] = &y[i].t;
-        assert_int_equal(i == 0 ? op->run[OSH_REF](one, &a) : osh_pairs_attention(i == 1 ? one : three, &a), OSH_OK);
+        assert_int_equal(i == 0 ? op->run[OSH_REF](one, &a)
+                                : osh_pairs_attention(i == 1 ? one : three, &a),
+                         OSH_OK);
     }
     assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
     double e = nmse(&y[1].t, &y[0].t);
     if (!(e <= tol_of(op->tol, OSH_BF16)))
-        fail_msg("attention of %ld tokens, %ld heads on %ld of %ld: NMSE %g", (long)n, (long)at->n_heads,
-                 (long)at->n_kv_heads, (long)at->head_dim, e);
+        fail_msg("attention of %ld tokens, %ld heads on %ld of %ld: NMSE %g", (long)n,
+                 (long)at->n_heads, (long)at->n_kv_heads, (long)at->head_dim, e);
     guarded_check(&q), guarded_check(&k), guarded_check(&v);
     guarded_free(one, &q), guarded_free(one, &k), guarded_free(one, &v);
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
 }
 
-/* osh_gated_run against the three ops. nan: of row 1 of x. */
-static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias, bool nan)
+/* Compares osh_gated_run with the three ops. nan: row 1 of x has a NaN. */
+static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const char *act, bool bias,
+                       bool nan)
 {
     osh_glu_attr at = {.act = (char *)(uintptr_t)act};
     guarded x = guarded_new(cx, OSH_BF16, 2, n, in), w[2], b[2], y[4];
@@ -114,7 +122,8 @@ static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const ch
     }
     osh_op_args a = {.in = {&y[0].t, &y[1].t}, .out = {&y[2].t}, .attr = &at};
     assert_int_equal(osh_op_run(cx, osh_op_find("glu"), &a), OSH_OK);
-    osh_gated g = {&x.t, {&w[0].t, &w[1].t}, {bias ? &b[0].t : NULL, bias ? &b[1].t : NULL}, &y[3].t, &at};
+    osh_gated g = {
+        &x.t, {&w[0].t, &w[1].t}, {bias ? &b[0].t : NULL, bias ? &b[1].t : NULL}, &y[3].t, &at};
     assert_true(osh_gated_takes(OSH_BF16, in, &at));
     size_t before = osh_mem_used(cx, OSH_MEM_HOST);
     osh_mem_limit(cx, OSH_MEM_HOST, before + osh_gated_scratch(in, out, osh_threads(cx)));
@@ -144,7 +153,7 @@ static void test_gated(void **state)
     }
 }
 
-/* ---- blocks in a flow: the bytes of a product that is rounded behind it ---- */
+/* ---- blocks in a flow: the bytes of a product that is rounded afterwards ---- */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 
@@ -153,9 +162,9 @@ typedef struct flow_case {
     bool bias, gated, nan;
 } flow_case;
 
-/* Blocks of one product: rows of each are those of x from its number on. */
-static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint16_t *x, uint32_t *packed[2],
-                        const float *bias, uint16_t *y)
+/* Makes the blocks of one product: the rows of block i are those of x from row i on. */
+static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint16_t *x,
+                        uint32_t *packed[2], const float *bias, uint16_t *y)
 {
     int64_t each = osh_pairs_panel(c->k), panels = (c->n + 15) / 16;
     for (int i = 0; i < BLOCKS; i++) {
@@ -168,7 +177,7 @@ static void flow_blocks(const flow_case *c, osh_flow_block b[BLOCKS], const uint
     }
 }
 
-/* y as osh_pairs_product and osh_pairs_narrow make it. */
+/* Computes y by osh_pairs_product and osh_pairs_narrow. */
 static void flow_expected(const osh_flow_block *b, uint16_t *y)
 {
     float sums[OSH_PAIRS_BAND * ROW];
@@ -185,17 +194,20 @@ static void flow_expected(const osh_flow_block *b, uint16_t *y)
 static void flow_case_run(const flow_case *c)
 {
     enum { SIZE = BLOCKS * OSH_PAIRS_BAND * ROW };
-    static uint16_t x[(OSH_PAIRS_BAND + BLOCKS) * FLOW_K], w[2][ROW * FLOW_K], want[SIZE], got[SIZE];
+    static uint16_t x[(OSH_PAIRS_BAND + BLOCKS) * FLOW_K], w[2][ROW * FLOW_K], want[SIZE],
+        got[SIZE];
     static uint32_t room[2][2 * 16 * (FLOW_K + OSH_PAIRS_STEP) / 2];
     uint32_t *packed[2] = {room[0], room[1]};
     float bias[2 * ROW];
     osh_flow_block b[BLOCKS];
     osh_flow f;
 
-    for (uint64_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 1, i));
-    for (uint64_t i = 0; i < 2 * ROW * FLOW_K; i++) (&w[0][0])[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 2, i));
+    for (uint64_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 1, i));
+    for (uint64_t i = 0; i < 2 * ROW * FLOW_K; i++)
+        (&w[0][0])[i] = osh_bf16_of_f32(osh_rng_sym(SEED, 2, i));
     for (uint64_t i = 0; i < 2 * ROW; i++) bias[i] = osh_rng_sym(SEED, 3, i);
-    if (c->nan) x[c->k + 1] = 0x7fc1; // of the second row: in blocks 0 and 1
+    if (c->nan) x[c->k + 1] = 0x7fc1; // the second row is in blocks 0 and 1
     for (int k = 0; k < 2; k++)
         for (int64_t p = 0; p < c->n; p += 16)
             osh_pairs_pack_rows(room[k] + p / 16 * osh_pairs_panel(c->k), w[k] + p * c->k, c->k,
@@ -213,10 +225,12 @@ static void flow_case_run(const flow_case *c)
 static void test_flow(void **state)
 {
     static const flow_case cases[] = {
-        {32, 32, 64, false, false, false}, {32, 32, 96, true, false, false}, {17, 20, 97, true, false, false},
-        {5, 16, 33, false, false, false},  {16, 7, 32, true, false, false},  {20, 32, 64, true, false, true},
-        {32, 32, 64, false, true, false},  {32, 32, 96, true, true, false},  {17, 20, 97, true, true, false},
-        {5, 16, 33, false, true, false},   {32, 32, 64, true, true, true},
+        {32, 32, 64, false, false, false}, {32, 32, 96, true, false, false},
+        {17, 20, 97, true, false, false},  {5, 16, 33, false, false, false},
+        {16, 7, 32, true, false, false},   {20, 32, 64, true, false, true},
+        {32, 32, 64, false, true, false},  {32, 32, 96, true, true, false},
+        {17, 20, 97, true, true, false},   {5, 16, 33, false, true, false},
+        {32, 32, 64, true, true, true},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -249,7 +263,7 @@ static void run_cases(void)
     osh_ctx_free(one);
 }
 
-/* On a CPU without the instructions the plain loops run: packing and cutting are theirs, too. */
+/* On a CPU without the instructions the plain loops run, with their own packing and cutting. */
 static void test_cases(void **state)
 {
     (void)state;

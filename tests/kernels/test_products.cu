@@ -1,10 +1,11 @@
-/* test_products.cu - what src/gpu/blas.cu asks of cuBLASLt and cuSOLVER: on a card of the libraries themselves
- * (label cuda; skipped without one), on the played card, where tests/play/test_products.cc includes this file, of the
- * played ones.
+/* test_products.cu - tests the calls of src/gpu/blas.cu to cuBLASLt and cuSOLVER.
  *
- * Products of every dtype and shape of argument against sums in double; that a product's bytes do not depend on how
- * many of a batch are asked for at a time, nor on where in the arena its operands lie; factor and inverse of triangles,
- * and that the other triangle stays as it is. */
+ * On a GPU it tests the libraries (label cuda; skipped without a GPU). On the emulated GPU, for
+ * which tests/play/test_products.cc includes this file, it tests the emulated libraries.
+ *
+ * Products of every dtype and shape of argument agree with sums in double. The bytes of a product
+ * depend neither on the number of products in a call nor on the positions of the operands in the
+ * arena. Factors and inverses of triangles are right, and the other triangle stays unchanged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ static osh_device *d;
 static int setup(void **)
 {
     if (!osh_cuda_present()) {
-        printf("skip: no card is there\n");
+        printf("skip: no GPU is there\n");
         exit(77);
     }
     if (osh_ctx_new(&cx, 1)) return 1;
@@ -50,9 +51,9 @@ static void ok(osh_status rc)
     if (rc) fail_msg("%s", osh_error_text(cx));
 }
 
-/* n values that dt keeps, on the card `skip` elements behind the start of a block. */
+/* Holds n values that are exact in dt, on the GPU `skip` elements after the start of a block. */
 typedef struct vec {
-    char *room; // own: of the arena
+    char *room; // own: memory of the arena
     void *at;
     osh_dtype dt;
     std::vector<float> host;
@@ -88,7 +89,7 @@ static std::vector<float> values(const vec &v)
     return out;
 }
 
-static void drop(const vec &v) { osh_device_free(d, v.room); }
+static void vec_drop(const vec &v) { osh_device_free(d, v.room); }
 
 /* ---- products ---- */
 typedef struct gemm_case {
@@ -100,15 +101,21 @@ typedef struct gemm_case {
     bool tf32;
 } gemm_case;
 
-static void check(const gemm_case &g)
+static void gemm_check(const gemm_case &g)
 {
     int64_t lda = g.ta ? g.m : g.k, ldb = g.tb ? g.k : g.n;
     int64_t sa = g.m * g.k, sb = g.shared ? 0 : g.k * g.n, sc = g.m * g.n;
-    vec a = vec_new(g.in, sa * g.batch, 1), b = vec_new(g.in, g.k * g.n * (g.shared ? 1 : g.batch), 2),
+    vec a = vec_new(g.in, sa * g.batch, 1),
+        b = vec_new(g.in, g.k * g.n * (g.shared ? 1 : g.batch), 2),
         c = vec_new(g.out, sc * g.batch, 3);
-    osh_cuda_mat ma = {a.at, lda, sa, g.in, g.ta}, mb = {b.at, ldb, sb, g.in, g.tb}, mc = {c.at, g.n, sc, g.out, false};
-    /* of a narrow result its rounding; else the sums', which a tensor core may cut off instead of rounding */
-    double worst = 0, unit = g.out == OSH_BF16 ? 1. / 250 : g.out == OSH_F16 ? 1. / 2000 : g.tf32 ? 1. / 1024 : 1e-5;
+    osh_cuda_mat ma = {a.at, lda, sa, g.in, g.ta}, mb = {b.at, ldb, sb, g.in, g.tb},
+                 mc = {c.at, g.n, sc, g.out, false};
+    /* rounding of a narrow result; else that of the sums, which a tensor core may cut off instead
+     * of rounding */
+    double worst = 0, unit = g.out == OSH_BF16  ? 1. / 250
+                             : g.out == OSH_F16 ? 1. / 2000
+                             : g.tf32           ? 1. / 1024
+                                                : 1e-5;
 
     ok(osh_cuda_gemm(cx, d, {&mc, &ma, &mb, g.m, g.n, g.k, g.batch, g.alpha, g.beta, 1, g.tf32}));
     std::vector<float> got = values(c);
@@ -121,13 +128,14 @@ static void check(const gemm_case &g)
             sum += p, all += fabs(p);
         }
         double want = g.alpha * sum + g.beta * (double)c.host[(size_t)i];
-        double off = fabs(got[(size_t)i] - want) / (unit * (fabs(want) + (g.out == OSH_F32 ? all : 0)) + 1e-5);
+        double off = fabs(got[(size_t)i] - want) /
+                     (unit * (fabs(want) + (g.out == OSH_F32 ? all : 0)) + 1e-5);
         if (!(off <= worst)) worst = off;
     }
-    printf("%-28s [%ld, %ld, %ld] x %ld: error %.2f of what is allowed\n", g.what, (long)g.m, (long)g.n, (long)g.k,
-           (long)g.batch, worst);
+    printf("%-28s [%ld, %ld, %ld] x %ld: error %.2f of what is allowed\n", g.what, (long)g.m,
+           (long)g.n, (long)g.k, (long)g.batch, worst);
     if (!(worst <= 1)) fail_msg("%s", g.what);
-    drop(a), drop(b), drop(c);
+    vec_drop(a), vec_drop(b), vec_drop(c);
 }
 
 static void test_products(void **)
@@ -136,27 +144,32 @@ static void test_products(void **)
         {"linear, BF16", 200, 384, 128, 1, false, true, false, OSH_BF16, OSH_BF16, 1, 0, false},
         {"linear, F16", 200, 384, 128, 1, false, true, false, OSH_F16, OSH_F16, 1, 0, false},
         {"linear, F32", 200, 384, 128, 1, false, true, false, OSH_F32, OSH_F32, 1, 0, false},
-        {"linear with bias, BF16", 65, 96, 64, 1, false, true, false, OSH_BF16, OSH_F32, 1, 0, false},
+        {"linear with bias, BF16", 65, 96, 64, 1, false, true, false, OSH_BF16, OSH_F32, 1, 0,
+         false},
         {"linear with bias, F16", 65, 96, 64, 1, false, true, false, OSH_F16, OSH_F32, 1, 0, false},
         {"Hessian, BF16", 256, 512, 1000, 1, true, false, false, OSH_BF16, OSH_F32, 1, 1, false},
         {"Hessian, F16", 256, 512, 1000, 1, true, false, false, OSH_F16, OSH_F32, 1, 1, false},
         {"Hessian, F32", 256, 512, 1000, 1, true, false, false, OSH_F32, OSH_F32, 1, 1, false},
         {"odd, BF16", 37, 53, 29, 1, false, true, false, OSH_BF16, OSH_BF16, 1, 0, false},
-        {"odd, BF16 to F32, turned", 37, 53, 29, 3, true, false, false, OSH_BF16, OSH_F32, 1, 1, false},
+        {"odd, BF16 to F32, turned", 37, 53, 29, 3, true, false, false, OSH_BF16, OSH_F32, 1, 1,
+         false},
         {"odd, F16, turned", 37, 53, 29, 3, true, true, false, OSH_F16, OSH_F16, 1, 0, false},
         {"odd, F32", 37, 53, 29, 3, false, false, false, OSH_F32, OSH_F32, -1, 1, false},
         {"one row", 1, 512, 128, 1, false, true, false, OSH_BF16, OSH_BF16, 1, 0, false},
         {"one element", 1, 1, 1, 1, false, false, false, OSH_F32, OSH_F32, 2, 1, false},
-        {"rest of a solve, F32", 72, 64, 128, 5, true, false, false, OSH_F32, OSH_F32, -1, 1, false},
-        {"rest of a solve, TF32", 384, 256, 384, 5, true, false, false, OSH_F32, OSH_F32, -1, 1, true},
+        {"rest of a solve, F32", 72, 64, 128, 5, true, false, false, OSH_F32, OSH_F32, -1, 1,
+         false},
+        {"rest of a solve, TF32", 384, 256, 384, 5, true, false, false, OSH_F32, OSH_F32, -1, 1,
+         true},
         {"logits, BF16", 64, 320, 128, 4, false, true, true, OSH_BF16, OSH_BF16, 1, 0, false},
-        {"a head that is not aligned", 48, 48, 20, 6, false, true, false, OSH_BF16, OSH_BF16, 1, 0, false},
+        {"a head that is not aligned", 48, 48, 20, 6, false, true, false, OSH_BF16, OSH_BF16, 1, 0,
+         false},
     };
-    for (auto &row : rows) check(row);
+    for (auto &row : rows) gemm_check(row);
 }
 
-/* |a - b| / |b| of two results. */
-static double apart(const std::vector<char> &a, const std::vector<char> &b, osh_dtype dt)
+/* Returns |a - b| / |b| of two results. */
+static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b, osh_dtype dt)
 {
     std::vector<float> x(a.size() / osh_dtype_bytes(dt)), y(x.size());
     double off = 0, all = 0;
@@ -166,12 +179,15 @@ static double apart(const std::vector<char> &a, const std::vector<char> &b, osh_
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* All of a batch at a time, two, one: with operands at the start of a block and behind others. */
+/* Multiplies six products of a batch at a time, four, or one, with operands at the start of a block
+ * and after other bytes. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {
-        {OSH_F32, OSH_F32, 384, 256, 384, true, true},   {OSH_F32, OSH_F32, 100, 256, 128, true, false},
-        {OSH_BF16, OSH_BF16, 256, 320, 192, false, false}, {OSH_BF16, OSH_BF16, 1000, 2048, 256, false, false},
+        {OSH_F32, OSH_F32, 384, 256, 384, true, true},
+        {OSH_F32, OSH_F32, 100, 256, 128, true, false},
+        {OSH_BF16, OSH_BF16, 256, 320, 192, false, false},
+        {OSH_BF16, OSH_BF16, 1000, 2048, 256, false, false},
         {OSH_F16, OSH_F16, 128, 128, 64, false, false},
     };
     const int64_t BATCH = 6;
@@ -180,34 +196,44 @@ static void test_same_bytes(void **)
         for (int64_t at_once : {BATCH, (int64_t)4, (int64_t)1})
             for (int64_t skip : {0, 64}) {
                 int64_t sa = r.m * r.k, sb = r.ta ? r.k * r.n : 0, sc = r.m * r.n;
-                vec a = vec_new(r.in, sa * BATCH, 1, skip), b = vec_new(r.in, r.k * r.n * (sb ? BATCH : 1), 2, skip),
+                vec a = vec_new(r.in, sa * BATCH, 1, skip),
+                    b = vec_new(r.in, r.k * r.n * (sb ? BATCH : 1), 2, skip),
                     c = vec_new(r.out, sc * BATCH, 3, skip);
                 for (int64_t first = 0; first < BATCH; first += at_once) {
                     int64_t n = osh_min64(at_once, BATCH - first);
                     size_t in = osh_dtype_bytes(r.in), out = osh_dtype_bytes(r.out);
-                    osh_cuda_mat ma = {(char *)a.at + (size_t)(first * sa) * in, r.ta ? r.m : r.k, sa, r.in, r.ta};
-                    osh_cuda_mat mb = {(char *)b.at + (size_t)(first * sb) * in, r.ta ? r.n : r.k, sb, r.in, !r.ta};
-                    osh_cuda_mat mc = {(char *)c.at + (size_t)(first * sc) * out, r.n, sc, r.out, false};
+                    osh_cuda_mat ma = {(char *)a.at + (size_t)(first * sa) * in, r.ta ? r.m : r.k,
+                                       sa, r.in, r.ta};
+                    osh_cuda_mat mb = {(char *)b.at + (size_t)(first * sb) * in, r.ta ? r.n : r.k,
+                                       sb, r.in, !r.ta};
+                    osh_cuda_mat mc = {(char *)c.at + (size_t)(first * sc) * out, r.n, sc, r.out,
+                                       false};
                     float beta = r.ta ? 1 : 0;
-                    ok(osh_cuda_gemm(cx, d, {&mc, &ma, &mb, r.m, r.n, r.k, n, r.ta ? -1.f : 1.f, beta, 1, r.tf32}));
+                    ok(osh_cuda_gemm(
+                        cx, d,
+                        {&mc, &ma, &mb, r.m, r.n, r.k, n, r.ta ? -1.f : 1.f, beta, 1, r.tf32}));
                 }
                 std::vector<char> got = raw(c);
                 if (want.empty()) want = got;
                 if (got != want)
-                    printf("[%ld, %ld, %ld] of %s: %ld at a time, %ld elements further: other bytes\n", (long)r.m,
-                           (long)r.n, (long)r.k, osh_dtype_name(r.in), (long)at_once, (long)skip);
-                strict(got == want, apart(got, want, r.out) < 1e-4, "products of a batch have the bytes of one alone",
-                       "cuBLASLt adds up in another order in a batch or at another address: codes depend on how many"
+                    printf(
+                        "[%ld, %ld, %ld] of %s: %ld at a time, %ld elements further: other bytes\n",
+                        (long)r.m, (long)r.n, (long)r.k, osh_dtype_name(r.in), (long)at_once,
+                        (long)skip);
+                strict(got == want, bytes_apart(got, want, r.out) < 1e-4,
+                       "products of a batch have the bytes of one alone",
+                       "cuBLASLt adds up in another order in a batch or at another address: codes "
+                       "depend on how many"
                        " panels the arena has room for, so on --device-memory.");
-                drop(a), drop(b), drop(c);
+                vec_drop(a), vec_drop(b), vec_drop(c);
             }
     }
 }
 
 /* ---- triangles ---- */
 
-/* H = L L^T + I of a random L; row-major lower triangle, as gptq_factor has it: the upper one holds a mark. */
-/* potrf and trtri get the room that they ask for. */
+/* Factors H = L L^T + n/2 I of a random L. The lower triangle is row-major, as in gptq_factor; the
+ * upper one holds a mark. potrf and trtri get the room that they ask for. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025}) {
@@ -219,7 +245,8 @@ static void test_triangles(void **)
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j <= i; j++) {
                 double sum = i == j ? 0.5 * (double)n : 0;
-                for (int64_t k = 0; k < osh_min64(n, 40); k++) sum += (double)h.host[at(i, k)] * h.host[at(j, k)];
+                for (int64_t k = 0; k < osh_min64(n, 40); k++)
+                    sum += (double)h.host[at(i, k)] * h.host[at(j, k)];
                 full[at(i, j)] = full[at(j, i)] = (float)sum;
             }
         std::vector<float> in = full;
@@ -253,12 +280,15 @@ static void test_triangles(void **)
                 for (int64_t k = j; k <= i; k++) sum += (double)lower[at(i, k)] * inverse[at(k, j)];
                 off = fmax(off, fabs(sum - (i == j)));
             }
-        printf("triangle of %ld: factor off by %.1e, inverse by %.1e; potrf wants %zu bytes, trtri %zu and %zu of the"
-               " host; planned are %zu\n", (long)n, worst, off, wish.potrf, wish.trtri, wish.trtri_host,
+        printf("triangle of %ld: factor off by %.1e, inverse by %.1e; potrf wants %zu bytes, trtri "
+               "%zu and %zu of the"
+               " host; planned are %zu\n",
+               (long)n, worst, off, wish.potrf, wish.trtri, wish.trtri_host,
                osh_cuda_triangle_bytes(n));
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = i + 1; j < n; j++)
-                if (lower[at(i, j)] != MARK || inverse[at(i, j)] != MARK) fail_msg("the other triangle was written");
+                if (lower[at(i, j)] != MARK || inverse[at(i, j)] != MARK)
+                    fail_msg("the other triangle was written");
         if (!(worst < 1e-5 && off < 1e-4)) fail_msg("wrong");
         in[at(n - 1, n - 1)] = -1;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
@@ -266,13 +296,14 @@ static void test_triangles(void **)
         assert_false(fine); // not positive definite
         osh_device_free(d, t.verdict);
         osh_device_free(d, t.room);
-        drop(h);
+        vec_drop(h);
     }
 }
 
 int main(void)
 {
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-    const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_same_bytes), ON_A_CARD(test_triangles)};
+    const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_same_bytes),
+                                       ON_A_CARD(test_triangles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

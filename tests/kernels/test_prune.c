@@ -1,4 +1,5 @@
-/* test_prune.c - prune_solve against plain loops, masks against sorting, and GPTQ's loop that keeps the zeros. */
+/* test_prune.c - compares prune_solve with plain loops and masks with sorting, and tests GPTQ's
+ * loop that keeps the zeros. */
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
 #include "solver/prune.h"
@@ -8,7 +9,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // every so many of the weights is 0 already; 0: none
+    int zeros; // every zeros-th weight is 0 already; 0: none
 } prune_problem;
 
 static const prune_problem problems[] = {
@@ -17,7 +18,7 @@ static const prune_problem problems[] = {
     {70, 129, 128, 0.5},
     {129, 130, 32, 0.75, .zeros = 5},
     {129, 130, 32, 0.5, .keep = true, .zeros = 5},
-    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // in some blocks there are more than that already
+    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // some blocks have more zeros already
     {65, 64, 16, 0.5, .identity = true},
     {65, 128, 128, 0, .n = 2, .m = 4},
     {3, 96, 32, 0, .n = 5, .m = 8},
@@ -43,7 +44,9 @@ static void check_mask(const prune_problem *p, const float *w, const float *was)
         for (int64_t k = 0; k < p->m; k++) n += w[i + k] == 0;
         assert_true(n >= p->n);
     }
-    if (!p->m) assert_true((double)zeros >= p->sparsity * (double)(p->O * p->I) - (double)(p->I / p->block + 1));
+    if (!p->m)
+        assert_true((double)zeros >=
+                    p->sparsity * (double)(p->O * p->I) - (double)(p->I / p->block + 1));
 }
 
 static void test_solve(void **state)
@@ -67,8 +70,8 @@ static void test_solve(void **state)
             w[i] = osh_alloc(cx, n * 4);
             memcpy(w[i], was, n * 4);
             osh_prune_solve_args a = {.w = w[i], .u = p->identity ? NULL : u, .O = p->O, .I = p->I,
-                                      .block_size = p->block, .sparsity = p->sparsity, .n = p->n, .m = p->m,
-                                      .keep = p->keep, .loss = loss};
+                                      .block_size = p->block, .sparsity = p->sparsity, .n = p->n,
+                                      .m = p->m, .keep = p->keep, .loss = loss};
             assert_int_equal((i ? osh_prune_solve : osh_prune_solve_ref)(c, &a), OSH_OK);
             if (i) assert_true(osh_mem_peak(c) <= osh_prune_solve_bytes(&a, i == 2 ? 3 : 1));
             osh_ctx_free(c);
@@ -80,8 +83,8 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* A sum behind a block is f32 in one and double in the other: two costs that are as near as that may change
-         * places, once in many thousands. */
+        /* A sum after a block is f32 in one and double in the other. Two costs that are so near may
+         * change places, once in many thousands. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);
@@ -92,7 +95,7 @@ static void test_solve(void **state)
     osh_ctx_free(cx);
 }
 
-/* 1 4 2 8 | 5 5 7 6 with weights 9 1 1 1 ...: by |w| 3, 4, 2, 8 */
+/* Prunes rows 1 -4 2 8 5 -5 7 6 with weights 9 1 1 1 ...: the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -100,9 +103,9 @@ static void test_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
     static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
     static const struct { double s; int64_t n, m; bool weigh; float want[8]; } cases[] = {
-        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // of equal ones the first
+        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // the first of equal scores
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
-        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is 1 and a bit
+        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
         {0, 1, 2, false, {0, -4, 0, 8, 0, -5, 7, 0}},
         {0, 0, 0, false, {1, -4, 2, 8, 5, -5, 7, 6}},
@@ -111,12 +114,15 @@ static void test_rows(void **state)
         float w[40 * 8];
         for (int i = 0; i < 40 * 8; i++) w[i] = row[i % 8];
         assert_int_equal(osh_prune_rows(cx, w, cases[k].weigh ? weight : NULL, 40, 8,
-                                        (osh_prune_share){cases[k].s, cases[k].n, cases[k].m}), OSH_OK);
+                                        (osh_prune_share){cases[k].s, cases[k].n, cases[k].m}),
+                         OSH_OK);
         for (int i = 0; i < 40 * 8; i++)
-            if (w[i] != cases[k].want[i % 8]) fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
+            if (w[i] != cases[k].want[i % 8])
+                fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
     }
     float all[16] = {1, -4, 2, 8, 5, -5, 7, 6, 3, 3, 3, 3, 9, 9, 9, 9};
-    assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK); // the fourth smallest is 3, and there are four
+    /* The fourth smallest is 3, and there are four of them. */
+    assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK);
     static const float want[16] = {0, -4, 0, 8, 5, -5, 7, 6, 0, 0, 0, 0, 9, 9, 9, 9};
     assert_memory_equal(all, want, sizeof all);
     osh_ctx_free(cx);
@@ -133,7 +139,8 @@ static void test_kth(void **state)
     (void)state;
     enum { N = 1000 };
     float x[N], sorted[N];
-    for (int i = 0; i < N; i++) x[i] = osh_rng_sym(SEED, 31, (uint64_t)i / 2) * (i % 7 ? 1 : 1e-30f);
+    for (int i = 0; i < N; i++)
+        x[i] = osh_rng_sym(SEED, 31, (uint64_t)i / 2) * (i % 7 ? 1 : 1e-30f);
     for (int i = 0; i < N; i++) sorted[i] = fabsf(x[i]);
     qsort(sorted, N, sizeof *sorted, by_value);
     for (int k = 0; k < N; k += 13) {
@@ -144,7 +151,8 @@ static void test_kth(void **state)
     }
 }
 
-/* Codes of weights that are 0 are those of 0, in the same places as in plain loops, and the loss is that of dW. */
+/* The codes of weights of 0 are the code of 0, at the positions of the plain loops, and the loss is
+ * that of dW. */
 static void test_keep_zeros(void **state)
 {
     (void)state;
@@ -167,10 +175,12 @@ static void test_keep_zeros(void **state)
         for (int o = 0; o < O; o++) scale[o] = 0.13f, zero[o] = (float)(o % 5 - 2);
         osh_tensor wt = osh_tensor_view(OSH_F32, 2, (int64_t[]){O, I}, w);
         for (int k = 0; k < 2; k++) {
-            osh_gptq_solve_args a = {.w = &wt, .perm = way & 2 ? perm : NULL, .codes = codes[k], .dq = dq[k], .u = u,
-                                     .scale = scale, .zero = way & 1 ? zero : NULL, .col_scale = col, .O = O, .I = I,
-                                     .n_scale_cols = 1, .row_block = 1, .block_size = 32, .bits = 4,
-                                     .dq_dtype = OSH_F32, .loss = loss[k], .keep_zeros = true};
+            osh_gptq_solve_args a = {.w = &wt, .perm = way & 2 ? perm : NULL, .codes = codes[k],
+                                     .dq = dq[k], .u = u, .scale = scale,
+                                     .zero = way & 1 ? zero : NULL, .col_scale = col, .O = O,
+                                     .I = I, .n_scale_cols = 1, .row_block = 1, .block_size = 32,
+                                     .bits = 4, .dq_dtype = OSH_F32, .loss = loss[k],
+                                     .keep_zeros = true};
             assert_int_equal((k ? osh_gptq_solve : osh_gptq_solve_ref)(cx, &a), OSH_OK);
             for (int i = 0; i < O * I; i++)
                 if (i % 4 < 2) assert_int_equal(codes[k][i], way & 1 ? (int)zero[i / I] : 0);
@@ -180,7 +190,8 @@ static void test_keep_zeros(void **state)
             sum += 2 * loss[1][o];
             for (int i = 0; i < I; i++)
                 for (int j = 0; j < I; j++)
-                    want += ((double)dq[1][o * I + i] - w[o * I + perm[i]]) * h[perm[i] * I + perm[j]] *
+                    want += ((double)dq[1][o * I + i] - w[o * I + perm[i]]) *
+                            h[perm[i] * I + perm[j]] *
                             ((double)dq[1][o * I + j] - w[o * I + perm[j]]);
         }
         assert_true(fabs(sum - want) <= 1e-3 * want);
@@ -191,7 +202,8 @@ static void test_keep_zeros(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_kth), cmocka_unit_test(test_keep_zeros)};
+                                       cmocka_unit_test(test_kth),
+                                       cmocka_unit_test(test_keep_zeros)};
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

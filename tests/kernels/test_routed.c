@@ -1,10 +1,11 @@
-/* test_routed.c - a mixture's experts on the rows that the router sends to them, on a card: the lists of rows, a linear
- * layer of an expert's rows, and all experts at once, which must have the bytes of each op on its own. */
+/* test_routed.c - tests a mixture's experts on the rows that the router sends to them, on a GPU:
+ * the lists of rows, a linear layer on an expert's rows, and all experts at once, which must give
+ * the bytes of the single ops. */
 #include "card.h"
 
 typedef struct fixture {
     osh_ctx *cx;
-    osh_device *d; // NULL: no card
+    osh_device *d; // NULL: no GPU
 } fixture;
 
 static int setup(void **state)
@@ -26,25 +27,28 @@ static int teardown(void **state)
 }
 
 typedef struct shape {
-    int64_t N, D, F, E, some; // tokens that go to each expert but the first, which gets none; some 0: all go to all
+    int64_t N, D, F, E, some; // some: tokens that go to each expert but the first, which gets none;
+                              // 0: all tokens
     osh_dtype dt;
 } shape;
 
-typedef struct moe { // on the card
+typedef struct moe { // tensors on the GPU
     shape s;
     carded x, route, sum, gate[64], up[64], down[64];
-    guarded host_x, host_route, host_gate; // and on the host
+    guarded host_x, host_route, host_gate; // copies on the host
     int32_t *n;   // own
     osh_tensor *lists; // own
 } moe;
 
-static bool goes(const shape *s, int64_t token, int64_t expert)
+static bool token_goes(const shape *s, int64_t token, int64_t expert)
 {
     if (!s->some) return true;
-    return expert && osh_rng_u64(SEED, 77, (uint64_t)(token * s->E + expert)) % (uint64_t)s->N < (uint64_t)s->some;
+    return expert && osh_rng_u64(SEED, 77, (uint64_t)(token * s->E + expert)) % (uint64_t)s->N <
+                         (uint64_t)s->some;
 }
 
-static carded filled(fixture *f, osh_dtype dt, int64_t rows, int64_t cols, uint64_t stream, guarded *keep)
+static carded filled(fixture *f, osh_dtype dt, int64_t rows, int64_t cols, uint64_t stream,
+                     guarded *keep)
 {
     guarded g = guarded_new(f->cx, dt, 2, rows, cols);
     guarded_fill(&g, stream, 1);
@@ -63,7 +67,8 @@ static void moe_open(fixture *f, moe *m, const shape *s)
     m->host_route = guarded_new(f->cx, s->dt, 2, s->N, s->E);
     guarded_fill(&m->host_route, 3, 1);
     for (int64_t i = 0; i < s->N * s->E; i++)
-        if (!goes(s, i / s->E, i % s->E)) memset(osh_elem(&m->host_route.t, i), 0, osh_dtype_bytes(s->dt));
+        if (!token_goes(s, i / s->E, i % s->E))
+            memset(osh_elem(&m->host_route.t, i), 0, osh_dtype_bytes(s->dt));
     m->route = card_put(f->cx, d, &m->host_route.t);
     for (int64_t e = 0; e < s->E; e++) {
         m->gate[e] = filled(f, s->dt, s->F, s->D, 10 + 3 * (uint64_t)e, e ? NULL : &m->host_gate);
@@ -72,18 +77,22 @@ static void moe_open(fixture *f, moe *m, const shape *s)
     }
     int64_t n = osh_cuda_routes_n(s->E, s->N);
     m->n = calloc((size_t)s->E, sizeof *m->n);
-    assert_int_equal(osh_tensor_new_on(f->cx, &m->lists, (osh_where){d, OSH_LIFE_SHORT}, OSH_I32, 1, &n), OSH_OK);
+    assert_int_equal(
+        osh_tensor_new_on(f->cx, &m->lists, (osh_where){d, OSH_LIFE_SHORT}, OSH_I32, 1, &n),
+        OSH_OK);
     assert_int_equal(osh_cuda_routes(f->cx, m->n, m->lists->data, &m->route.t), OSH_OK);
 }
 
 static void moe_close(fixture *f, moe *m)
 {
-    card_take(f->cx, NULL, &m->x), card_take(f->cx, NULL, &m->sum), card_take(f->cx, NULL, &m->route);
+    card_take(f->cx, NULL, &m->x), card_take(f->cx, NULL, &m->sum),
+        card_take(f->cx, NULL, &m->route);
     for (int64_t e = 0; e < m->s.E; e++) {
         card_take(f->cx, NULL, &m->gate[e]), card_take(f->cx, NULL, &m->up[e]);
         card_take(f->cx, NULL, &m->down[e]);
     }
-    guarded_free(f->cx, &m->host_x), guarded_free(f->cx, &m->host_route), guarded_free(f->cx, &m->host_gate);
+    guarded_free(f->cx, &m->host_x), guarded_free(f->cx, &m->host_route),
+        guarded_free(f->cx, &m->host_gate);
     osh_tensor_free(f->cx, m->lists);
     free(m->n);
 }
@@ -97,45 +106,53 @@ static void lists_are_right(fixture *f, const moe *m)
 {
     int64_t N = m->s.N, E = m->s.E;
     int32_t *lists = malloc((size_t)osh_cuda_routes_n(E, N) * sizeof *lists);
-    assert_int_equal(osh_tensor_get(f->cx, lists, m->lists, 0, (size_t)(E + E * N) * sizeof *lists), OSH_OK);
+    assert_int_equal(osh_tensor_get(f->cx, lists, m->lists, 0, (size_t)(E + E * N) * sizeof *lists),
+                     OSH_OK);
     for (int64_t e = 0; e < E; e++) {
         int32_t n = 0;
         for (int64_t t = 0; t < N; t++)
-            if (value_at(&m->host_route.t, t * E + e) != 0) assert_int_equal(lists[E + e * N + n++], t);
+            if (value_at(&m->host_route.t, t * E + e) != 0)
+                assert_int_equal(lists[E + e * N + n++], t);
         assert_int_equal(n, m->n[e]);
         assert_int_equal(n, lists[e]);
     }
     free(lists);
 }
 
-static carded empty(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
+static carded empty_new(fixture *f, osh_dtype dt, int64_t rows, int64_t cols)
 {
-    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // of 0xA5
+    guarded g = guarded_new(f->cx, dt, 2, rows, cols); // full of 0xA5
     carded c = card_put(f->cx, f->d, &g.t);
     guarded_free(f->cx, &g);
     return c;
 }
 
-static void run(fixture *f, const char *op, osh_op_args a)
+static void op_run(fixture *f, const char *op, osh_op_args a)
 {
     if (osh_op_run(f->cx, osh_op_find(op), &a)) fail_msg("%s: %s", op, osh_error_text(f->cx));
 }
 
-/* out: the sum behind all experts, op after op; last: gate of the last expert is left in y. */
+/* Computes the sum after all experts, op after op. */
 static void one_by_one(fixture *f, const moe *m, carded *out)
 {
     const shape *s = &m->s;
-    carded g = empty(f, s->dt, s->N, s->F), u = empty(f, s->dt, s->N, s->F), y = empty(f, s->dt, s->N, s->D);
+    carded g = empty_new(f, s->dt, s->N, s->F), u = empty_new(f, s->dt, s->N, s->F),
+           y = empty_new(f, s->dt, s->N, s->D);
     osh_glu_attr act = {.act = "silu"};
     assert_int_equal(osh_tensor_copy(f->cx, &out->t, &m->sum.t), OSH_OK);
     for (int64_t e = 0; e < s->E; e++) {
         osh_op_rows rows = rows_of(m, e);
         osh_moe_combine_attr at = {.expert = e};
-        run(f, "linear", (osh_op_args){.in = {&m->x.t, &m->gate[e].t}, .out = {&g.t}, .rows = &rows});
-        run(f, "linear", (osh_op_args){.in = {&m->x.t, &m->up[e].t}, .out = {&u.t}, .rows = &rows});
-        run(f, "glu", (osh_op_args){.in = {&g.t, &u.t}, .out = {&g.t}, .attr = &act, .rows = &rows});
-        run(f, "linear", (osh_op_args){.in = {&g.t, &m->down[e].t}, .out = {&y.t}, .rows = &rows});
-        run(f, "moe_combine", (osh_op_args){.in = {&out->t, &y.t, &m->route.t}, .out = {&out->t}, .attr = &at});
+        op_run(f, "linear",
+               (osh_op_args){.in = {&m->x.t, &m->gate[e].t}, .out = {&g.t}, .rows = &rows});
+        op_run(f, "linear",
+               (osh_op_args){.in = {&m->x.t, &m->up[e].t}, .out = {&u.t}, .rows = &rows});
+        op_run(f, "glu",
+               (osh_op_args){.in = {&g.t, &u.t}, .out = {&g.t}, .attr = &act, .rows = &rows});
+        op_run(f, "linear",
+               (osh_op_args){.in = {&g.t, &m->down[e].t}, .out = {&y.t}, .rows = &rows});
+        op_run(f, "moe_combine",
+               (osh_op_args){.in = {&out->t, &y.t, &m->route.t}, .out = {&out->t}, .attr = &at});
     }
     card_take(f->cx, NULL, &g), card_take(f->cx, NULL, &u), card_take(f->cx, NULL, &y);
 }
@@ -146,10 +163,12 @@ static int64_t at_once(fixture *f, const moe *m, carded *out, const osh_tensor *
     osh_glu_attr act = {.act = "silu"};
     int64_t found = INT64_MAX, n = 1;
     osh_tensor *note = NULL; // own
-    assert_int_equal(osh_tensor_new_on(f->cx, &note, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_I64, 1, &n), OSH_OK);
+    assert_int_equal(
+        osh_tensor_new_on(f->cx, &note, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_I64, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_put(f->cx, note, 0, &found, sizeof found), OSH_OK);
     for (int e = 0; e < m->s.E; e++)
-        of[e] = (osh_cuda_expert){&m->gate[e].t, &m->up[e].t, &m->down[e].t, rows_of(m, e), e, note->data};
+        of[e] = (osh_cuda_expert){&m->gate[e].t, &m->up[e].t, &m->down[e].t,
+                                  rows_of(m, e), e,           note->data};
     osh_cuda_mixture x = {of, (int)m->s.E, &m->x.t, &m->route.t, sum, &out->t, &act, false};
     size_t before = osh_arena_used(f->d->arena), peak = osh_arena_peak(f->d->arena);
     if (osh_cuda_mixture_run(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
@@ -170,21 +189,24 @@ static void assert_same(fixture *f, carded *a, carded *b)
     guarded_free(f->cx, &x), guarded_free(f->cx, &y);
 }
 
-/* The rows of expert 1 by the first expert's gate: those of the reference, and nothing written beside them. */
+/* The rows of the last expert through the first expert's gate equal the reference, and nothing is
+ * written beside them. */
 static void linear_is_right(fixture *f, const moe *m)
 {
     const shape *s = &m->s;
-    guarded want = guarded_new(f->cx, s->dt, 2, s->N, s->F), got = guarded_new(f->cx, s->dt, 2, s->N, s->F);
-    carded y = empty(f, s->dt, s->N, s->F);
+    guarded want = guarded_new(f->cx, s->dt, 2, s->N, s->F),
+            got = guarded_new(f->cx, s->dt, 2, s->N, s->F);
+    carded y = empty_new(f, s->dt, s->N, s->F);
     osh_op_rows rows = rows_of(m, s->E - 1);
-    run(f, "linear", (osh_op_args){.in = {&m->x.t, &m->gate[0].t}, .out = {&y.t}, .rows = &rows});
+    op_run(f, "linear",
+           (osh_op_args){.in = {&m->x.t, &m->gate[0].t}, .out = {&y.t}, .rows = &rows});
     card_take(f->cx, &got.t, &y);
     osh_op_args a = {.in = {&m->host_x.t, &m->host_gate.t}, .out = {&want.t}};
     assert_int_equal(osh_op_find("linear")->run[OSH_REF](f->cx, &a), OSH_OK);
     double diff = 0, all = 0;
     size_t row_bytes = (size_t)s->F * osh_dtype_bytes(s->dt);
     for (int64_t t = 0; t < s->N; t++) {
-        if (!goes(s, t, s->E - 1)) {
+        if (!token_goes(s, t, s->E - 1)) {
             const uint8_t *row = osh_elem(&got.t, t * s->F);
             for (size_t i = 0; i < row_bytes; i++) assert_int_equal(row[i], 0xA5);
             continue;
@@ -204,11 +226,12 @@ static void one_shape(fixture *f, shape s)
     moe_open(f, &m, &s);
     lists_are_right(f, &m);
     linear_is_right(f, &m);
-    carded want = empty(f, s.dt, s.N, s.D), got = empty(f, s.dt, s.N, s.D);
+    carded want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D);
     one_by_one(f, &m, &want);
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
     assert_same(f, &want, &got);
-    carded again = empty(f, s.dt, s.N, s.D), in_place = empty(f, s.dt, s.N, s.D); // out is sum
+    carded again = empty_new(f, s.dt, s.N, s.D),
+           in_place = empty_new(f, s.dt, s.N, s.D); // out is sum
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
     at_once(f, &m, &again, &m.sum.t);
     at_once(f, &m, &in_place, &in_place.t);
@@ -223,26 +246,32 @@ static void experts_at_once(void **state)
     for (int k = 0; k < card_orders(); k++) {
         card_order(k);
         one_shape(f, (shape){7, 8, 8, 3, 3, OSH_F16});
-        if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16}); // no whole step or tile; rounds of several experts
-        if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16}); // all tokens: a round for each, two tiles of rows
+        /* Steps and tiles are not whole; rounds have several experts. */
+        if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
+        /* All tokens go to all experts: a round for each, two tiles of rows. */
+        if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
         one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // more experts than a warp has lanes
         one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
     }
     card_order(0);
 }
 
-/* The first expert's gate of infinity times nothing shows behind the activation, under its own row. */
+/* An infinity in a gate is found after the activation: the note has the first row of its expert and
+ * its channel. */
 static void what_is_not_finite_is_found(void **state)
 {
     fixture *f = *state;
     moe m;
     if (!f->d) return;
     moe_open(f, &m, &(shape){50, 64, 32, 3, 9, OSH_BF16});
-    carded out = empty(f, OSH_BF16, 50, 64);
+    carded out = empty_new(f, OSH_BF16, 50, 64);
     uint16_t inf = 0x7f80;
     int32_t row;
-    assert_int_equal(osh_tensor_put(f->cx, &m.gate[2].t, (5 * 64 + 3) * sizeof inf, &inf, sizeof inf), OSH_OK);
-    assert_int_equal(osh_tensor_get(f->cx, &row, m.lists, (size_t)(3 + 2 * 50) * sizeof row, sizeof row), OSH_OK);
+    assert_int_equal(
+        osh_tensor_put(f->cx, &m.gate[2].t, (5 * 64 + 3) * sizeof inf, &inf, sizeof inf), OSH_OK);
+    assert_int_equal(
+        osh_tensor_get(f->cx, &row, m.lists, (size_t)(3 + 2 * 50) * sizeof row, sizeof row),
+        OSH_OK);
     assert_true(at_once(f, &m, &out, &m.sum.t) == row * 32 + 5);
     card_take(f->cx, NULL, &out);
     moe_close(f, &m);

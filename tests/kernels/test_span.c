@@ -1,5 +1,6 @@
-/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 and AVX-512 bodies, exp
- * and the roundings are exact enough over their whole range, special values included. */
+/* test_span.c - tests the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 and
+ * AVX-512 bodies, and exp and the roundings are exact enough over their whole range and for special
+ * values. */
 #include "kernel_test.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -80,7 +81,8 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // half a vector of 16 is left
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
-        osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt), base_rms_norm(b + 64, y, 40, 40, 1e-5f, dt);
+        osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt),
+            base_rms_norm(b + 64, y, 40, 40, 1e-5f, dt);
         osh_span_glu(a + 128, y, 56, OSH_ACT_SILU, dt), base_glu(b + 128, y, 56, OSH_ACT_SILU, dt);
         assert_memory_equal(a, b, sizeof a);
     }
@@ -89,7 +91,7 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Rows end in groups of vectors, single ones and a half one, whatever their length. */
+/* Rows of every length end in groups of vectors, single vectors and a half one. */
 static void test_every_length(void **state)
 {
     (void)state;
@@ -98,14 +100,16 @@ static void test_every_length(void **state)
 
     fill(x, 10, 20), fill(y, 11, 3);
     for (int64_t n = 8; n <= 600; n += 8) {
-        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // what a window hides
+        x[n - 3] = n % 5 ? x[n - 3] : -INFINITY; // hidden by a window
         for (int act = OSH_ACT_SILU; act <= OSH_ACT_GELU_TANH; act++) {
             memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
-            osh_span_glu(a, y, n, (osh_act_kind)act, OSH_BF16), base_glu(b, y, n, (osh_act_kind)act, OSH_BF16);
+            osh_span_glu(a, y, n, (osh_act_kind)act, OSH_BF16),
+                base_glu(b, y, n, (osh_act_kind)act, OSH_BF16);
             assert_memory_equal(a, b, sizeof a);
         }
         memcpy(a, y, sizeof x), memcpy(b, y, sizeof x);
-        osh_span_rms_norm(a, y, n, n - 3, 1e-5f, OSH_BF16), base_rms_norm(b, y, n, n - 3, 1e-5f, OSH_BF16);
+        osh_span_rms_norm(a, y, n, n - 3, 1e-5f, OSH_BF16),
+            base_rms_norm(b, y, n, n - 3, 1e-5f, OSH_BF16);
         assert_memory_equal(a, b, sizeof a);
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, n, 0.125f, OSH_BF16), base_softmax(b, n, 0.125f, OSH_BF16);
@@ -113,12 +117,12 @@ static void test_every_length(void **state)
         if (!osh_span512_takes(OSH_BF16)) continue;
         osh_from_f32(narrow, OSH_BF16, b, n);
         memcpy(a, x, sizeof x);
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f); // in its place
+        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f); // in place
         assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
     }
 }
 
-/* What has a body from BF16 to BF16 gives what goes by way of f32. */
+/* Loops with a body from BF16 to BF16 give the bytes of the loops in f32. */
 static void test_same_bytes_of_bf16(void **state)
 {
     (void)state;
@@ -142,7 +146,7 @@ static void test_same_bytes_of_bf16(void **state)
     }
 }
 
-/* Scores hidden by causality are -inf; a NaN must not get lost. */
+/* Scores hidden by causality are -inf. A NaN must not get lost. */
 static void test_softmax(void **state)
 {
     (void)state;
@@ -158,7 +162,9 @@ static void test_softmax(void **state)
         for (int i = 0; i < N; i++) sum += exp(x[i] * 0.125f - max);
         for (int i = 0; i < N; i++) {
             double want = exp(x[i] * 0.125f - max) / sum;
-            double half = dts[d] == OSH_BF16 ? want / 256 : dts[d] == OSH_F16 ? fmax(want / 2048, 0x1p-25) : 0;
+            double half = dts[d] == OSH_BF16  ? want / 256
+                          : dts[d] == OSH_F16 ? fmax(want / 2048, 0x1p-25)
+                                              : 0;
             worst = fmax(worst, fabs(y[i] - want) - half - 2e-6 * want);
             if (i >= 900) assert_true(y[i] == 0);
         }
@@ -170,7 +176,8 @@ static void test_softmax(void **state)
     }
 }
 
-/* Angles as rope has them, f32 products, to a position of 2^24, and near the multiples of pi/2. */
+/* Tests angles of rope, which are f32 products, to a position of 2^24 and near the multiples of
+ * pi/2. */
 static void test_sincos(void **state)
 {
     (void)state;
@@ -179,7 +186,10 @@ static void test_sincos(void **state)
     for (uint64_t i = 0; i < 400000; i++) {
         for (uint64_t k = 0; k < 8; k++) {
             double u = osh_rng_sym(SEED, 5, 8 * i + k);
-            angle[k] = (float)(i % 4 == 0 ? u : i % 4 == 1 ? 600 * u : i % 4 == 2 ? 16777216 * u : 4e8 * u);
+            angle[k] = (float)(i % 4 == 0   ? u
+                               : i % 4 == 1 ? 600 * u
+                               : i % 4 == 2 ? 16777216 * u
+                                            : 4e8 * u);
             if (k == 7) angle[k] = (float)((double)(i % 100000) * 1.57079632679489661923);
         }
         osh_span_sincos(s[0], c[0], angle, 8), base_sincos(s[1], c[1], angle, 8);
@@ -193,7 +203,8 @@ static void test_sincos(void **state)
         }
     }
     printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
-    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded, but for ties
+    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded
+                                             // except for ties
 }
 
 static void test_tanh(void **state)
@@ -217,7 +228,8 @@ static void test_exp(void **state)
     (void)state;
     double worst = 0;
     for (double x = -87.3; x < 88.3; x += 1.0 / 8192) {
-        float v[8] = {(float)x, -1000, -1000, -1000, -1000, -1000, -1000, -1000}; // seven lanes of 0
+        /* Seven lanes are 0. */
+        float v[8] = {(float)x, -1000, -1000, -1000, -1000, -1000, -1000, -1000};
         double want = exp((float)x), got = osh_span_sum_exp(v, 8, 0);
         int e;
         frexp(want, &e);
@@ -237,7 +249,8 @@ static void test_exp(void **state)
     assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
 }
 
-/* Every f32 pattern in steps of a prime, and the special ones, against the scalar conversions. */
+/* Compares every f32 pattern in steps of a prime, and the special ones, with the scalar
+ * conversions. */
 static void test_round(void **state)
 {
     (void)state;
@@ -246,7 +259,8 @@ static void test_round(void **state)
 
     for (uint64_t u = 0; u < 0x100000000u; u += 8 * 10007) {
         float v[2][8], in[8];
-        for (uint32_t i = 0; i < 8; i++) in[i] = osh_f32_of_bits(u ? (uint32_t)(u + 10007 * i) : special[i]);
+        for (uint32_t i = 0; i < 8; i++)
+            in[i] = osh_f32_of_bits(u ? (uint32_t)(u + 10007 * i) : special[i]);
         memcpy(v[0], in, sizeof in), memcpy(v[1], in, sizeof in);
         osh_span_round(v[0], 8, OSH_BF16), osh_span_round(v[1], 8, OSH_F16);
         for (int i = 0; i < 8; i++) {
@@ -254,8 +268,10 @@ static void test_round(void **state)
                 assert_true(isnan(v[0][i]) && isnan(v[1][i]));
                 continue;
             }
-            assert_int_equal(osh_bits_of_f32(v[0][i]), osh_bits_of_f32(osh_f32_of_bf16(osh_bf16_of_f32(in[i]))));
-            assert_int_equal(osh_bits_of_f32(v[1][i]), osh_bits_of_f32(osh_f32_of_f16(osh_f16_of_f32(in[i]))));
+            assert_int_equal(osh_bits_of_f32(v[0][i]),
+                             osh_bits_of_f32(osh_f32_of_bf16(osh_bf16_of_f32(in[i]))));
+            assert_int_equal(osh_bits_of_f32(v[1][i]),
+                             osh_bits_of_f32(osh_f32_of_f16(osh_f16_of_f32(in[i]))));
         }
     }
 }

@@ -1,12 +1,12 @@
-/* test_stats.c - hessian_accum, shift_accum, nll and kl against their references; same bytes for any batch and
- * any number of threads. */
+/* test_stats.c - compares hessian_accum, shift_accum, nll and kl with their references. The bytes
+ * are the same for any batch and any number of threads. */
 #include "card.h"
 
 #include <math.h>
 
 typedef struct fixture {
     osh_ctx *one, *three;
-    osh_device *d; // NULL: no card
+    osh_device *d; // NULL: no GPU
 } fixture;
 
 static int setup(void **state)
@@ -34,9 +34,10 @@ static void hessian_fill(guarded *g, uint64_t stream, bool whole)
     else guarded_fill(g, stream, 1);
 }
 
-/* H of x [n, width], given as one batch of samples cut at split, on top of what is in H. whole: of whole numbers, to
- * the bit. */
-static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt, bool whole)
+/* Adds H of x [n, width] to the values in H, in one batch of samples that is cut at split. whole: x
+ * has whole numbers, and H must be exact. */
+static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt,
+                         bool whole)
 {
     const osh_op *op = osh_op_find("hessian_accum");
     guarded x = guarded_new(f->one, dt, 2, n, width), h[3];
@@ -61,18 +62,23 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
         osh_op_args b = {.in = {&part}, .out = {&h[2].t}};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
-    assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t)); // and so: nothing above the diagonal
+    /* Nothing is written above the diagonal. */
+    assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t));
     double e = nmse(&h[1].t, &h[0].t);
     if (!(e <= tol)) fail_msg("hessian [%ld, %ld]: NMSE %g, want %g", (long)n, (long)width, e, tol);
-    if (f->d && op->run[OSH_CUDA]) { // the lower triangle is what counts
+    if (f->d && op->run[OSH_CUDA]) { // only the lower triangle counts
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
-        assert_int_equal(card_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)), OSH_OK);
+        assert_int_equal(card_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)),
+                         OSH_OK);
         for (int64_t i = 0; i < width; i++)
-            memcpy(got + i * width + i + 1, want + i * width + i + 1, (size_t)(width - 1 - i) * sizeof *got);
+            memcpy(got + i * width + i + 1, want + i * width + i + 1,
+                   (size_t)(width - 1 - i) * sizeof *got);
         e = nmse(&h[2].t, &h[0].t);
-        if (!(e <= tol)) fail_msg("hessian [%ld, %ld] on the card: NMSE %g, want %g", (long)n, (long)width, e, tol);
+        if (!(e <= tol))
+            fail_msg("hessian [%ld, %ld] on the GPU: NMSE %g, want %g", (long)n, (long)width, e,
+                     tol);
     }
     guarded_check(&x), guarded_free(f->one, &x);
     for (int i = 0; i < 3; i++) guarded_check(&h[i]), guarded_free(f->one, &h[i]);
@@ -91,16 +97,17 @@ static void test_hessian(void **state)
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums of the card that are cut
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // its panels
+        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums that the GPU cuts
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // panels of the GPU
     }
 }
 
-/* D of x and x0 [n, width], as hessian_case; of equal inputs nothing is added. */
+/* Checks D of x and x0 [n, width] like hessian_case. Equal inputs add nothing. */
 static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("shift_accum");
-    guarded x = guarded_new(f->one, dt, 2, n, width), x0 = guarded_new(f->one, dt, 2, n, width), d[4];
+    guarded x = guarded_new(f->one, dt, 2, n, width), x0 = guarded_new(f->one, dt, 2, n, width),
+            d[4];
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
@@ -116,14 +123,16 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
     for (int64_t s = 0; s < seqs.n; s++) { // sample by sample on one thread
         osh_tensor part = x.t, part0 = x0.t;
-        part.data = osh_elem(&x.t, offsets[s] * width), part0.data = osh_elem(&x0.t, offsets[s] * width);
+        part.data = osh_elem(&x.t, offsets[s] * width),
+        part0.data = osh_elem(&x0.t, offsets[s] * width);
         part.shape[0] = part0.shape[0] = offsets[s + 1] - offsets[s];
         osh_op_args b = {.in = {&part, &part0}, .out = {&d[2].t}};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
     assert_memory_equal(d[1].t.data, d[2].t.data, osh_tensor_bytes(&d[1].t));
     double e = nmse(&d[1].t, &d[0].t);
-    if (!(e <= op->tol + tol_sums(n))) fail_msg("shift [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
+    if (!(e <= op->tol + tol_sums(n)))
+        fail_msg("shift [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
     osh_op_args same = {.in = {&x.t, &x.t}, .out = {&d[2].t}, .seqs = &seqs};
     assert_int_equal(osh_op_run(f->three, op, &same), OSH_OK);
     assert_memory_equal(d[1].t.data, d[2].t.data, osh_tensor_bytes(&d[1].t));
@@ -133,13 +142,14 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
         assert_int_equal(card_run(f->one, f->d, op, &a, scratch), OSH_OK);
         e = nmse(&d[3].t, &d[0].t);
         if (!(e <= op->tol + tol_sums(n)))
-            fail_msg("shift [%ld, %ld] on the card: NMSE %g", (long)n, (long)width, e);
+            fail_msg("shift [%ld, %ld] on the GPU: NMSE %g", (long)n, (long)width, e);
     }
     guarded_check(&x), guarded_free(f->one, &x), guarded_check(&x0), guarded_free(f->one, &x0);
     for (int i = 0; i < 4; i++) guarded_check(&d[i]), guarded_free(f->one, &d[i]);
 }
 
-/* Smallest and largest of x [n, width], whatever the batch and the threads: nothing is rounded. */
+/* Checks the smallest and largest value of x [n, width] for any batch and threads: nothing is
+ * rounded. */
 static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("channel_range");
@@ -148,7 +158,8 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     for (int i = 0; i < 3; i++) {
         r[i] = guarded_new(f->one, OSH_F32, 2, 2, width);
         float *at = r[i].t.data;
-        for (int64_t c = 0; c < width; c++) at[c] = c % 2 ? INFINITY : -0.25f, at[width + c] = -at[c];
+        for (int64_t c = 0; c < width; c++)
+            at[c] = c % 2 ? INFINITY : -0.25f, at[width + c] = -at[c];
     }
     osh_op_args a = {.in = {&x.t}, .out = {&r[0].t}};
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
@@ -160,8 +171,9 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
         osh_op_args b = {.in = {&part}, .out = {&r[2].t}};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
-    for (int i = 1; i < 3; i++) assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
-    float *got = r[0].t.data, lo = got[0], hi = got[width]; // by hand, of channel 0
+    for (int i = 1; i < 3; i++)
+        assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
+    float *got = r[0].t.data, lo = got[0], hi = got[width]; // channel 0 by hand
     for (int64_t i = 0; i < n; i++) {
         float v;
         osh_to_f32(&v, osh_elem(&x.t, i * width), dt, 1);
@@ -182,8 +194,9 @@ static void test_channel_range(void **state)
     }
 }
 
-/* Sums of |x| of 40,000 tokens near 1, which lose a thousandth in plain f32, to half a unit in the last place of the
- * sum in double; the same bytes in two batches, on three threads. */
+/* Checks sums of |x| of 40,000 tokens near 1, which lose a thousandth in plain f32. They are within
+ * half a unit in the last place of the sum in double, and have the same bytes in two batches and on
+ * three threads. */
 static void test_channel_sum(void **state)
 {
     enum { TOKENS = 40000, WIDTH = 300 };
@@ -192,7 +205,8 @@ static void test_channel_sum(void **state)
     guarded x = guarded_new(f->one, OSH_F32, 2, TOKENS, WIDTH), s[3];
     guarded_fill(&x, 1, 1);
     float *at = x.t.data;
-    for (int64_t i = 0; i < (int64_t)TOKENS * WIDTH; i++) at[i] = at[i] < 0 ? at[i] * 0.001f - 1 : at[i] * 0.001f + 1;
+    for (int64_t i = 0; i < (int64_t)TOKENS * WIDTH; i++)
+        at[i] = at[i] < 0 ? at[i] * 0.001f - 1 : at[i] * 0.001f + 1;
     for (int i = 0; i < 3; i++) {
         s[i] = guarded_new(f->one, OSH_F32, 2, 2, WIDTH);
         memset(s[i].t.data, 0, osh_tensor_bytes(&s[i].t));
@@ -217,7 +231,7 @@ static void test_channel_sum(void **state)
     for (int i = 0; i < 3; i++) guarded_check(&s[i]), guarded_free(f->one, &s[i]);
 }
 
-/* Sums of squares in double, token by token: the same for any batch and threads, to the bit. */
+/* Adds squares in double, token by token: the bits are the same for any batch and threads. */
 static void test_channel_squares(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9 };
@@ -246,7 +260,7 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Tokens are added one after the other: the same for any batch and threads, to the bit. */
+/* Adds tokens one after the other: the bits are the same for any batch and threads. */
 static void test_token_peaks(void **state)
 {
     enum { N = 1100, I = 577, SPLIT = 9 };
@@ -278,7 +292,8 @@ static void test_token_peaks(void **state)
     }
 }
 
-/* Of each element one of both, by a number of its own: the same for any batch and threads, to the bit. */
+/* Takes each element from one of both inputs, by a number of its own: the bits are the same for any
+ * batch and threads. */
 static void test_mix(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
@@ -289,15 +304,20 @@ static void test_mix(void **state)
     for (int d = 0; d < 3; d++) {
         osh_dtype dt = (osh_dtype[]){OSH_F32, OSH_BF16, OSH_F16}[d];
         guarded x[4];
-        for (int i = 0; i < 4; i++) x[i] = guarded_new(f->one, dt, 2, N, I), guarded_fill(&x[i], (uint64_t)i, 1);
-        osh_mix_attr at = {.key = osh_mix_key(SEED, 3, 1), .share = 0.25, .first_sample = FIRST}, by = at;
+        for (int i = 0; i < 4; i++)
+            x[i] = guarded_new(f->one, dt, 2, N, I), guarded_fill(&x[i], (uint64_t)i, 1);
+        osh_mix_attr at = {.key = osh_mix_key(SEED, 3, 1), .share = 0.25, .first_sample = FIRST},
+                     by = at;
         by.samples = samples, by.first_sample = 0;
-        osh_op_args a = {.in = {&x[0].t, &x[1].t}, .out = {&x[2].t}, .attr = &at, .seqs = &whole}, b = a;
+        osh_op_args a = {.in = {&x[0].t, &x[1].t}, .out = {&x[2].t}, .attr = &at, .seqs = &whole},
+                    b = a;
         assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
         int64_t first = 0;
         for (int64_t i = 0; i < N * I; i++) {
-            int64_t row = i / I, sample = FIRST + (row >= SPLIT), at_row = row >= SPLIT ? row - SPLIT : row;
-            uint64_t u = osh_rng_u64(at.key, (uint64_t)sample, (uint64_t)(at_row * I + i % I)) >> 40;
+            int64_t row = i / I, sample = FIRST + (row >= SPLIT),
+                    at_row = row >= SPLIT ? row - SPLIT : row;
+            uint64_t u =
+                osh_rng_u64(at.key, (uint64_t)sample, (uint64_t)(at_row * I + i % I)) >> 40;
             bool of_x = u < 1 << 22;
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
@@ -307,9 +327,11 @@ static void test_mix(void **state)
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
         osh_tensor part[2] = {x[0].t, x[1].t}; // the second sample alone, in place
-        for (int i = 0; i < 2; i++) part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
+        for (int i = 0; i < 2; i++)
+            part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
         at.first_sample = FIRST + 1;
-        osh_op_args c = {.in = {&part[0], &part[1]}, .out = {&part[0]}, .attr = &at, .seqs = &second};
+        osh_op_args c = {
+            .in = {&part[0], &part[1]}, .out = {&part[0]}, .attr = &at, .seqs = &second};
         assert_int_equal(osh_op_run(f->one, op, &c), OSH_OK);
         assert_memory_equal(part[0].data, osh_elem(&x[2].t, SPLIT * I), osh_tensor_bytes(&part[0]));
         for (int i = 0; i < 4; i++) guarded_check(&x[i]), guarded_free(f->one, &x[i]);
@@ -326,13 +348,15 @@ static void test_shift(void **state)
         shift_case(*state, 700, 257, 600, dts[d]);
         shift_case(*state, 2100, 9, 2050, dts[d]); // two panels
     }
-    shift_case(*state, 4500, 5, 4390, OSH_BF16); // chunks of the card
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // its panels
+    shift_case(*state, 4500, 5, 4390, OSH_BF16); // chunks of the GPU
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // panels of the GPU
 }
 
-enum { SHARP = 8 }; // amplitude of x: logits that differ
-static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}}, mixed = {{{3, 0}, {2, 4}}};
-/* On the card: near want; the same bytes in every order of the threads, and for each sample alone. */
+enum { SHARP = 8 }; // amplitude of x, so that logits differ
+static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}},
+                            mixed = {{{3, 0}, {2, 4}}};
+/* Runs nll on the GPU: the result is near want, with the same bytes in every order of the threads
+ * and for each sample alone. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 {
     const osh_op *op = osh_op_find("nll");
@@ -343,7 +367,8 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 
     for (int k = 0; k < card_orders(); k++) {
         on.out[0] = &y[k > 0].t;
-        memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want)); // NaN: every row is written, also those without a score
+        /* NaN: every row is written, also rows without a score. */
+        memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
         card_order(k);
         if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
             fail_msg("%s", osh_error_text(f->one));
@@ -352,21 +377,25 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
     for (int64_t s = 0; s < a->seqs->n; s++) {
         int64_t row = a->seqs->offsets[s], rows = a->seqs->offsets[s + 1] - row;
         osh_tensor px = *x, pt = *a->in[2], py = y[1].t;
-        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
+        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row),
+        py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
         osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}, .attr = a->attr};
         assert_int_equal(card_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
     }
     strict(!memcmp(y[0].t.data, y[1].t.data, osh_tensor_bytes(want)),
-           nmse(&y[1].t, want) <= tol_of(op->tol, x->dtype), "a sample alone has the NLL that it has in its batch",
-           "A product's algorithm follows from the batch: perplexities differ in the last digits by --batch-size.");
+           nmse(&y[1].t, want) <= tol_of(op->tol, x->dtype),
+           "a sample alone has the NLL that it has in its batch",
+           "A product's algorithm follows from the batch: perplexities differ in the last digits "
+           "by --batch-size.");
     double e = nmse(&y[0].t, want);
     if (!(e <= tol_of(op->tol, x->dtype)))
-        fail_msg("nll [%ld, %ld, %ld] on the card: NMSE %g", (long)n, (long)D, (long)V, e);
+        fail_msg("nll [%ld, %ld, %ld] on the GPU: NMSE %g", (long)n, (long)D, (long)V, e);
     for (int i = 0; i < 2; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
 }
 
-static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt, const osh_vocab_attr *at)
+static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt,
+                     const osh_vocab_attr *at)
 {
     const osh_op *op = osh_op_find("nll");
     guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D),
@@ -395,14 +424,16 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     for (int64_t s = 0; s < seqs.n; s++) {
         int64_t row = offsets[s], rows = offsets[s + 1] - row;
         osh_tensor px = x.t, pt = t.t, py = y[2].t;
-        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
+        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row),
+        py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
         osh_op_args b = {.in = {&px, &w.t, &pt}, .out = {&py}, .attr = at};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
     assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
     double e = nmse(&y[1].t, &y[0].t);
-    if (!(e <= tol_of(op->tol, dt))) fail_msg("nll [%ld, %ld, %ld]: NMSE %g", (long)n, (long)D, (long)V, e);
+    if (!(e <= tol_of(op->tol, dt)))
+        fail_msg("nll [%ld, %ld, %ld]: NMSE %g", (long)n, (long)D, (long)V, e);
     if (f->d) nll_on(f, &a, &y[0].t);
     guarded_check(&x), guarded_check(&w), guarded_check(&t);
     guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t);
@@ -421,10 +452,11 @@ static void test_nll(void **state)
         nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // two panels, six blocks
         nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
     }
-    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the card in a sample
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the GPU in a sample
 }
 
-/* A target past the vocabulary is NaN on the card, whatever stands behind the last block; its neighbours are not. */
+/* The GPU gives NaN for a target past the vocabulary, whatever follows the last block. Its
+ * neighbours are no NaN. */
 static void test_nll_past(void **state)
 {
     fixture *f = *state;
@@ -434,19 +466,22 @@ static void test_nll_past(void **state)
         const osh_op *op = osh_op_find("nll");
         int64_t V = sizes[k], D = 9, offsets[2] = {0, N};
         osh_seqs seqs = {.n = 1, .offsets = offsets};
-        guarded x = guarded_new(f->one, OSH_F32, 2, N, D), w = guarded_new(f->one, OSH_F32, 2, V, D),
-                t = guarded_new(f->one, OSH_I32, 1, N, 0), y = guarded_new(f->one, OSH_F32, 1, N, 0);
+        guarded x = guarded_new(f->one, OSH_F32, 2, N, D),
+                w = guarded_new(f->one, OSH_F32, 2, V, D),
+                t = guarded_new(f->one, OSH_I32, 1, N, 0),
+                y = guarded_new(f->one, OSH_F32, 1, N, 0);
         guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1);
         memcpy(t.t.data, (int32_t[N]){0, (int32_t)V, (int32_t)V - 1}, N * sizeof(int32_t));
         osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y.t}, .seqs = &seqs};
         assert_int_equal(card_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
         const float *nll = y.t.data;
         assert_true(isfinite(nll[0]) && isnan(nll[1]) && isfinite(nll[2]));
-        guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t), guarded_free(f->one, &y);
+        guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t),
+            guarded_free(f->one, &y);
     }
 }
 
-/* Of equal tokens the one with the lowest id is preferred, also over those of a later block. */
+/* kl prefers the token with the lowest id among equal tokens, also over tokens of a later block. */
 static void test_kl_ties(void **state)
 {
     fixture *f = *state;
@@ -454,13 +489,16 @@ static void test_kl_ties(void **state)
     const osh_op *op = osh_op_find("kl");
     int64_t offsets[2] = {0, N};
     osh_seqs seqs = {.n = 1, .offsets = offsets};
-    guarded in[4], kl = guarded_new(f->one, OSH_F32, 1, N, 0), same = guarded_new(f->one, OSH_F32, 1, N, 0);
+    guarded in[4], kl = guarded_new(f->one, OSH_F32, 1, N, 0),
+                   same = guarded_new(f->one, OSH_F32, 1, N, 0);
     const int best[] = {0, 1, 2047, 2048, V - 1};
     for (int i = 0; i < 4; i++) {
         in[i] = guarded_new(f->one, OSH_F32, 2, i % 2 ? V : N, 1);
-        for (int64_t v = 0; v < (i % 2 ? V : N); v++) ((float *)in[i].t.data)[v] = i == 3 ? 0.25f : 1;
+        for (int64_t v = 0; v < (i % 2 ? V : N); v++)
+            ((float *)in[i].t.data)[v] = i == 3 ? 0.25f : 1;
     }
-    osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&kl.t, &same.t}, .seqs = &seqs};
+    osh_op_args a = {
+        .in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&kl.t, &same.t}, .seqs = &seqs};
     for (int k = 0; k < 5; k++)
         for (int on_card = 0; on_card <= (f->d != NULL); on_card++) {
             float *w_ref = in[3].t.data;
@@ -486,28 +524,34 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + CARD_ORDERS };
-    guarded y[MOST][2]; // of the reference, the CPU, and the card in several orders
+    guarded y[MOST][2]; // results of the reference, the CPU, and the GPU in several orders
     int n_runs = f->d ? 2 + card_orders() : 2;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     for (int i = 0; i < 4; i++) guarded_fill(&in[i], (uint64_t)i % 2, i % 2 ? 0.5f : 4);
     for (int i = 0; i < n_runs; i++) {
-        y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0), y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
+        y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0),
+        y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
         osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t},
                          .out = {&y[i][0].t, &y[i][1].t},
                          .attr = at,
                          .seqs = &seqs};
         if (i > 1) card_order(i - 2);
-        if (i > 1) assert_int_equal(card_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
-        else assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a), OSH_OK);
+        if (i > 1)
+            assert_int_equal(card_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
+        else
+            assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a),
+                             OSH_OK);
     }
     for (int i = 1; i < n_runs; i++) {
         const float *kl = y[i][0].t.data, *want = y[0][0].t.data;
         for (int64_t r = 0; r < n; r++) // kl can be a difference of large numbers
             if (!(fabsf(kl[r] - want[r]) <= 1e-5f + 1e-4f * fabsf(want[r])))
-                fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V, (long)r, kl[r], want[r]);
-        if (dt == OSH_F32) assert_memory_equal(y[0][1].t.data, y[i][1].t.data, osh_tensor_bytes(&y[0][1].t));
+                fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V,
+                         (long)r, kl[r], want[r]);
+        if (dt == OSH_F32)
+            assert_memory_equal(y[0][1].t.data, y[i][1].t.data, osh_tensor_bytes(&y[0][1].t));
         if (i > 2) assert_memory_equal(y[2][0].t.data, kl, osh_tensor_bytes(&y[2][0].t));
         for (int64_t r = 0; D == D2 && dt == dt_ref && r < n; r++) {
             assert_true(fabsf(kl[r]) < 1e-6f);
@@ -515,7 +559,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
         }
     }
     for (int i = 0; i < 4; i++) guarded_check(&in[i]), guarded_free(f->one, &in[i]);
-    for (int i = 0; i < 2 * n_runs; i++) guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
+    for (int i = 0; i < 2 * n_runs; i++)
+        guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
 }
 
 static void test_kl(void **state)
@@ -525,7 +570,7 @@ static void test_kl(void **state)
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, NULL);
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, &mixed);
     kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32, NULL);
-    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // the same model: 0
+    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // equal models: 0
     kl_case(*state, 40, 64, 64, 303, 8, OSH_BF16, OSH_BF16, &capped);
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
 }
@@ -560,13 +605,12 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_channel_range),
-                                       cmocka_unit_test(test_channel_sum),
-                                       cmocka_unit_test(test_channel_squares), cmocka_unit_test(test_token_peaks),
-                                       cmocka_unit_test(test_mix),
-                                       cmocka_unit_test(test_shift),
-                                       cmocka_unit_test(test_nll),
-                                       cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),
-                                       cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hessian),     cmocka_unit_test(test_channel_range),
+        cmocka_unit_test(test_channel_sum), cmocka_unit_test(test_channel_squares),
+        cmocka_unit_test(test_token_peaks), cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_shift),       cmocka_unit_test(test_nll),
+        cmocka_unit_test(test_nll_past),    cmocka_unit_test(test_kl_ties),
+        cmocka_unit_test(test_kl),          cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
