@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-static void check(const osh_dataset *d, const osh_dataset_options *opt)
+static void dataset_check(const osh_dataset *d, const osh_dataset_options *opt)
 {
     CHECK(d->n > 0 && d->offsets[0] == 0);
     for (int64_t i = 0; i < d->n; i++) {
@@ -37,19 +37,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
              ends[(data[0] & 3) + (data[0] >> 7) * 4]);
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(data + 1, 1, n - 1, f) == n - 1 && !fclose(f));
-    osh_dataset_options opt = {.path = path,
-                               .max_seq_length = 3,
-                               .batch_size = 2,
-                               .n_vocab = 100,
-                               .seed = 1,
-                               .collator = collators[data[0] >> 2 & 3],
-                               .shuffle = data[0] >> 4 & 1,
-                               .concatenate = data[0] >> 5 & 1,
+    osh_dataset_options opt = {.path = path, .max_seq_length = 3, .batch_size = 2, .n_vocab = 100,
+                               .seed = 1, .collator = collators[data[0] >> 2 & 3],
+                               .shuffle = data[0] >> 4 & 1, .concatenate = data[0] >> 5 & 1,
                                .num_samples = data[0] >> 6 & 1 ? 2 : 0};
     osh_status rc = osh_dataset_load(cx, &one, NULL, &opt);
     CHECK(osh_dataset_load(cx, &two, NULL, &opt) == rc);
     if (!rc) {
-        check(&one, &opt);
+        dataset_check(&one, &opt);
         CHECK(one.n == two.n &&
               !memcmp(one.offsets, two.offsets, (size_t)(one.n + 1) * sizeof *one.offsets));
         CHECK(!memcmp(one.ids, two.ids, (size_t)one.offsets[one.n] * sizeof *one.ids));

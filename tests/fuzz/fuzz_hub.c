@@ -8,7 +8,7 @@
 #include "hub/rows.h"
 
 /* Returns nonzero if a part of the path is ".."; "a../b" has no such part. */
-static int leaves(const char *path)
+static int path_leaves(const char *path)
 {
     size_t n = strlen(path);
     return !strcmp(path, "..") || !strncmp(path, "../", 3) || strstr(path, "/../") ||
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < t.n; i++) {
         const osh_hub_file *f = &t.files[i];
         size_t k = strlen(f->etag);
-        CHECK(f->path[0] != '/' && !strchr(f->path, '\\') && !leaves(f->path));
+        CHECK(f->path[0] != '/' && !strchr(f->path, '\\') && !path_leaves(f->path));
         CHECK((k == 40 || k == 64) && strspn(f->etag, "0123456789abcdef") == k);
         CHECK(f->n_bytes >= 0 && f->n_bytes <= (int64_t)1 << 50);
         osh_hub_is_side_file(f->path);

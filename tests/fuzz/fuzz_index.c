@@ -10,7 +10,7 @@
 static char dir[64]; // in the working directory; has config.json, a.safetensors (x, y),
                      // b.safetensors (z)
 
-static void put(const char *name, const void *bytes, size_t n)
+static void file_put(const char *name, const void *bytes, size_t n)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -25,7 +25,7 @@ static void put_shard(const char *name, const char *header)
     CHECK(n + 8 + 16 < sizeof file);
     file[0] = (char)n;
     memcpy(file + 8, header, n);
-    put(name, file, 8 + n + 8 * (strchr(header, 'y') ? 2 : 1));
+    file_put(name, file, 8 + n + 8 * (strchr(header, 'y') ? 2 : 1));
 }
 
 static void remove_dir(void)
@@ -46,7 +46,7 @@ static void make_once(void)
     strcpy(dir, "fuzz_index.XXXXXX");
     CHECK(mkdtemp(dir));
     atexit(remove_dir);
-    put("config.json", "{}", 2);
+    file_put("config.json", "{}", 2);
     put_shard("a.safetensors",
               "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
               "\"y\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]}}");
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_ctx *cx = fuzz_ctx();
     osh_checkpoint *ck = NULL;
     make_once();
-    put("model.safetensors.index.json", data, n);
+    file_put("model.safetensors.index.json", data, n);
     if (osh_checkpoint_open(cx, &ck, dir)) {
         CHECK(!ck && *osh_error_text(cx));
     } else {

@@ -10,7 +10,7 @@ static const char row[] =
     "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", "
     "\"arguments\": {\"a\": [1, 2.5, true]}}}]}], \"tools\": null, \"bos_token\": \"<s>\"}";
 
-static osh_status render(osh_ctx *cx, const osh_jinja *t, osh_buf *out)
+static osh_status template_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out)
 {
     osh_jinja_vars vars = {.json = row, .n_json = sizeof row - 1, .max_steps = 20000};
     osh_buf_init(out, 0);
@@ -29,8 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_buf one, two;
 
     if (!osh_jinja_new(cx, &t, (const char *)data, n, "template")) {
-        osh_status rc = render(cx, t, &one);
-        CHECK(render(cx, t, &two) == rc);
+        osh_status rc = template_render(cx, t, &one);
+        CHECK(template_render(cx, t, &two) == rc);
         CHECK(one.len == two.len && (!one.len || !memcmp(one.data, two.data, one.len)));
         osh_buf_deinit(cx, &one);
         osh_buf_deinit(cx, &two);

@@ -62,7 +62,7 @@ static void make_once(void)
 
 /* Makes the partial directory of a killed run: its shards have headers, but no tensor is
  * written. */
-static void reset(void)
+static void dir_reset(void)
 {
     ok(osh_dir_remove(cx, partial));
     ok(osh_dir_make(cx, partial));
@@ -144,7 +144,7 @@ static void check_resumed(const osh_emitter *e, const osh_result *results)
     }
 }
 
-static void resume(void)
+static void run_resume(void)
 {
     osh_emitter *e = NULL;
     bool finished = false;
@@ -165,10 +165,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!n) return 0;
     make_once();
     size_t before = osh_mem_live(cx);
-    reset();
+    dir_reset();
     write_journal(data, n);
-    resume();
-    reset();
+    run_resume();
+    dir_reset();
     write_journal(data, n);
     check_file();
     CHECK(osh_mem_live(cx) == before);

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const char *value)
+static void text_edit(osh_ctx *cx, const char *text, size_t n, const char *key, const char *value)
 {
     char *out = NULL;
     cJSON *tree = NULL;
@@ -99,9 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             by_values(cx, text, n, tree, false);
             by_lists(cx, text, n, tree); // changes the tree
         }
-        edit(cx, text, n, "a", "[1, {}]");
-        edit(cx, text, n, "added \"here\"", "null");
-        edit(cx, text, n, "b", NULL);
+        text_edit(cx, text, n, "a", "[1, {}]");
+        text_edit(cx, text, n, "added \"here\"", "null");
+        text_edit(cx, text, n, "b", NULL);
     } else {
         bool same_key = strstr(osh_error_text(cx), "occurs twice");
         osh_error_clear(cx);

@@ -36,12 +36,12 @@ static field line_next(field *rest)
 }
 
 /* Returns the next choice, below n. */
-static unsigned choose(input *in, unsigned n)
+static unsigned kind_next(input *in, unsigned n)
 {
     return in->at < in->kinds.n ? ((unsigned char)in->kinds.s[in->at++] + 256u - '0') % n : 0;
 }
 
-static void add(osh_ctx *cx, osh_buf *b, const char *text)
+static void text_add(osh_ctx *cx, osh_buf *b, const char *text)
 {
     CHECK(!osh_buf_append(cx, b, text, strlen(text)));
 }
@@ -61,10 +61,10 @@ static void add_inside(osh_ctx *cx, osh_buf *b, field f)
 
 static void add_string(osh_ctx *cx, osh_buf *b, const char *before, field f)
 {
-    add(cx, b, before);
-    add(cx, b, "\"");
+    text_add(cx, b, before);
+    text_add(cx, b, "\"");
     add_inside(cx, b, f);
-    add(cx, b, "\"");
+    text_add(cx, b, "\"");
 }
 
 static size_t tokens_of(field f, field tokens[MOST_TOKENS])
@@ -83,7 +83,7 @@ static void add_pattern(osh_ctx *cx, osh_buf *b, const input *in, bool regex)
 {
     add_string(cx, b,
                regex ? ",\"pattern\":{\"Regex\":" : ",\"pattern\":{\"String\":", in->pattern);
-    add(cx, b, "}");
+    text_add(cx, b, "}");
 }
 
 static void add_normalizer(osh_ctx *cx, osh_buf *b, input *in)
@@ -91,14 +91,14 @@ static void add_normalizer(osh_ctx *cx, osh_buf *b, input *in)
     static const char *const types[] = {"Replace", "Replace",   "Strip",        "NFKC",
                                         "NFD",     "Lowercase", "StripAccents", "Nmt",
                                         "Prepend", "ByteLevel", "Precompiled",  "BertNormalizer"};
-    unsigned kind = choose(in, sizeof types / sizeof *types);
+    unsigned kind = kind_next(in, sizeof types / sizeof *types);
 
     CHECK(!osh_buf_printf(cx, b, "{\"type\":\"%s\"", types[kind]));
     if (kind < 2)
         add_pattern(cx, b, in, kind == 0), add_string(cx, b, ",\"content\":", in->content);
     if (kind == 8) add_string(cx, b, ",\"prepend\":", in->content);
     if (kind == 10) add_string(cx, b, ",\"precompiled_charsmap\":", in->content);
-    add(cx, b, "}");
+    text_add(cx, b, "}");
 }
 
 static void add_pretokenizer(osh_ctx *cx, osh_buf *b, input *in)
@@ -109,26 +109,26 @@ static void add_pretokenizer(osh_ctx *cx, osh_buf *b, input *in)
                                         "FixedLength", "BertPreTokenizer"};
     static const char *const behaviors[] = {"Isolated", "Removed", "MergedWithPrevious",
                                             "MergedWithNext", "Contiguous"};
-    unsigned kind = choose(in, sizeof types / sizeof *types);
+    unsigned kind = kind_next(in, sizeof types / sizeof *types);
 
     CHECK(!osh_buf_printf(cx, b, "{\"type\":\"%s\",\"behavior\":\"%s\",\"invert\":%s", types[kind],
-                          behaviors[choose(in, 5)], choose(in, 2) ? "true" : "false"));
+                          behaviors[kind_next(in, 5)], kind_next(in, 2) ? "true" : "false"));
     if (kind < 2) add_pattern(cx, b, in, kind == 0);
     if (kind == 2)
-        CHECK(!osh_buf_printf(cx, b, ",\"use_regex\":%s", choose(in, 2) ? "false" : "true"));
+        CHECK(!osh_buf_printf(cx, b, ",\"use_regex\":%s", kind_next(in, 2) ? "false" : "true"));
     if (kind == 3) add_string(cx, b, ",\"replacement\":", in->content);
-    if (kind == 9) CHECK(!osh_buf_printf(cx, b, ",\"length\":%u", 1 + choose(in, 4)));
-    add(cx, b, "}");
+    if (kind == 9) CHECK(!osh_buf_printf(cx, b, ",\"length\":%u", 1 + kind_next(in, 4)));
+    text_add(cx, b, "}");
 }
 
 static void add_list(osh_ctx *cx, osh_buf *b, input *in, const char *name, const char *members,
                      void (*one)(osh_ctx *, osh_buf *, input *))
 {
-    unsigned n = choose(in, 4);
+    unsigned n = kind_next(in, 4);
 
     CHECK(!osh_buf_printf(cx, b, "\"%s\":{\"type\":\"Sequence\",\"%s\":[", name, members));
-    for (unsigned i = 0; i < n; i++) add(cx, b, i ? "," : ""), one(cx, b, in);
-    add(cx, b, "]},");
+    for (unsigned i = 0; i < n; i++) text_add(cx, b, i ? "," : ""), one(cx, b, in);
+    text_add(cx, b, "]},");
 }
 
 /* Appends the merges: each pair of tokens whose concatenation is a token. */
@@ -136,17 +136,17 @@ static void add_merges(osh_ctx *cx, osh_buf *b, const field *tokens, size_t n)
 {
     bool any = false;
 
-    add(cx, b, ",\"merges\":[");
+    text_add(cx, b, ",\"merges\":[");
     for (size_t k = 0; k < n * n * n; k++) {
         field x = tokens[k % n], y = tokens[k / n % n], both = tokens[k / n / n];
         if (both.n != x.n + y.n || memcmp(both.s, x.s, x.n) || memcmp(both.s + x.n, y.s, y.n))
             continue;
         add_string(cx, b, any ? ",[" : "[", x);
         add_string(cx, b, ",", y);
-        add(cx, b, "]");
+        text_add(cx, b, "]");
         any = true;
     }
-    add(cx, b, "]");
+    text_add(cx, b, "]");
 }
 
 static void add_model(osh_ctx *cx, osh_buf *b, input *in)
@@ -154,26 +154,26 @@ static void add_model(osh_ctx *cx, osh_buf *b, input *in)
     static const char *const types[] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
     field tokens[MOST_TOKENS];
     size_t n = tokens_of(in->tokens, tokens);
-    unsigned kind = choose(in, 4), flags = choose(in, 64);
+    unsigned kind = kind_next(in, 4), flags = kind_next(in, 64);
 
     CHECK(!osh_buf_printf(
         cx, b,
         "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,\"fuse_unk\":%s,\"ignore_merges\":%s",
         types[kind], flags & 1 ? "true" : "false", flags & 2 ? "true" : "false",
         flags & 4 ? "true" : "false"));
-    if (kind == 1 && flags & 8) add(cx, b, ",\"unk_id\":0");
+    if (kind == 1 && flags & 8) text_add(cx, b, ",\"unk_id\":0");
     if (kind != 1 && (kind || flags & 8))
         add_string(cx, b, ",\"unk_token\":", n ? tokens[0] : (field){"", 0});
     if (kind == 2 || flags & 16) add_string(cx, b, ",\"continuing_subword_prefix\":", in->content);
     if (flags & 32) add_string(cx, b, ",\"end_of_word_suffix\":", in->content);
-    add(cx, b, kind == 1 ? ",\"vocab\":[" : ",\"max_input_chars_per_word\":100,\"vocab\":{");
+    text_add(cx, b, kind == 1 ? ",\"vocab\":[" : ",\"max_input_chars_per_word\":100,\"vocab\":{");
     for (size_t i = 0; i < n; i++) {
         add_string(cx, b, kind == 1 ? (i ? ",[" : "[") : i ? "," : "", tokens[i]);
         CHECK(!osh_buf_printf(cx, b, kind == 1 ? ",-%zu]" : ":%zu", i));
     }
-    add(cx, b, kind == 1 ? "]" : "}");
+    text_add(cx, b, kind == 1 ? "]" : "}");
     if (!kind) add_merges(cx, b, tokens, n);
-    add(cx, b, "}}");
+    text_add(cx, b, "}}");
 }
 
 static void add_added(osh_ctx *cx, osh_buf *b, input *in)
@@ -181,16 +181,16 @@ static void add_added(osh_ctx *cx, osh_buf *b, input *in)
     field tokens[MOST_TOKENS];
     size_t n = tokens_of(in->added, tokens);
 
-    add(cx, b, "\"added_tokens\":[");
+    text_add(cx, b, "\"added_tokens\":[");
     for (size_t i = 0; i < n; i++) {
-        unsigned flags = choose(in, 16);
+        unsigned flags = kind_next(in, 16);
         add_string(cx, b, i ? ",{\"content\":" : "{\"content\":", tokens[i]);
         CHECK(!osh_buf_printf(cx, b,
                               ",\"lstrip\":%s,\"rstrip\":%s,\"single_word\":%s,\"normalized\":%s}",
                               flags & 1 ? "true" : "false", flags & 2 ? "true" : "false",
                               flags & 4 ? "true" : "false", flags & 8 ? "true" : "false"));
     }
-    add(cx, b, "],");
+    text_add(cx, b, "],");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -204,7 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_buf_init(&b, 0);
     in.kinds = line_next(&rest), in.pattern = line_next(&rest), in.content = line_next(&rest);
     in.tokens = line_next(&rest), in.added = line_next(&rest), in.text = rest;
-    add(cx, &b, "{");
+    text_add(cx, &b, "{");
     add_list(cx, &b, &in, "normalizer", "normalizers", add_normalizer);
     add_list(cx, &b, &in, "pre_tokenizer", "pretokenizers", add_pretokenizer);
     add_added(cx, &b, &in);

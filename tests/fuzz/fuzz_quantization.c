@@ -21,7 +21,7 @@ static char *print_again(osh_ctx *cx, const char *text)
     return out;
 }
 
-static void check(osh_ctx *cx, const osh_q_config *c)
+static void config_check(osh_ctx *cx, const osh_q_config *c)
 {
     static const char *const modules[] = {
         "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj",
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_q_config *c = NULL;
     if (!osh_json_parse(cx, &tree, (const char *)data, n, "fuzz", 0)) {
         if (osh_q_config_parse(cx, &c, tree, "fuzz")) CHECK(!c && *osh_error_text(cx));
-        else check(cx, c);
+        else config_check(cx, c);
     }
     osh_error_clear(cx);
     osh_q_config_free(cx, c);

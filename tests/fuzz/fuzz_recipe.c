@@ -6,7 +6,7 @@
 #include "modifiers/recipe.h"
 
 /* Matches each name twice, because a matcher keeps state: both answers must agree. */
-static void match(osh_ctx *cx, const osh_modifier *m)
+static void names_match(osh_ctx *cx, const osh_modifier *m)
 {
     static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj",
                                         "model.layers.1.mlp.down_proj"};
@@ -24,7 +24,7 @@ static void match(osh_ctx *cx, const osh_modifier *m)
     }
 }
 
-static void print(osh_ctx *cx, const osh_modifier *m)
+static void config_print(osh_ctx *cx, const osh_modifier *m)
 {
     char *text = NULL;
     cJSON *tree = NULL;
@@ -54,8 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     } else {
         CHECK(r->n > 0 && r->n_text == n && !memcmp(r->text, data, n));
         for (size_t i = 0; i < r->n; i++) {
-            match(cx, &r->modifiers[i]);
-            if (!r->modifiers[i].replaced) print(cx, &r->modifiers[i]);
+            names_match(cx, &r->modifiers[i]);
+            if (!r->modifiers[i].replaced) config_print(cx, &r->modifiers[i]);
         }
     }
     osh_recipe_free(cx, r);

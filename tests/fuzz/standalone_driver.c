@@ -27,7 +27,7 @@ static void run_one(const uint8_t *data, size_t n)
     n_runs++;
 }
 
-static size_t mutate(uint8_t *p, size_t n, size_t room, uint64_t seed, uint64_t m)
+static size_t input_mutate(uint8_t *p, size_t n, size_t room, uint64_t seed, uint64_t m)
 {
     static const uint8_t nasty[] = {0x00, 0xff, 0x7f, 0x80, '"', '\\', '{',  '}',
                                     '[',  ']',  ':',  ',',  '-', '9',  '\n', '\t'};
@@ -68,7 +68,7 @@ static void run_file(const char *path)
     }
     for (uint64_t m = 0; m < MUTATIONS; m++) {
         memcpy(copy, data, n);
-        run_one(copy, mutate(copy, n, n + 8, n * 2654435761u, m));
+        run_one(copy, input_mutate(copy, n, n + 8, n * 2654435761u, m));
     }
     free(data);
     free(copy);

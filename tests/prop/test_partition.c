@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static bool reads(const osh_graph *g, const osh_subgraph *s, int value)
+static bool part_reads(const osh_graph *g, const osh_subgraph *s, int value)
 {
     for (int i = s->first; i < s->first + s->n_nodes; i++)
         for (int k = 0; k < OSH_OP_MAX_IN; k++)
@@ -18,7 +18,7 @@ static bool reads(const osh_graph *g, const osh_subgraph *s, int value)
     return false;
 }
 
-static bool makes(const osh_graph *g, const osh_subgraph *s, int value)
+static bool part_makes(const osh_graph *g, const osh_subgraph *s, int value)
 {
     for (int i = s->first; i < s->first + s->n_nodes; i++)
         for (int k = 0; k < OSH_OP_MAX_OUT; k++)
@@ -40,12 +40,12 @@ static void check_live(const osh_graph *g, const osh_partition *p)
         for (int v = 0; v < g->n_values; v++) {
             const osh_subgraph *part = &p->parts[s];
             bool before = v == g->input_ids, later = false;
-            for (int t = 0; t < s; t++) before |= makes(g, &p->parts[t], v);
-            for (int t = s + 1; t < p->n; t++) later |= reads(g, &p->parts[t], v);
+            for (int t = 0; t < s; t++) before |= part_makes(g, &p->parts[t], v);
+            for (int t = s + 1; t < p->n; t++) later |= part_reads(g, &p->parts[t], v);
             assert_int_equal(listed(part->live_in, part->n_live_in, v),
-                             before && reads(g, part, v));
+                             before && part_reads(g, part, v));
             assert_int_equal(listed(part->live_out, part->n_live_out, v),
-                             later && (before || makes(g, part, v)));
+                             later && (before || part_makes(g, part, v)));
         }
 }
 

@@ -115,7 +115,7 @@ static void test_f32_arithmetic(void **state)
 }
 
 /* Makes random finite bit patterns, with zeros and denormals among them. */
-static void fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
+static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t u = osh_rng_u64(7, stream, (uint64_t)i);
@@ -148,7 +148,7 @@ static void test_kernel_columns(void **state)
                 osh_q_type type = mode < 2 || mode > 4 ? OSH_Q_FLOAT : OSH_Q_INT;
                 osh_q_args a = args_of(type, bits, OSH_Q_CHANNEL, 0, true);
                 osh_q_code q = osh_q_code_of(&a, mode % 2 ? dts[d] : OSH_F32);
-                fill(x, dts[d], n, (uint64_t)(d * 1000 + mode * 100 + (int)s));
+                bits_fill(x, dts[d], n, (uint64_t)(d * 1000 + mode * 100 + (int)s));
                 q.scale = osh_q_round_to(mode == 3 ? 0.0037f : 1e-3f, dts[d]),
                 q.zero = mode == 3 ? -77 : 0;
                 memset(want, CANARY, sizeof want), memset(got, CANARY, sizeof got);

@@ -121,7 +121,8 @@ done:
 
 /* Compares `got` with a finite difference along `way` with this step. An F32 loss of this size has
  * errors of about 1e-6. */
-static bool agrees(model *m, int weight, const float *way, double got, double step, double *want)
+static bool gradient_agrees(model *m, int weight, const float *way, double got, double step,
+                            double *want)
 {
     float *x = m->at.w->w[weight]->data;
     int64_t n = osh_tensor_numel(m->at.w->w[weight]);
@@ -153,9 +154,9 @@ static void check_weight(model *m, int weight, bool sign)
         way[i] = sign || size == 0 ? (g > 0 ? 1 : -1) / sqrtf((float)n) : g / (float)sqrt(size);
         got += (double)g * way[i];
     }
-    bool good = agrees(m, weight, way, got, 1e-3, &want[0]) ||
-                agrees(m, weight, way, got, 2e-4, &want[1]) ||
-                agrees(m, weight, way, got, 5e-5, &want[2]);
+    bool good = gradient_agrees(m, weight, way, got, 1e-3, &want[0]) ||
+                gradient_agrees(m, weight, way, got, 2e-4, &want[1]) ||
+                gradient_agrees(m, weight, way, got, 5e-5, &want[2]);
     if (!good)
         fail_msg("%s: gradient %g, differences %g, %g, %g", m->at.g->weights[weight].name, got,
                  want[0], want[1], want[2]);
@@ -163,15 +164,11 @@ static void check_weight(model *m, int weight, bool sign)
 }
 
 static const char *const names[] = {"llama_dynamic", "qwen3_layer_types",
-                                    "gemma2",        "gpt_neox",
-                                    "olmo2",         "granite",
-                                    "opt",           "phi3",
-                                    "gemma3",        "falcon",
-                                    "glm4",          "qwen3_moe",
-                                    "qwen2_moe",     "mixtral",
+                                    "gemma2", "gpt_neox", "olmo2", "granite",
+                                    "opt", "phi3", "gemma3", "falcon",
+                                    "glm4", "qwen3_moe", "qwen2_moe", "mixtral",
                                     "gpt_oss",       "qwen3_next",
-                                    "mamba2",        "granite_hybrid_moe",
-                                    "deepseek_v3"};
+                                    "mamba2", "granite_hybrid_moe", "deepseek_v3"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static void gradients_are_differences(void **state)
@@ -269,11 +266,7 @@ static void the_peak_is_kept(void **state)
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
                 memset(m.dw[i]->data, 0, osh_tensor_bytes(m.dw[i]));
             }
-        osh_back way = {.g = g,
-                        .n = g->head,
-                        .weights = m.wants,
-                        .in = in,
-                        .weight = add_weight,
+        osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight,
                         .user = &m,
                         .rough = rough};
         const int64_t *at = m.at.t.offsets;
@@ -340,11 +333,7 @@ static bool back_on_card(model *m)
     bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
     osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv), *seed = NULL;
     osh_batch *b = NULL;
-    osh_back k = {.g = g,
-                  .n = g->head,
-                  .weights = m->wants,
-                  .in = in,
-                  .on_device = true,
+    osh_back k = {.g = g, .n = g->head, .weights = m->wants, .in = in, .on_device = true,
                   .weight = fetch_weight,
                   .user = m};
     leaves[g->hidden] = true;

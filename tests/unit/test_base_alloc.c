@@ -137,7 +137,7 @@ enum { SKIPS = 0 };
 #endif
 enum { MB = 1 << 20, SLACK = MB }; // SLACK: for other memory of the process
 
-static size_t resident(void)
+static size_t resident_bytes(void)
 {
     char text[8192];
     FILE *f = fopen("/proc/self/status", "r");
@@ -156,7 +156,7 @@ static void keeps_large_blocks(void **state)
     if (SKIPS) skip();
     osh_mem_tune();
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    size_t before = resident();
+    size_t before = resident_bytes();
     char *a = osh_alloc(cx, 8 * MB), *b = osh_alloc(cx, 8 * MB + 1), *was = a;
     memset(a, 1, 8 * MB), memset(b, 1, 8 * MB);
     osh_free(cx, a);
@@ -164,18 +164,18 @@ static void keeps_large_blocks(void **state)
     assert_ptr_equal(a, was);
     for (int i = 0; i < 8 * MB; i++) assert_int_equal(a[i], 0);
     osh_free(cx, a), osh_free(cx, b);
-    assert_true(resident() - before >= 16 * MB - SLACK); // both are kept
+    assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both are kept
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
     a = osh_calloc(cx, 1, 15 * MB); // uses both if they are neighbours, otherwise both are unmapped
-    assert_true(resident() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
+    assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
     for (size_t i = 0; i < 300; i++) { // more sizes than are kept
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
-        assert_true(resident() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
+        assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
     osh_mem_trim(cx);
-    assert_true(resident() <= before + SLACK);
+    assert_true(resident_bytes() <= before + SLACK);
     osh_ctx_free(cx);
 }
 
@@ -194,7 +194,7 @@ static void pages_serve_other_sizes(void **state)
     if (SKIPS) skip();
     osh_mem_tune();
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    size_t before = resident();
+    size_t before = resident_bytes();
     for (uint64_t step = 0; step < STEPS; step++) {
         held *h = &slots[osh_rng_u64(1, step, 0) % SLOTS];
         if (h->p) {
@@ -210,12 +210,12 @@ static void pages_serve_other_sizes(void **state)
             memset(h->p, h->mark, h->n);
         }
         if (step % (STEPS / CHECKS) == 0)
-            assert_true(resident() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
+            assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < SLOTS; i++) osh_free(cx, slots[i].p);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     osh_ctx_free(cx);
-    assert_true(resident() <= before + SLACK);
+    assert_true(resident_bytes() <= before + SLACK);
 }
 
 /* Returns 1 if the system may map p by pages of 2 MiB ("hg" of its mapping); -1: unknown. */
@@ -247,16 +247,16 @@ static void experts_blocks_have_huge_pages(void **state)
     char *p[N];
     if (SKIPS || access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK)) skip();
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    size_t before = resident();
+    size_t before = resident_bytes();
     for (int i = 0; i < N; i++) {
         p[i] = osh_calloc(cx, n_bytes, 1);
         assert_non_null(p[i]);
         assert_int_not_equal(may_be_huge(p[i]), 0);
-        assert_true(resident() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
+        assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     }
     for (int i = 0; i < N; i += 2) osh_free(cx, p[i]);
     osh_mem_trim(cx); // holes between the blocks that stay
-    assert_true(resident() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
+    assert_true(resident_bytes() <= before + osh_mem_used(cx, OSH_MEM_HOST) + SLACK);
     for (int i = 1; i < N; i += 2) {
         for (size_t k = 0; k < n_bytes; k += 4096) assert_int_equal(p[i][k], 0);
         osh_free(cx, p[i]);
@@ -315,7 +315,7 @@ typedef struct giver { // has blocks that it frees one at a time when asked
     int n, asked;
 } giver;
 
-static bool give(void *user)
+static bool giver_give(void *user)
 {
     giver *g = user;
     g->asked++;
@@ -335,7 +335,7 @@ static void others_give_before_a_peak_rises(void **state)
     osh_ctx_alone(alone);
     g.cx = alone;
     for (int i = 0; i < 3; i++) assert_non_null(g.held[i] = osh_alloc(cx, BIG));
-    osh_mem_give(cx, 4 * one, give, &g);
+    osh_mem_give(cx, 4 * one, giver_give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
     void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // neither of them waits

@@ -340,7 +340,8 @@ static void only_regular_files(void **state)
     size_t n = 0;
     assert_int_equal(mkfifo(in(0, "pipe"), 0600), 0);
     assert_int_equal(symlink("pipe", in(1, "link")), 0);
-    const struct { const char *path, *want;
+    const struct {
+        const char *path, *want;
     } rows[] = {{in(0, "pipe"), "it is a pipe, want a regular file"},
                 {in(1, "link"), "it is a pipe, want a regular file"},
                 {"/dev/zero", "it is a character device, want a regular file"},

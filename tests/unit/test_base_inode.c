@@ -89,8 +89,7 @@ static void real_paths(void **state)
 
 static void insides(void **state)
 {
-    static const struct { const char *path, *dir; bool inside;
-    } rows[] = {
+    static const struct { const char *path, *dir; bool inside; } rows[] = {
         {"a", "a", true},          {"a/b", "a", true},
         {"a", "a/b", false},       {"link", "a", true},
         {"link/file", "a", true},  {"a/b/file", "link", true},

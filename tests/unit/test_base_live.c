@@ -7,14 +7,8 @@
 
 static osh_progress progress(void)
 {
-    return (osh_progress){.step = 3,
-                          .n_steps = 28,
-                          .name = "model.layers.2",
-                          .phase = "observe",
-                          .done = 12,
-                          .total = 128,
-                          .tokens_per_s = 3100,
-                          .error = 1.8e-3,
+    return (osh_progress){.step = 3, .n_steps = 28, .name = "model.layers.2", .phase = "observe",
+                          .done = 12, .total = 128, .tokens_per_s = 3100, .error = 1.8e-3,
                           .budget_bytes = (int64_t)2048 << 20};
 }
 
@@ -28,8 +22,7 @@ static int shown(char to[512], const osh_progress *p, double left, int width)
 
 static void pieces_that_fit(void **state)
 {
-    static const struct { int width; const char *text;
-    } rows[] = {
+    static const struct { int width; const char *text; } rows[] = {
         {200, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 "
               "tok/s  512 of 2048 MiB  "
               "err 1.8e-03"},

@@ -12,7 +12,7 @@
 static osh_ctx *cx;
 static int real_stderr, from; // from: the file from which the output is read
 
-static void redirect(bool terminal)
+static void stderr_redirect(bool terminal)
 {
     int to, ends[2];
     if (terminal) {
@@ -32,7 +32,7 @@ static void redirect(bool terminal)
     close(to);
 }
 
-static void take(char *to, size_t room) // reads the output since the last call
+static void output_take(char *to, size_t room) // reads the output since the last call
 {
     size_t n = 0;
     ssize_t k;
@@ -40,7 +40,7 @@ static void take(char *to, size_t room) // reads the output since the last call
     to[n] = 0;
 }
 
-static void restore(void)
+static void stderr_restore(void)
 {
     dup2(real_stderr, STDERR_FILENO);
     close(real_stderr);
@@ -51,16 +51,16 @@ static void levels(void **state)
 {
     char warn[100], quiet[100];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
     osh_log(cx, OSH_LOG_INFO, "read %d shards", 2);
     osh_log(cx, OSH_LOG_WARN, "slow");
     osh_log(cx, OSH_LOG_DEBUG, "unseen");
-    take(warn, sizeof warn);
+    output_take(warn, sizeof warn);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_AUTO);
     osh_log(cx, OSH_LOG_WARN, "unseen");
-    take(quiet, sizeof quiet);
-    restore();
+    output_take(quiet, sizeof quiet);
+    stderr_restore();
     osh_ctx_free(cx);
     assert_string_equal(warn, "read 2 shards\nwarning: slow\n");
     assert_string_equal(quiet, "");
@@ -84,7 +84,7 @@ static void one_line_for_each_subgraph(void **state)
 {
     char line[400];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // a pipe is not a terminal
     for (int i = 0; i < 128; i++) {
         osh_progress p = at(3, i, false);
@@ -93,8 +93,8 @@ static void one_line_for_each_subgraph(void **state)
     usleep(2000);
     osh_progress p = at(3, 128, true);
     osh_progress_show(cx, &p);
-    take(line, sizeof line);
-    restore();
+    output_take(line, sizeof line);
+    stderr_restore();
     osh_ctx_free(cx);
     static const char head[] = "[ 3/28] model.layers.2   observe 128/128   err 1.8e-03   peak ";
     assert_memory_equal(line, head, sizeof head - 1);
@@ -106,12 +106,12 @@ static void last_line_says_how_long(void **state)
 {
     char line[400];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
     osh_progress p = at(28, 128, true);
     osh_progress_show(cx, &p);
-    take(line, sizeof line);
-    restore();
+    output_take(line, sizeof line);
+    stderr_restore();
     osh_ctx_free(cx);
     assert_non_null(strstr(line, "took 0s\n"));
 }
@@ -120,7 +120,7 @@ static void json_lines(void **state)
 {
     char line[2000];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_JSON);
     osh_log(cx, OSH_LOG_WARN, "a \"quoted\\\" line\nand \x01");
     osh_progress p = at(3, 128, true);
@@ -128,8 +128,8 @@ static void json_lines(void **state)
     p = at(4, 0, false);
     p.name = NULL;
     for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // rate-limited: none is shown
-    take(line, sizeof line);
-    restore();
+    output_take(line, sizeof line);
+    stderr_restore();
     osh_ctx_free(cx);
     static const char head[] =
         "{\"event\":\"log\",\"level\":\"warning\","
@@ -145,13 +145,13 @@ static void none_is_silent(void **state)
 {
     char line[100];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
     osh_progress p = at(3, 128, true);
     osh_progress_show(cx, &p);
     osh_log(cx, OSH_LOG_ERROR, "but errors are not");
-    take(line, sizeof line);
-    restore();
+    output_take(line, sizeof line);
+    stderr_restore();
     osh_ctx_free(cx);
     assert_string_equal(line, "error: but errors are not\n");
 }
@@ -160,20 +160,20 @@ static void live_line_of_a_terminal(void **state)
 {
     char first[400], many[4000], message[1000], end[1000];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(true);
+    stderr_redirect(true);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
     osh_progress p = at(3, 1, false);
     osh_progress_show(cx, &p);
-    take(first, sizeof first);
+    output_take(first, sizeof first);
     for (int i = 0; i < 500; i++) osh_progress_show(cx, &p);
-    take(many, sizeof many);
+    output_take(many, sizeof many);
     osh_log(cx, OSH_LOG_INFO, "hello");
-    take(message, sizeof message);
+    output_take(message, sizeof message);
     p = at(28, 128, true);
     osh_progress_show(cx, &p);
-    take(end, sizeof end);
+    output_take(end, sizeof end);
     osh_ctx_free(cx);
-    restore();
+    stderr_restore();
     static const char head[] = "\r\033[K3/28  model.layers.2  observe 1/128";
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
@@ -194,22 +194,22 @@ static void a_terminal_is_made_narrower(void **state)
 {
     char wide[400], narrow[400], message[400];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(true);
+    stderr_redirect(true);
     set_width(100);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
     osh_progress p = at(3, 1, true);
     osh_progress_show(cx, &p);
-    take(wide, sizeof wide);
+    output_take(wide, sizeof wide);
     set_width(25);
     osh_progress_show(cx, &p);
-    take(narrow, sizeof narrow);
+    output_take(narrow, sizeof narrow);
     set_width(10);
     osh_log(cx, OSH_LOG_INFO, "hello");
-    take(message, sizeof message);
+    output_take(message, sizeof message);
     osh_ctx_free(cx);
     char erased[100];
-    take(erased, sizeof erased);
-    restore();
+    output_take(erased, sizeof erased);
+    stderr_restore();
     char up[40];
     snprintf(up, sizeof up, "\r\033[%zuA\033[J", (strlen(wide) - 4 - 1) / 25);
     assert_true(strlen(wide) > 4 + 50);
@@ -225,16 +225,16 @@ static void small_ones(void **state)
 {
     char lines[4000], json[4000];
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
     osh_progress p = at(3, 1, true);
     p.small = true;
     for (int i = 0; i < 5; i++) osh_progress_show(cx, &p);
-    take(lines, sizeof lines);
+    output_take(lines, sizeof lines);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_JSON);
     for (int i = 0; i < 5; i++) osh_progress_show(cx, &p);
-    take(json, sizeof json);
-    restore();
+    output_take(json, sizeof json);
+    stderr_restore();
     osh_ctx_free(cx);
     assert_string_equal(lines, "");
     int n = 0;
@@ -249,7 +249,7 @@ static void log_file(void **state)
     size_t n;
     unlink(path);
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     osh_status rc = osh_log_file(cx, path);
     osh_log(cx, OSH_LOG_INFO, "in the file only");
@@ -258,8 +258,8 @@ static void log_file(void **state)
     osh_progress_show(cx, &q);
     osh_status bad = osh_log_file(cx, "no/such/dir/log");
     char seen[100];
-    take(seen, sizeof seen);
-    restore();
+    output_take(seen, sizeof seen);
+    stderr_restore();
     assert_int_equal(rc, OSH_OK);
     assert_string_equal(seen, "");
     assert_int_equal(bad, OSH_E_IO);
@@ -284,7 +284,7 @@ static void rate_budget_and_eta(void **state)
     char line[3000];
     int told = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
     osh_progress_tell(cx, count_calls, &told);
     osh_progress p = at(3, 64, true);
@@ -301,8 +301,8 @@ static void rate_budget_and_eta(void **state)
     osh_progress_show(cx, &p);
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
     osh_progress_show(cx, &p);
-    take(line, sizeof line);
-    restore();
+    output_take(line, sizeof line);
+    stderr_restore();
     osh_ctx_free(cx);
     assert_int_equal(told, 300);
     assert_non_null(strstr(line, "observe 64/128   3100 tok/s   err 1.8e-03   peak "));
@@ -324,7 +324,7 @@ static void log_file_of_whole_lines(void **state)
     unlink(path);
     memset(big, 'x', sizeof big - 1), big[sizeof big - 1] = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    redirect(false);
+    stderr_redirect(false);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     osh_status rc = osh_log_file(cx, path);
     osh_log_line(cx, "failed", "two\nlines, %s", big);
@@ -335,7 +335,7 @@ static void log_file_of_whole_lines(void **state)
     osh_log_line(cx, "begin", "nowhere");
     osh_status again = osh_log_file(cx, path); // appends
     osh_log_line(cx, "begin", "again");
-    restore();
+    stderr_restore();
     assert_int_equal(rc | again, OSH_OK);
     assert_true(open_before && !open_after);
     assert_ok(cx, osh_file_read_all(cx, &p, &n, path, 0));

@@ -70,13 +70,9 @@ static void records_and_summary(void **state)
         last = number(list->items[i], "relative_time_secs");
         assert_true(number(list->items[i], "cpu_memory_mb") > 0);
     }
-    static const char *const sums[] = {"total_quantization_time_seconds",
-                                       "peak_memory_mb",
-                                       "peak_gpu_memory_mb",
-                                       "total_disk_read_mb",
-                                       "total_disk_write_mb",
-                                       "peak_live_mb",
-                                       "peak_rss_mb"};
+    static const char *const sums[] = {"total_quantization_time_seconds", "peak_memory_mb",
+                                       "peak_gpu_memory_mb", "total_disk_read_mb",
+                                       "total_disk_write_mb", "peak_live_mb", "peak_rss_mb"};
     for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) assert_true(number(y, sums[k]) >= 0);
     const osh_yaml *phases = osh_yaml_get(y, "phases");
     assert_int_equal(phases->n, 3);

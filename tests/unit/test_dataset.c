@@ -322,8 +322,7 @@ static void test_json(void **state)
         {"[{\"input_ids\": [1, 2]}, {\"input_ids\": [3]}]", "1 2|3"},
         {"{\"text\": \"a\"}", "0 2 1"},
     };
-    static const struct { const char *text, *holds;
-    } bad[] = {
+    static const struct { const char *text, *holds; } bad[] = {
         {"[{\"text\": \"a\"}", "ends inside the brackets"},
         {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
         {"[,{\"text\": \"a\"}]", "a comma without a row"},
@@ -360,8 +359,7 @@ static void test_csv(void **state)
         {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9; it stays in quotes
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
-    static const struct { const char *text, *holds;
-    } bad[] = {
+    static const struct { const char *text, *holds; } bad[] = {
         {"txt,n\na,1\n",
          "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
         {"text,n\na\n", "record 1 has 1 fields, want the 2"},
@@ -387,8 +385,7 @@ static void test_csv(void **state)
 
 static size_t gzip(void *to, size_t room, const char *text)
 {
-    z_stream z = {.next_out = to,
-                  .avail_out = (unsigned)room,
+    z_stream z = {.next_out = to, .avail_out = (unsigned)room,
                   .next_in = (unsigned char *)(uintptr_t)text,
                   .avail_in = (unsigned)strlen(text)};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -654,8 +651,7 @@ static void test_split(void **state)
 {
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
-    static const struct { const char *split, *wanted;
-    } good[] = {
+    static const struct { const char *split, *wanted; } good[] = {
         {"train", "1|2|3|4|5|6|7"},
         {"train[:]", "1|2|3|4|5|6|7"},
         {"train[:3]", "1|2|3"},
@@ -675,24 +671,10 @@ static void test_split(void **state)
         {"a[-1:] + a[:1] + a[4:2]", "7|1"},
         {"a[:2]+a[1:50%]", "1|2|1|2|3|4"},
     };
-    static const char *const bad[] = {"",
-                                      "train[",
-                                      "train[]",
-                                      "train[3]",
-                                      "train[:3",
-                                      "train[:3]x",
-                                      "train[1:2:3]",
-                                      "a+",
-                                      "+a",
-                                      "a++b",
-                                      "train[:3](closest)",
-                                      "tr ain",
-                                      ".a",
-                                      "a.",
-                                      "train[x:]",
-                                      "train[--1:]",
-                                      "train[1.5%:]",
-                                      "train[:99999999999999999999]"};
+    static const char *const bad[] = {"", "train[", "train[]", "train[3]", "train[:3", "train[:3]x",
+                                      "train[1:2:3]", "a+", "+a", "a++b", "train[:3](closest)",
+                                      "tr ain", ".a", "a.", "train[x:]", "train[--1:]",
+                                      "train[1.5%:]", "train[:99999999999999999999]"};
     file(cx, "x.jsonl",
          "{\"input_ids\": [1]}\n\n{\"input_ids\": [2]}\n{\"input_ids\": [3]}\n \n{\"input_ids\": "
          "[4]}\n"

@@ -19,7 +19,7 @@ typedef struct job {
     osh_status rc;
 } job;
 
-static uint64_t next(uint64_t *state)
+static uint64_t seed_next(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return *state >> 33;
@@ -42,8 +42,8 @@ static void *write_some(void *user)
 }
 
 /* Writes the pieces and compares the file. hole: every hole-th piece is left out; 0: none. */
-static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
-                  int hole)
+static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, bool lies_as_in_file,
+                        int hole)
 {
     fixture *fx = *state;
     osh_ctx *cx = fx->cx;
@@ -55,9 +55,9 @@ static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies
     pthread_t threads[THREADS];
     job jobs[THREADS];
     int n = 0, kept = 0;
-    for (int64_t i = 0; i < BYTES; i++) want[i] = (uint8_t)next(&seed);
+    for (int64_t i = 0; i < BYTES; i++) want[i] = (uint8_t)seed_next(&seed);
     for (int64_t at = 0; at < BYTES; n++) {
-        size_t k = 1 + next(&seed) % (uint64_t)n_cut;
+        size_t k = 1 + seed_next(&seed) % (uint64_t)n_cut;
         pieces[n] = (piece){at, (int64_t)k < BYTES - at ? k : (size_t)(BYTES - at)};
         at += (int64_t)pieces[n].n;
     }
@@ -66,7 +66,7 @@ static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies
         else memset(want + pieces[i].at, 0x5a, pieces[i].n);
     }
     for (int i = kept - 1; i > 0; i--) { // neighbours get up to a hundred pieces apart
-        int j = i - (int)(next(&seed) % 100);
+        int j = i - (int)(seed_next(&seed) % 100);
         piece p = pieces[i];
         if (j < 0) j = 0;
         pieces[i] = pieces[j], pieces[j] = p;
@@ -101,22 +101,22 @@ static void check(void **state, int n_cut, uint64_t seed, bool direct, bool lies
 
 static void test_small_pieces(void **state)
 {
-    check(state, 700, 1, true, true, 0);
-    check(state, 700, 2, false, true, 0);
-    check(state, 40, 3, true, true, 0);
+    edges_check(state, 700, 1, true, true, 0);
+    edges_check(state, 700, 2, false, true, 0);
+    edges_check(state, 40, 3, true, true, 0);
 }
 
 static void test_pieces_of_blocks(void **state)
 {
-    check(state, MOST, 4, true, true, 0);
-    check(state, MOST, 5, false, true, 0);
-    check(state, MOST, 6, true, false, 0);
+    edges_check(state, MOST, 4, true, true, 0);
+    edges_check(state, MOST, 5, false, true, 0);
+    edges_check(state, MOST, 6, true, false, 0);
 }
 
 static void test_holes(void **state)
 {
-    check(state, 700, 7, true, true, 5);
-    check(state, MOST, 8, true, true, 3);
+    edges_check(state, 700, 7, true, true, 5);
+    edges_check(state, MOST, 8, true, true, 3);
 }
 
 int main(void)

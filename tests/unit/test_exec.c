@@ -604,7 +604,7 @@ static void a_batch_keeps_its_lists(void **state)
 }
 
 /* Sets an element of a tensor to NaN. */
-static void spoil(model *m, const char *name, int64_t element)
+static void weight_spoil(model *m, const char *name, int64_t element)
 {
     char path[64], *text = NULL;
     size_t n = 0;
@@ -622,7 +622,7 @@ static void nonfinite_weight_is_named(void **state)
 {
     model m;
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
-    spoil(&m, "model.layers.1.mlp.up_proj.weight", 33);
+    weight_spoil(&m, "model.layers.1.mlp.up_proj.weight", 33);
     assert_int_equal(osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes), OSH_E_NUMERIC);
     assert_non_null(strstr(osh_error_text(m.cx), "model.layers.1.mlp.up_proj.weight: element 33"));
     tiny_model_close(&m);
@@ -638,7 +638,7 @@ static void only_named_rows_are_read(void **state)
     tiny_model_open(&m, "llama_default", OSH_BF16, 2);
     int h = m.g->nodes[0].out[0];
     const osh_weight *w = &m.g->weights[m.g->nodes[0].w[0]];
-    spoil(&m, w->name, 5 * w->shape[1] + 1);
+    weight_spoil(&m, w->name, 5 * w->shape[1] + 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
     assert_null(m.w->w[m.g->nodes[0].w[0]]);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, ids, offsets, 2));

@@ -11,8 +11,7 @@
 static void put_gz(fixture *f, const char *name, const char *text)
 {
     unsigned char packed[500];
-    z_stream z = {.next_in = (unsigned char *)(uintptr_t)text,
-                  .avail_in = (unsigned)strlen(text),
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)text, .avail_in = (unsigned)strlen(text),
                   .next_out = packed,
                   .avail_out = sizeof packed};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);

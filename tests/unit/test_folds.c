@@ -88,11 +88,9 @@ static void test_found(void **state)
         {"llama_default",
          "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",
          {"post_attention_layernorm: gate_proj up_proj", both}},
-        {"llama_default",
-         "mappings: [[['re:.*down_proj'], 're:.*up_proj']]",
+        {"llama_default", "mappings: [[['re:.*down_proj'], 're:.*up_proj']]",
          {"up_proj: down_proj", "up_proj: down_proj"}},
-        {"llama_bias",
-         "mappings: [[['re:.*o_proj'], 're:.*v_proj']]",
+        {"llama_bias", "mappings: [[['re:.*o_proj'], 're:.*v_proj']]",
          {"v_proj: o_proj", "v_proj: o_proj"}},
         {"qwen3_moe",
          "mappings: [[['re:.*mlp\\.gate$', 're:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
@@ -143,8 +141,7 @@ static void test_refused(void **state)
          "mappings: [[['re:.*down_proj'], 're:.*up_proj'], [['re:.*down_proj'], 're:.*up_proj']]",
          "want each layer in one of them"},
         {"llama_tied", "mappings: [[[lm_head], model.norm]]", "which is the weight of 2 modules"},
-        {"qwen3_moe",
-         "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
+        {"qwen3_moe", "mappings: [[['re:.*experts.*gate_proj', 're:.*experts.*up_proj'], "
          "'re:.*layers\\.0\\.post_attention_layernorm']]",
          "mlp.gate (linear) reads what it makes, too"},
         {"qwen3", "mappings: [[['re:.*o_proj'], 're:.*q_norm']]",

@@ -29,23 +29,10 @@ typedef enum {
     HAS_NAN,
     N_KINDS
 } kind;
-static const char *const names[N_KINDS] = {"healthy",
-                                           "dead",
-                                           "dead and huge",
-                                           "zero",
-                                           "rank 1",
-                                           "twins",
-                                           "1e30",
-                                           "1e-30",
-                                           "2^100",
-                                           "2^-100",
-                                           "near the maximum",
-                                           "1e30 and 1e-30",
-                                           "nearly definite",
-                                           "indefinite",
-                                           "an infinity",
-                                           "infinities",
-                                           "a NaN"};
+static const char *const names[N_KINDS] = {"healthy", "dead", "dead and huge", "zero", "rank 1",
+                                           "twins", "1e30", "1e-30", "2^100", "2^-100",
+                                           "near the maximum", "1e30 and 1e-30", "nearly definite",
+                                           "indefinite", "an infinity", "infinities", "a NaN"};
 
 static float x_of(kind k, int t, int i)
 {
@@ -238,8 +225,7 @@ static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;
     static result r, rtn;
-    static const struct { kind k; const char *says;
-    } rows[] = {{HEALTHY, NULL},
+    static const struct { kind k; const char *says; } rows[] = {{HEALTHY, NULL},
                 {RANK_1, "damping 0.01 in place of 0"},
                 {NEARLY, "damping 1 in place of 0"}};
     run(&rtn, HEALTHY, 2, "rtn");

@@ -29,10 +29,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int i = 0; i < g->head; i++) {
         const osh_node *n = &g->nodes[i];
         if (strcmp(n->op->name, "linear")) continue;
-        j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name,
-                                                      .node = i,
-                                                      .weight = n->w[0],
-                                                      .input = n->in[0],
+        j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name, .node = i,
+                                                      .weight = n->w[0], .input = n->in[0],
                                                       .O = g->values[n->out[0]].width,
                                                       .I = g->values[n->in[0]].width};
     }
@@ -62,7 +60,7 @@ static void job_close(job *j)
 }
 
 /* Measures the gradients. Returns the predicted bytes; *took is the measured peak. */
-static int64_t measure(job *j, int64_t *took)
+static int64_t gradients_measure(job *j, int64_t *took)
 {
     osh_ctx *cx = j->at.cx;
     osh_gradients *s = NULL;
@@ -111,9 +109,7 @@ static double loss(job *j, int sample, nudge *n)
     tiny_check(cx, osh_next_tokens(cx, &targets, &j->p.data, sample, 1));
     tiny_check(cx, osh_tensor_new(cx, &nll, OSH_F32, 1, targets->shape));
     osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets},
-                     .out = {nll},
-                     .attr = &rules,
-                     .seqs = &b->seqs};
+                     .out = {nll}, .attr = &rules, .seqs = &b->seqs};
     tiny_check(cx, osh_op_run(cx, osh_op_find("nll"), &a));
     for (int64_t i = 0; i < nll->shape[0]; i++) sum += ((float *)nll->data)[i];
     osh_tensor_free(cx, nll);
@@ -144,7 +140,7 @@ static void squares_are_of_differences(void **state)
         int64_t took;
         job_open(&j, names[k], OSH_F32, 2);
         assert_true(j.p.gradients);
-        measure(&j, &took);
+        gradients_measure(&j, &took);
         tiny_check(j.at.cx, osh_weights_load(j.at.cx, j.at.w, j.at.g, j.at.ck, 0, j.at.g->n_nodes));
         for (int i = 0; i < j.p.n_linears; i++) {
             const osh_linear *l = &j.p.linears[i];
@@ -172,8 +168,8 @@ static void threads_do_not_show(void **state)
     int64_t took;
     job_open(&a, "qwen3_moe", OSH_BF16, 1);
     job_open(&b, "qwen3_moe", OSH_BF16, 3);
-    measure(&a, &took);
-    measure(&b, &took);
+    gradients_measure(&a, &took);
+    gradients_measure(&b, &took);
     for (int i = 0; i < a.p.n_linears; i++)
         assert_memory_equal(a.p.linears[i].care->data, b.p.linears[i].care->data,
                             (size_t)a.p.linears[i].O * 8);
@@ -191,7 +187,7 @@ static void the_peak_is_kept(void **state)
         job j;
         int64_t took = 0;
         job_open(&j, names[k], OSH_BF16, 2);
-        int64_t said = measure(&j, &took); // fails if the run allocates more
+        int64_t said = gradients_measure(&j, &took); // fails if the run allocates more
         assert_true(took <= said);
         job_close(&j);
     }

@@ -27,7 +27,7 @@ static void open_case(fixture *f, const char *name)
     tiny_open(f->cx, &f->t, name);
 }
 
-static osh_status build(fixture *f)
+static osh_status graph_build(fixture *f)
 {
     tiny_write(f->cx, &f->t, f->dir, OSH_F32);
     tiny_check(f->cx, osh_checkpoint_open(f->cx, &f->ck, f->dir));
@@ -69,7 +69,7 @@ static void modules_and_values(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     const osh_graph *g = f.g;
     int q = osh_graph_module(g, "model.layers.1.self_attn.q_proj");
     int attn = osh_graph_module(g, "model.layers.1.self_attn");
@@ -110,7 +110,7 @@ static void experts_of_sparse_layers(void **state)
 {
     fixture f;
     open_case(&f, "qwen3_moe");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     int e = osh_graph_module(f.g, "model.layers.2.mlp.experts.5"), down;
     assert_string_equal(f.g->modules[e].cls, "ExpertMLPWithGate");
     assert_string_equal(f.g->modules[f.g->modules[e].parent].name, "model.layers.2.mlp.experts");
@@ -133,7 +133,7 @@ static void experts_of_sparse_layers(void **state)
     assert_true(at->top_k == 2 && at->norm_topk_prob);
     close_case(&f);
     open_case(&f, "qwen3_moe_step");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     for (int i = 0; i < 4; i++) {
         char name[64];
         snprintf(name, sizeof name, "model.layers.%d.mlp.experts.39", i);
@@ -146,7 +146,7 @@ static void tied_head_is_one_weight(void **state)
 {
     fixture f;
     open_case(&f, "llama_tied");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     assert_int_equal(f.g->nodes[f.g->head].w[0], node_of(f.g, "model.embed_tokens")->w[0]);
     assert_string_equal(f.g->weights[f.g->nodes[f.g->head].w[0]].name, "model.embed_tokens.weight");
     close_case(&f);
@@ -165,7 +165,7 @@ static void windows_per_layer(void **state)
         fixture f;
         int layer = 0;
         open_case(&f, rows[r].name);
-        tiny_check(f.cx, build(&f));
+        tiny_check(f.cx, graph_build(&f));
         for (int i = 0; i < f.g->n_nodes; i++) {
             if (strcmp(f.g->nodes[i].op->name, "attention") != 0) continue;
             const osh_attention_attr *a = f.g->nodes[i].attr;
@@ -184,7 +184,7 @@ static void defaults_of_the_classes(void **state)
     set_config(&f, "rms_norm_eps", NULL);            // default: 1e-6
     set_config(&f, "max_position_embeddings", NULL); // default: 2048
     set_config(&f, "hidden_act", NULL);
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
     assert_true(norm->eps == 1e-6);
     assert_int_equal(f.g->max_positions, 2048);
@@ -195,7 +195,7 @@ static void dynamic_rope_lengthens(void **state)
 {
     fixture f;
     open_case(&f, "llama_dynamic");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     assert_int_equal(f.g->max_positions, 4 * 32);
     close_case(&f);
 }
@@ -206,7 +206,7 @@ static void dot_names_parts(void **state)
     char *dot = NULL;
     osh_partition *p = NULL;
     open_case(&f, "llama_default");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     tiny_check(f.cx, osh_partition_new(f.cx, &p, f.g, NULL, 0, 1));
     tiny_check(f.cx, osh_graph_dot(f.cx, &dot, f.g, p));
     assert_non_null(strstr(dot, "cluster_2"));
@@ -285,7 +285,7 @@ static void bad_configs(void **state)
         fixture f;
         open_case(&f, rows[r].model);
         set_config(&f, rows[r].key, rows[r].value ? cJSON_Parse(rows[r].value) : NULL);
-        osh_status rc = build(&f);
+        osh_status rc = graph_build(&f);
         if (rc != rows[r].rc || !strstr(osh_error_text(f.cx), rows[r].says))
             fail_msg("%s = %s: status %d, %s", rows[r].key, rows[r].value, rc,
                      osh_error_text(f.cx));
@@ -310,20 +310,20 @@ static void missing_and_misshapen_tensors(void **state)
     open_case(&f, "llama_default");
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "model.layers.1.mlp.up_proj.weight"), 0),
                          "x");
-    assert_int_equal(build(&f), OSH_E_FORMAT);
+    assert_int_equal(graph_build(&f), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f.cx), "model.layers.1.mlp.up_proj.weight is missing"));
     close_case(&f);
 
     open_case(&f, "llama_default");
     cJSON *shape = cJSON_GetArrayItem(tensor_row(&f, "model.layers.0.mlp.down_proj.weight"), 1);
     cJSON_SetNumberValue(cJSON_GetArrayItem(shape, 0), 31);
-    assert_int_equal(build(&f), OSH_E_FORMAT);
+    assert_int_equal(graph_build(&f), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
     open_case(&f, "llama_default"); // commands that need an untied head report that it is missing
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     assert_true(f.g->headless);
     assert_int_equal(osh_graph_need_head(f.cx, f.g, f.ck, "logits"), OSH_E_UNSUPPORTED);
     assert_non_null(strstr(osh_error_text(f.cx), "has no lm_head.weight"));
@@ -332,7 +332,7 @@ static void missing_and_misshapen_tensors(void **state)
     open_case(&f, "llama_default"); // config.json has no key: a missing head means tied
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     set_config(&f, "tie_word_embeddings", NULL);
-    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, graph_build(&f));
     close_case(&f);
 }
 

@@ -18,8 +18,7 @@ static const char *env(const char *name)
 static void test_names(void **state)
 {
     fixture *f = *state;
-    static const struct { const char *text, *id, *revision;
-    } rows[] = {
+    static const struct { const char *text, *id, *revision; } rows[] = {
         // a row with id NULL is a path
         {"org/name", "org/name", "main"},
         {"Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", "main"},
@@ -89,8 +88,7 @@ static void test_environment(void **state)
     snprintf(home, sizeof home, "%s/home", f->dir);
     put_text(f, "token", "  hf_file\r\n");
     assert_ok(f->cx, osh_dir_make(f->cx, home));
-    struct { const char *vars[5][2], *cache, *endpoint, *token; bool offline;
-    } rows[] = {
+    struct { const char *vars[5][2], *cache, *endpoint, *token; bool offline; } rows[] = {
         {{{"HOME", "/h"}}, "/h/.cache/huggingface/hub", "https://huggingface.co", NULL, false},
         {{{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}},
          "/x/huggingface/hub",

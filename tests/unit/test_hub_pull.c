@@ -22,8 +22,7 @@ static osh_status sha_once(osh_ctx *cx, void *user)
 static void test_sha(void **state)
 {
     fixture *f = *state;
-    static const struct { int n; const char *text, *sha1, *sha256;
-    } rows[] = {
+    static const struct { int n; const char *text, *sha1, *sha256; } rows[] = {
         // text n times
         {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
@@ -291,8 +290,7 @@ static osh_status page_once(osh_ctx *cx, void *user)
 static void test_rows(void **state)
 {
     fixture *f = *state;
-    static const struct { const char *text, *lines;
-    } rows[] = {
+    static const struct { const char *text, *lines; } rows[] = {
         {NULL,
          "{\"q\":\"a{q}\\n\",\"r\":\"\303\251\",\"n\":[1,2.5,null]}\n{\"q\":\"\",\"r\":\"z\"}\n"},
         {"<{r}>{q}{r}", "{\"text\":\"<\303\251>a{q}\\n\303\251\"}\n{\"text\":\"<z>z\"}\n"},

@@ -8,7 +8,7 @@
 #include "data/dataset.h"
 #include "unit/text_helpers.h"
 
-static osh_status render(osh_ctx *cx, osh_buf *out, const char *text, osh_jinja_vars vars)
+static osh_status template_render(osh_ctx *cx, osh_buf *out, const char *text, osh_jinja_vars vars)
 {
     osh_jinja *t = NULL;
     if (!vars.json) vars.json = "{\"a\": \"A\", \"n\": 3}", vars.n_json = 18;
@@ -22,7 +22,7 @@ static osh_status render(osh_ctx *cx, osh_buf *out, const char *text, osh_jinja_
 static void gives(osh_ctx *cx, const char *text, const char *wanted, osh_jinja_vars vars)
 {
     osh_buf out;
-    assert_ok(cx, render(cx, &out, text, vars));
+    assert_ok(cx, template_render(cx, &out, text, vars));
     assert_string_equal(out.len ? out.data : "", wanted);
     osh_buf_deinit(cx, &out);
 }
@@ -30,7 +30,7 @@ static void gives(osh_ctx *cx, const char *text, const char *wanted, osh_jinja_v
 static void refuses(osh_ctx *cx, osh_status rc, const char *text, const char *holds)
 {
     osh_buf out;
-    assert_fails(cx, rc, holds, render(cx, &out, text, (osh_jinja_vars){0}));
+    assert_fails(cx, rc, holds, template_render(cx, &out, text, (osh_jinja_vars){0}));
     osh_buf_deinit(cx, &out);
 }
 
@@ -170,7 +170,7 @@ static void test_steps_count_bytes(void **state)
                  "%%}{{ %s }}{%% endfor %%}",
                  expressions[i]);
         osh_buf out;
-        osh_status rc = render(cx, &out, text, (osh_jinja_vars){.max_steps = 400000});
+        osh_status rc = template_render(cx, &out, text, (osh_jinja_vars){.max_steps = 400000});
         if (rc != OSH_E_UNSUPPORTED || !strstr(osh_error_text(cx), "more than 400000 steps"))
             fail_msg("%s: %d, %s", expressions[i], rc, osh_error_text(cx));
         osh_error_clear(cx);
@@ -203,8 +203,8 @@ static void test_bounds(void **state)
     osh_ctx *cx = *state;
     osh_buf out;
     assert_fails(cx, OSH_E_UNSUPPORTED, "more than 1000 steps: the template does not end",
-                 render(cx, &out, "{% for i in range(999) %}{% endfor %}",
-                        (osh_jinja_vars){.max_steps = 1000}));
+                 template_render(cx, &out, "{% for i in range(999) %}{% endfor %}",
+                                 (osh_jinja_vars){.max_steps = 1000}));
     osh_buf_deinit(cx, &out);
     refuses(cx, OSH_E_UNSUPPORTED,
             "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
@@ -230,7 +230,7 @@ static void test_date_and_strict(void **state)
     gives(cx, "{{ zz }}{{ a }}", "A", (osh_jinja_vars){0});
     osh_buf out;
     assert_fails(cx, OSH_E_FORMAT, "line 1: 'zz' is undefined",
-                 render(cx, &out, "{{ zz }}{{ a }}", (osh_jinja_vars){.strict = true}));
+                 template_render(cx, &out, "{{ zz }}{{ a }}", (osh_jinja_vars){.strict = true}));
     osh_buf_deinit(cx, &out);
 }
 
@@ -240,7 +240,7 @@ typedef struct place {
     char dir[32], path[64];
 } place;
 
-static void put(const place *p, const char *name, const char *text)
+static void file_put(const place *p, const char *name, const char *text)
 {
     char path[96];
     snprintf(path, sizeof path, "%s/%s", p->dir, name);
@@ -288,23 +288,23 @@ static void test_where_the_template_is(void **state)
     static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}";
 
     chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // LLM Compressor's template, without a token
-    put(&p, "tokenizer_config.json",
-        "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
-    put(&p, "special_tokens_map.json",
-        "{\"unk_token\": {\"content\": \"<unk>\"}, \"eos_token\": \"other\"}");
+    file_put(&p, "tokenizer_config.json",
+             "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
+    file_put(&p, "special_tokens_map.json",
+             "{\"unk_token\": {\"content\": \"<unk>\"}, \"eos_token\": \"other\"}");
     chat_gives(cx, &p, row, NULL, "</s><unk>");
-    put(&p, "tokenizer_config.json",
-        "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{% bad %}\"}, "
-        "{\"name\": \"default\", \"template\": \"{{ tools }} {{ messages|length }}\"}]}");
+    file_put(&p, "tokenizer_config.json",
+             "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"{% bad %}\"}, "
+             "{\"name\": \"default\", \"template\": \"{{ tools }} {{ messages|length }}\"}]}");
     chat_gives(cx, &p, row, NULL, "None 1");
-    put(&p, "tokenizer_config.json",
-        "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}");
+    file_put(&p, "tokenizer_config.json",
+             "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}");
     assert_fails(cx, OSH_E_FORMAT, "no chat_template has the name 'default', found rag",
                  osh_chat_open(cx, &c, p.dir, NULL));
-    put(&p, "tokenizer_config.json", "{\"chat_template\": 3}");
+    file_put(&p, "tokenizer_config.json", "{\"chat_template\": 3}");
     assert_fails(cx, OSH_E_FORMAT, "neither a string nor a list",
                  osh_chat_open(cx, &c, p.dir, NULL));
-    put(&p, "chat_template.jinja", "file{% nosuch %}");
+    file_put(&p, "chat_template.jinja", "file{% nosuch %}");
     assert_fails(cx, OSH_E_UNSUPPORTED, "chat template line 1: the tag 'nosuch'",
                  osh_chat_open(cx, &c, p.dir, NULL));
     assert_fails(cx, OSH_E_USAGE, "the date is 'today'", osh_chat_open(cx, &c, p.dir, "today"));
@@ -326,8 +326,8 @@ static void test_columns_of_a_conversation(void **state)
 {
     osh_ctx *cx = *state;
     place p = place_new();
-    put(&p, "chat_template.jinja",
-        "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
+    file_put(&p, "chat_template.jinja",
+             "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
     chat_gives(cx, &p,
                "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
                "\"value\": "
@@ -385,11 +385,11 @@ static void test_rows_of_conversations(void **state)
     osh_ctx *cx = *state;
     osh_dataset d = {0};
     place p = place_new();
-    put(&p, "rows.jsonl",
-        "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"How?\"}, {\"role\": "
-        "\"assistant\", \"content\": \"So.\"}]}\n\n{\"messages\": [{\"role\": \"user\", "
-        "\"content\": "
-        "\"more \\u00e9\"}], \"id\": 2}\n");
+    file_put(&p, "rows.jsonl",
+             "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"How?\"}, {\"role\": "
+             "\"assistant\", \"content\": \"So.\"}]}\n\n{\"messages\": [{\"role\": \"user\", "
+             "\"content\": "
+             "\"more \\u00e9\"}], \"id\": 2}\n");
     load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.model_dir = MODEL});
     assert_int_equal(d.n, 2);
     check_sample(cx, &d, 0, "<|user|>\nHow?<|endoftext|>\n<|assistant|>\nSo.<|endoftext|>\n");
@@ -408,9 +408,9 @@ static void test_rows_by_a_text_template(void **state)
     osh_ctx *cx = *state;
     osh_dataset d = {0};
     place p = place_new();
-    put(&p, "rows.jsonl", "{\"q\": \"Two?\", \"n\": 2.0}\n{\"q\": \"x\", \"n\": [1]}\n");
-    put(&p, "rows.csv",
-        "\xef\xbb\xbfq,\"the \"\"n\"\"\",z\r\nTwo?,\"a, \"\"b\"\"\n\",\r\n,1,2\r\n");
+    file_put(&p, "rows.jsonl", "{\"q\": \"Two?\", \"n\": 2.0}\n{\"q\": \"x\", \"n\": [1]}\n");
+    file_put(&p, "rows.csv",
+             "\xef\xbb\xbfq,\"the \"\"n\"\"\",z\r\nTwo?,\"a, \"\"b\"\"\n\",\r\n,1,2\r\n");
     load(cx, &d, &p, "rows.jsonl", (osh_dataset_options){.text_template = "Q: {{ q }} {{ n }}"});
     check_sample(cx, &d, 0, "Q: Two? 2.0");
     check_sample(cx, &d, 1, "Q: x [1]");
@@ -431,7 +431,7 @@ static void test_data_that_is_refused(void **state)
     char path[96];
     snprintf(path, sizeof path, "%s/rows.jsonl", p.dir);
     osh_dataset_options opt = {.path = path, .max_seq_length = 9, .text_template = "{{ zz }}"};
-    put(&p, "rows.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}\n");
+    file_put(&p, "rows.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}\n");
     assert_ok(cx, osh_tokenizer_open(cx, &tok, MODEL));
     assert_fails(cx, OSH_E_FORMAT, "text template line 1: 'zz' is undefined; while reading",
                  osh_dataset_load(cx, &d, tok, &opt));
@@ -468,8 +468,9 @@ static osh_status render_all(osh_ctx *cx, void *user)
 static void test_failing_allocations(void **state)
 {
     place p = place_new();
-    put(&p, "tokenizer_config.json", "{\"bos_token\": \"<s>\"}");
-    put(&p, "chat_template.jinja",
+    file_put(&p, "tokenizer_config.json", "{\"bos_token\": \"<s>\"}");
+    file_put(
+        &p, "chat_template.jinja",
         "{% macro m(x) %}{{ caller() ~ ' ' ~ x }}{% endmacro %}{% set l = [1, 'a'|upper] %}{{ l }}"
         "{% for m in messages %}{{ m.content|upper }}{% endfor %}{{ {'a': 1.5}|tojson(indent=2) }}"
         "{% call m('x') %}caller{% endcall %}{{ 'a|b'.split('a')|join }}|{% set b %}{{ bos_token "

@@ -426,8 +426,7 @@ static osh_status see_member(osh_ctx *cx, void *user, size_t i, size_t n, const 
 
 static void test_each_member(void **state)
 {
-    static const struct { const char *text, *seen, *fails;
-    } cases[] = {
+    static const struct { const char *text, *seen, *fails; } cases[] = {
         {"{}", "", NULL},
         {" {\"a\" : 1 , \"\\u0062\":{\"x\":[1,{}]},\"a\":null} ",
          "0/3 a=1;1/3 b={\"x\":[1,{}]};2/3 a=null;", NULL},

@@ -13,7 +13,7 @@ typedef struct fixture {
 } fixture;
 
 /* q.weight becomes q.weight_packed and q.weight_scale; norm.weight and mtp.fc.weight are copied. */
-static void make(fixture *f)
+static void fixture_make(fixture *f)
 {
     static char *const names[] = {"q.weight", "norm.weight", "mtp.fc.weight"};
     static char *const outs[] = {"q.weight_packed", "q.weight_scale", "norm.weight",
@@ -30,12 +30,8 @@ static void make(fixture *f)
     }
     f->linear = (osh_linear){.name = "q", .tensor = 0, .bias = -1, .first_out = 0, .n_out = 2};
     f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
-    f->plan = (osh_plan){.ck = &f->ck,
-                         .linears = &f->linear,
-                         .n_linears = 1,
-                         .out = f->out,
-                         .out_info = f->info,
-                         .n_out = 4};
+    f->plan = (osh_plan){.ck = &f->ck, .linears = &f->linear, .n_linears = 1, .out = f->out,
+                         .out_info = f->info, .n_out = 4};
 }
 
 static void one_fate_each(void **state)
@@ -44,7 +40,7 @@ static void one_fate_each(void **state)
     osh_fate *fate = NULL;
     fixture f;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&f);
+    fixture_make(&f);
     assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
     assert_int_equal(fate[0], OSH_FATE_QUANTIZED);
     assert_int_equal(fate[1], OSH_FATE_COPIED);
@@ -54,10 +50,10 @@ static void one_fate_each(void **state)
     f.plan.n_out = 3; // mtp.fc.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan),
                  "mtp.fc.weight is neither quantized nor");
-    make(&f);
+    fixture_make(&f);
     f.plan.n_linears = 0; // q.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight is neither");
-    make(&f);
+    fixture_make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
     f.plan.n_out = 5; // q.weight is copied beside its codes
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight would be both");
@@ -72,7 +68,7 @@ static void tied_heads(void **state)
     osh_fate *fate = NULL;
     fixture f;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&f);
+    fixture_make(&f);
     f.source[1].name = f.out[2].name = "model.embed_tokens.weight";
     f.linear.name = "lm_head", f.linear.tensor = 1;
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
@@ -80,7 +76,7 @@ static void tied_heads(void **state)
     assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
     for (int i = 0; i < 3; i++) assert_int_equal(fate[i], OSH_FATE_COPIED);
     osh_free(cx, fate);
-    make(&f);
+    fixture_make(&f);
     f.out[4].name = "lm_head.weight", f.info[4] = (osh_out_tensor){.source = 1, .linear = -1};
     f.plan.n_out = 5;
     assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));

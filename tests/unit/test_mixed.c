@@ -7,7 +7,7 @@
 
 enum { UNITS = 5, CANDIDATES = 4 };
 
-static osh_mixed *make(osh_ctx *cx, uint64_t seed)
+static osh_mixed *mixed_make(osh_ctx *cx, uint64_t seed)
 {
     osh_mixed *m = osh_calloc(cx, 1, sizeof *m);
     m->units = osh_calloc(cx, UNITS, sizeof *m->units);
@@ -57,7 +57,7 @@ static void test_against_all(void **state)
     int n_best = 0, n = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int share = 0; share <= 6; share++) {
-            osh_mixed *m = make(cx, seed);
+            osh_mixed *m = mixed_make(cx, seed);
             int64_t least = 0, most = 0, bytes = 0;
             double loss = 0;
             for (int u = 0; u < UNITS; u++)
@@ -80,7 +80,7 @@ static void test_against_all(void **state)
 static void test_known(void **state)
 {
     osh_ctx *cx = *state;
-    osh_mixed *m = make(cx, 1);
+    osh_mixed *m = mixed_make(cx, 1);
     m->n_units = 2;
     for (int u = 0; u < 2; u++)
         for (int k = 0; k < CANDIDATES; k++)
@@ -98,7 +98,7 @@ static void test_known(void **state)
 static void test_too_small(void **state)
 {
     osh_ctx *cx = *state;
-    osh_mixed *m = make(cx, 3);
+    osh_mixed *m = mixed_make(cx, 3);
     assert_int_equal(osh_mixed_choose(cx, m, 10), OSH_E_USAGE);
     assert_non_null(strstr(osh_error_text(cx), "want a larger target"));
     osh_error_clear(cx);
@@ -109,7 +109,7 @@ static void test_too_small(void **state)
 static void test_weighed(void **state)
 {
     osh_ctx *cx = *state;
-    osh_mixed *m = make(cx, 5);
+    osh_mixed *m = mixed_make(cx, 5);
     double effect[UNITS] = {0.5, 0.25, 0, 1, 2}, before = m->units[0].loss[2];
     for (int u = 0; u < UNITS; u++) m->units[u].rounded = 4;
     osh_mixed_weigh(m, effect);

@@ -29,7 +29,7 @@ typedef struct trial {
     bool apart;               // there are enough Linears for a thread each
 } trial;
 
-static osh_status take(osh_ctx *cx, osh_linear_job *j)
+static osh_status job_take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_linear_job_deinit(cx, j);
     return OSH_OK;
@@ -78,7 +78,7 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
 }
 
 /* Fails unless the prediction covers the bytes taken and is at most MOST_PERCENT of `with`. */
-static void check(const trial *t, const char *text, size_t said, size_t took, size_t with)
+static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
     if (took <= said && said * 100 <= with * MOST_PERCENT) return;
@@ -89,7 +89,7 @@ static void check(const trial *t, const char *text, size_t said, size_t took, si
 
 /* Returns the bytes that compress takes. *said is the prediction; *result is the size of the first
  * Linear's result. */
-static size_t measure(const trial *t, size_t *said, size_t *result)
+static size_t trial_measure(const trial *t, size_t *said, size_t *result)
 {
     osh_ctx *cx = NULL;
     osh_linear_job jobs[MOST] = {{0}};
@@ -101,14 +101,9 @@ static size_t measure(const trial *t, size_t *said, size_t *result)
     if (t->both) shift = copy_of(cx, square[1]);
     for (int k = 0; k < t->n; k++) {
         w[k] = random_of(cx, OSH_BF16, rows[t->shape][k % SHAPES], (uint64_t)k);
-        jobs[k] = (osh_linear_job){.name = "a",
-                                   .scheme = &t->m->schemes[0],
-                                   .w = w[k],
-                                   .shift = shift,
-                                   .sparsity = 0.5,
-                                   .keep_w = t->keep_w,
-                                   .done = t->stays ? NULL : take,
-                                   .n_tokens = 2 * I,
+        jobs[k] = (osh_linear_job){.name = "a", .scheme = &t->m->schemes[0], .w = w[k],
+                                   .shift = shift, .sparsity = 0.5, .keep_w = t->keep_w,
+                                   .done = t->stays ? NULL : job_take, .n_tokens = 2 * I,
                                    .apart = t->apart};
     }
     *result = osh_job_result_bytes(&jobs[0]);
@@ -126,10 +121,10 @@ static size_t measure(const trial *t, size_t *said, size_t *result)
     return took;
 }
 
-static void try(const trial *t, const char *text)
+static void trial_try(const trial *t, const char *text)
 {
-    size_t said, result, took = measure(t, &said, &result);
-    check(t, text, said, took, took);
+    size_t said, result, took = trial_measure(t, &said, &result);
+    trial_check(t, text, said, took, took);
 }
 
 /* Tries twelve Linears; a Linear of 160 rows takes most. */
@@ -139,11 +134,11 @@ static void try_apart(const osh_modifier *m, int n_threads, bool stays, const ch
     trial one = {.m = m, .n = 1, .n_threads = 1, .both = both};
     trial all = {
         .m = m, .n = MOST, .n_threads = n_threads, .stays = stays, .both = both, .apart = true};
-    size_t said, result, alone_said, took = measure(&all, &said, &result),
-                                     alone = measure(&one, &alone_said, &result);
+    size_t said, result, alone_said, took = trial_measure(&all, &said, &result),
+                                     alone = trial_measure(&one, &alone_said, &result);
     int waiting = stays || osh_jobs_waiting(n_threads) > MOST ? MOST : osh_jobs_waiting(n_threads);
-    check(&all, text, said, took,
-          (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
+    trial_check(&all, text, said, took,
+                (size_t)n_threads * alone + (size_t)(waiting - n_threads) * result);
 }
 
 /* Tries every way to call the modifier of a recipe. Returns false if the recipe is refused. */
@@ -158,14 +153,10 @@ static bool try_text(const char *text, bool survey)
     for (int way = 0; !rc && way < 16; way++) {
         /* These four ways have each value of each choice. */
         if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
-        trial t = {.m = &r->modifiers[0],
-                   .n = way & 1 ? 3 : 1,
-                   .n_threads = way & 2 ? 3 : 1,
-                   .shape = way >> 2 == 3,
-                   .stays = way >> 2 == 1,
-                   .keep_w = way >> 2 == 2,
+        trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1,
+                   .shape = way >> 2 == 3, .stays = way >> 2 == 1, .keep_w = way >> 2 == 2,
                    .both = strstr(text, "original") != NULL};
-        try(&t, text);
+        trial_try(&t, text);
     }
     for (int way = 0; !rc && way < 4 && r->modifiers[0].type->apart && !survey; way++) {
         if (SANITIZED && way != 1 && way != 2) continue;
@@ -186,8 +177,7 @@ static const char *const weights[] = {
     "num_bits: 8, type: float, strategy: channel",
 };
 /* Keys before the groups, so that steps are few or need more memory than the default. */
-static const struct { const char *name, *keys;
-} more[] = {
+static const struct { const char *name, *keys; } more[] = {
     {"GPTQModifier", "actorder: weight, "},
     {"GPTQModifier", "block_size: 64, "},
     {"GPTQModifier", "quality: best, "},

@@ -264,16 +264,10 @@ static void test_values(void **state)
         {"num_bits: 8, group_size: -1",
          {.bits = 8, .strategy = OSH_Q_CHANNEL, .group_size = -1, .symmetric = true}},
         {"num_bits: 8, type: FLOAT, strategy: Block, block_structure: [128, 64]",
-         {.bits = 8,
-          .type = OSH_Q_FLOAT,
-          .strategy = OSH_Q_BLOCK,
-          .block = {128, 64},
+         {.bits = 8, .type = OSH_Q_FLOAT, .strategy = OSH_Q_BLOCK, .block = {128, 64},
           .symmetric = true}},
         {"num_bits: 8, type: float, strategy: block, block_structure: 16x8, observer: MinMax",
-         {.bits = 8,
-          .type = OSH_Q_FLOAT,
-          .strategy = OSH_Q_BLOCK,
-          .block = {16, 8},
+         {.bits = 8, .type = OSH_Q_FLOAT, .strategy = OSH_Q_BLOCK, .block = {16, 8},
           .symmetric = true}},
         {"strategy: null, group_size: null, observer: null, scale_dtype: null, zp_dtype: null, "
          "observer_kwargs: {}",
@@ -297,8 +291,7 @@ static void test_values(void **state)
 static void test_actorder(void **state)
 {
     (void)state;
-    static const struct { const char *more, *args; osh_actorder want;
-    } rows[] = {
+    static const struct { const char *more, *args; osh_actorder want; } rows[] = {
         {"", "", OSH_ACTORDER_STATIC},
         {"", ", actorder: null", OSH_ACTORDER_STATIC},
         {"", ", actorder: weight", OSH_ACTORDER_WEIGHT},
@@ -377,13 +370,9 @@ static void test_quality(void **state)
         {"scale_search: null, refine: null, ", SEARCH_NONE, 0, {0}},
         {"scale_search: none, refine: [], ", SEARCH_NONE, 0, {0}},
         {"scale_search: mse, ", SEARCH_MSE, 0, {0}},
-        {"scale_search: ldl, refine: [rescale, descend, fit_scales], ",
-         SEARCH_LDL,
-         3,
+        {"scale_search: ldl, refine: [rescale, descend, fit_scales], ", SEARCH_LDL, 3,
          {OSH_REFINE_RESCALE, OSH_REFINE_DESCEND, OSH_REFINE_FIT_SCALES}},
-        {"refine: [fit_scales, fit_scales], ",
-         SEARCH_NONE,
-         2,
+        {"refine: [fit_scales, fit_scales], ", SEARCH_NONE, 2,
          {OSH_REFINE_FIT_SCALES, OSH_REFINE_FIT_SCALES}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -443,8 +432,7 @@ static void test_scheme_and_observers(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct { const char *args, *part; osh_status rc;
-    } weights[] = {
+    static const struct { const char *args, *part; osh_status rc; } weights[] = {
         {"bits: 4", "r.yaml:3:77: unknown key 'bits', want num_bits, type", OSH_E_USAGE},
         {"num_bits: four", "r.yaml:3:77: num_bits is 'four', want a whole number", OSH_E_USAGE},
         {"num_bits: null", "num_bits is null", OSH_E_USAGE},
@@ -483,8 +471,7 @@ static void test_refused(void **state)
         {"num_bits: 9", "int of 9 bits", OSH_E_UNSUPPORTED},
         {"1: 2", "string keys", OSH_E_USAGE},
     };
-    static const struct { const char *text, *part;
-    } recipes[] = {
+    static const struct { const char *text, *part; } recipes[] = {
         {"", "got nothing"},
         {"[a]", "got a list"},
         {"x: {}", "r.yaml:1:1: unknown key 'x': want a name ending in _stage"},

@@ -54,7 +54,8 @@ static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
     return rc;
 }
 
-static void check(osh_ctx *cx, const char *name, const char *path, const char *line, int *count)
+static void outcome_check(osh_ctx *cx, const char *name, const char *path, const char *line,
+                          int *count)
 {
     heard said;
     osh_status rc = plan_one(cx, path, &said);
@@ -102,7 +103,7 @@ static void test_outcomes(void **state)
         all_text = realloc(all_text, n_text + len + 1);
         memcpy(all_text + n_text, text, len + 1), n_text += len;
         osh_free(cx, text);
-        check(cx, names[i], path, line, count);
+        outcome_check(cx, names[i], path, line, count);
         assert_int_equal(osh_mem_live(cx), 0);
         osh_ctx_free(cx);
         free(names[i]);

@@ -30,7 +30,7 @@ static const char *step_name(const osh_modifier *m, int k)
     return k ? "b" : "a";
 }
 
-static void make(made_up *m, int n)
+static void made_up_make(made_up *m, int n)
 {
     static const osh_modifier_type type = {.name = "Made up", .step = step_name};
     *m = (made_up){.modifier = {.type = &type}};
@@ -49,18 +49,13 @@ static void make(made_up *m, int n)
     m->subgraphs[0].name = "model.<i>";
     m->subgraphs[1].name = "model.layers.1";
     m->parts = (osh_partition){.parts = m->subgraphs, .n = 2};
-    m->plan = (osh_plan){.opt = &m->opt,
-                         .ck = &m->ck,
-                         .parts = &m->parts,
-                         .pipeline = OSH_PIPELINE_SEQUENTIAL,
-                         .recipe = &m->recipe,
-                         .linears = m->linears,
-                         .n_linears = n,
-                         .total_bytes = 1000};
+    m->plan = (osh_plan){.opt = &m->opt, .ck = &m->ck, .parts = &m->parts,
+                         .pipeline = OSH_PIPELINE_SEQUENTIAL, .recipe = &m->recipe,
+                         .linears = m->linears, .n_linears = n, .total_bytes = 1000};
     m->run = (osh_run){.plan = &m->plan, .results = m->results};
 }
 
-static void drop(made_up *m)
+static void made_up_drop(made_up *m)
 {
     for (int i = 0; i < m->plan.n_linears; i++) free(m->linears[i].name);
     free(m->linears);
@@ -110,7 +105,7 @@ static void few_modules(void **state)
     made_up m;
     char *json, *html;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&m, 5);
+    made_up_make(&m, 5);
     m.results[2].fallback = "rounded <to> nearest";
     m.results[3].nmse = 0; // exact: no bar, but a row
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
@@ -139,7 +134,7 @@ static void few_modules(void **state)
     assert_null(strstr(json, "NaN"));
     osh_free(cx, json);
     osh_free(cx, html);
-    drop(&m);
+    made_up_drop(&m);
     osh_ctx_free(cx);
 }
 
@@ -149,7 +144,7 @@ static void many_modules(void **state)
     made_up m;
     char *json, *html;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&m, 6000);
+    made_up_make(&m, 6000);
     m.results[4321].objective = 40; // the worst module must be in the chart
     write_both(cx, &m, &json, &html, 0);
     assert_int_equal(count(html, ": 1.600e+00</title>"), 1);
@@ -159,7 +154,7 @@ static void many_modules(void **state)
     assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // and the subgraphs
     osh_free(cx, json);
     osh_free(cx, html);
-    drop(&m);
+    made_up_drop(&m);
     osh_ctx_free(cx);
 }
 
@@ -180,9 +175,9 @@ done:
 static void no_memory(void **state)
 {
     made_up m;
-    make(&m, 3);
+    made_up_make(&m, 3);
     assert_true(torture(report, &m) > 20);
-    drop(&m);
+    made_up_drop(&m);
 }
 
 static const char profile[] = "test_report_profile.yaml";

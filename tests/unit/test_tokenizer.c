@@ -34,8 +34,8 @@ static char *spec_of(const cJSON *root, const cJSON *c)
     return text;
 }
 
-static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n,
-                  bool special, const char *want)
+static void ids_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n,
+                      bool special, const char *want)
 {
     osh_ids ids = {0};
     char *end = NULL;
@@ -74,9 +74,9 @@ static void components_give_the_library_ids(void **state)
             char *s = NULL;
             size_t n = 0;
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
-            check(cx, t, name, s, n, true, ids);
-            check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
-            check(cx, t, name, s, n, true, ids); // the second time from the cache
+            ids_check(cx, t, name, s, n, true, ids);
+            ids_check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
+            ids_check(cx, t, name, s, n, true, ids); // the second time from the cache
             osh_free(cx, s);
             n_rows++;
         }
@@ -154,8 +154,8 @@ static void check_lines(osh_ctx *cx, osh_tokenizer *t, const char *text_path, co
     for (const char *want = ids; *want; want = strchr(want, '\n') + 1) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t len = end ? (size_t)(end - text) - at : n - at;
-        check(cx, t, text_path, text + at, len, true, want);
-        check(cx, t, text_path, text + at, len, false, want);
+        ids_check(cx, t, text_path, text + at, len, true, want);
+        ids_check(cx, t, text_path, text + at, len, false, want);
         at += len + 1;
     }
     assert_int_equal(at, n + 1); // no line is left
@@ -443,27 +443,12 @@ static void what_cuts_characters_is_refused(void **state)
 /* PCRE2 compiles these patterns; Oniguruma refuses them or reads them differently. */
 static void patterns_of_pcre2_are_refused(void **state)
 {
-    static const char *const patterns[] = {"\\\\Qa.b\\\\E",
-                                           "[\\\\Q.]",
-                                           "\\\\V",
-                                           "\\\\N{U+61}",
-                                           "(a)\\\\g{1}",
-                                           "(a)\\\\g1",
-                                           "\\\\xE4\\\\xB8\\\\xAD",
-                                           "[\\\\xe9]",
-                                           "\\\\303\\\\251",
-                                           "(?s).",
-                                           "(?U)a+",
-                                           "(?^i)a",
-                                           "(?|(a)|(b))",
-                                           "(?1)(a)",
-                                           "(?P<n>a)",
-                                           "a(?i)b|c",
-                                           "\\\\|(?i)a|b",
-                                           "(?i)ss",
-                                           "(?i:First)",
-                                           "(?i)stra\u00dfe",
-                                           "(?i)[\ufb01]"};
+    static const char *const patterns[] = {"\\\\Qa.b\\\\E", "[\\\\Q.]", "\\\\V", "\\\\N{U+61}",
+                                           "(a)\\\\g{1}", "(a)\\\\g1", "\\\\xE4\\\\xB8\\\\xAD",
+                                           "[\\\\xe9]", "\\\\303\\\\251", "(?s).", "(?U)a+",
+                                           "(?^i)a", "(?|(a)|(b))", "(?1)(a)", "(?P<n>a)",
+                                           "a(?i)b|c", "\\\\|(?i)a|b", "(?i)ss", "(?i:First)",
+                                           "(?i)stra\u00dfe", "(?i)[\ufb01]"};
     osh_ctx *cx = *state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[400];
@@ -560,7 +545,7 @@ static void scores_are_read_as_the_library_reads_them(void **state)
     osh_tokenizer *t = NULL;
 
     assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "scores"));
-    check(cx, t, "scores", "ab", 2, true, "1 2");
+    ids_check(cx, t, "scores", "ab", 2, true, "1 2");
     osh_tokenizer_close(cx, t);
 }
 

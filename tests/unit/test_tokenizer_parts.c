@@ -19,7 +19,7 @@ static const cJSON *member(const cJSON *o, const char *key)
 
 /* Encodes a text whole and in parts of several sizes, and compares the ids; the ids of each feed
  * are final. */
-static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
+static void parts_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     static const size_t sizes[] = {1, 2, 3, 7, 16, 50};
     osh_ids want = {0}, got = {0}; // own
@@ -79,11 +79,11 @@ static void components_in_parts(void **state)
             cJSON_AddItemReferenceToObject(o, part->string, (cJSON *)(uintptr_t)part);
         char *spec = cJSON_PrintUnformatted(o);
         osh_tokenizer *t = parse(cx, spec);
-        check(cx, t, member(c, "name")->valuestring, all.data, all.len);
+        parts_check(cx, t, member(c, "name")->valuestring, all.data, all.len);
         cJSON_ArrayForEach(part, member(c, "rows")) {
             const cJSON *text = member(part, "text");
             const char *s = cJSON_IsString(text) ? text->valuestring : "";
-            check(cx, t, member(c, "name")->valuestring, s, strlen(s));
+            parts_check(cx, t, member(c, "name")->valuestring, s, strlen(s));
         }
         osh_tokenizer_close(cx, t);
         free(spec);
@@ -190,7 +190,7 @@ static void hard_cases_in_parts(void **state)
                 const char *w = words[(r >> 33) % (rep % 2 ? 7 : sizeof words / sizeof *words)];
                 n += (size_t)snprintf(s + n, sizeof s - n, "%s", w);
             }
-            check(cx, t, specs[k] + strlen("{" LETTERS), s, n);
+            parts_check(cx, t, specs[k] + strlen("{" LETTERS), s, n);
         }
         osh_tokenizer_close(cx, t);
     }
@@ -207,7 +207,7 @@ static void real_texts_in_parts(void **state)
         char *text = NULL; // own
         size_t n = 0;
         assert_ok(cx, osh_file_read_all(cx, &text, &n, files[i], 1 << 20));
-        check(cx, t, files[i], text, n);
+        parts_check(cx, t, files[i], text, n);
         osh_free(cx, text);
     }
     osh_tokenizer_close(cx, t);
