@@ -7,7 +7,7 @@ more than six parameters.
 
 In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a word of NO_BEGINNING; a
 retired word in a comment (RETIRED); a static function whose name two files of these folders define, unless it is a column
-of a table of rows (COLUMNS).
+of a table of rows (COLUMNS). In the folders of PLAIN_TESTS it fails on the same lines and comments.
 Usage: lint.py [source folder]"""
 import pathlib
 import re
@@ -29,6 +29,14 @@ CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|put
 # Folders of src/ that follow the language rule of CONTRIBUTING.md. The others join when they are rewritten.
 PLAIN = set('''base text tensor tokenizer io math gpu chat ops data solver graph quant
     hub store modifiers learn plan output run verify eval report api lib cli'''.split())
+# Folders of tests/ whose comments and lines follow it, too; "." has the files of tests/ itself.
+PLAIN_TESTS = {
+    ".",
+    "fuzz",
+    "kernels",
+    "prop",
+    "unit",
+}
 MAX_PLAIN_LINE = 100
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
 RETIRED = re.compile(r"\b(cards?(?!\.[ch])|played|affair|behind|ahead of|so many|way through)\b", re.I)
@@ -37,8 +45,8 @@ STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
 COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
 
 
-def check_language(here, text, wrong, statics):
-    """Comments and names of one file of a folder of PLAIN."""
+def check_language(here, text, wrong):
+    """Comments and lines of one file of a folder of PLAIN or PLAIN_TESTS."""
     for m in COMMENT.finditer(text):
         words = (m[1] or m[2] or "").strip(" *-\n\t/")
         line = text.count("\n", 0, m.start()) + 1
@@ -50,6 +58,10 @@ def check_language(here, text, wrong, statics):
     for i, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_PLAIN_LINE:
             wrong.append(f"{here}:{i}: {len(line)} characters, at most {MAX_PLAIN_LINE}")
+
+
+def list_statics(here, text, statics):
+    """Adds the static functions of one file of a folder of PLAIN to statics."""
     if here.suffix in {".c", ".cu"}:
         code = re.sub(r"__launch_bounds__\([^)]*\)", "", strip_comments_and_strings(text))
         for name in set(STATIC.findall(code)) - COLUMNS:
@@ -126,7 +138,10 @@ def check(path, wrong, large, statics):
     if here.parts[0] == "src":
         check_parameters(here, code, wrong)
     if here.parts[0] == "src" and here.parts[1] in PLAIN:
-        check_language(here, text, wrong, statics)
+        check_language(here, text, wrong)
+        list_statics(here, text, statics)
+    if here.parts[0] == "tests" and (here.parts[1] if len(here.parts) > 2 else ".") in PLAIN_TESTS:
+        check_language(here, text, wrong)
     if len(lines) > MAX_FILE:
         large.append(f"{here}: {len(lines)} lines")
     for start, n in function_sizes(code):
