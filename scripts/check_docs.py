@@ -41,7 +41,7 @@ ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c read
 
 
 def own_flags():
-    text = (ROOT / "src/plan/options.c").read_text()
+    text = (ROOT / "src/match/options.c").read_text()
     main = (ROOT / "src/cli/main.c").read_text()
     names = set(re.findall(r"\bROW\((\w+)\)", text)) | set(re.findall(r'\.alias = "(\w+)"', text))
     return {n.replace("_", "-") for n in names} | {e for e in ENTRIES if f'"--{e}"' in main}
