@@ -16,9 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"\d+\.\d+\.\d+"
 PLACES = {  # file: what stands around the number
     "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
-    "docs/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
-    **{f"docs/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")' for p in sorted((ROOT / "docs/man").glob("*.1"))},
-    "docs/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
+    "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
+    **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'
+       for p in sorted((ROOT / "docs/reference/man").glob("*.1"))},
+    "docs/how-to/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
 }
 HEAD = re.compile(rf"^## ({NUMBER}), (not released|\d{{4}}-\d\d-\d\d)$", re.M)
 

@@ -10,9 +10,9 @@ release() { (cd copy && python3 scripts/release.py "$@"); }
 release >out || fail "$(cat out)"
 sed -i "s/^project(oneshot VERSION [0-9.]*/project(oneshot VERSION 9.9.9/" copy/CMakeLists.txt
 release >out && fail "a number of one file"
-for name in docs/oneshot.1 docs/packages.md CHANGELOG.md; do grep -q "^$name: " out || fail "$name: $(cat out)"; done
+for name in docs/reference/oneshot.1 docs/how-to/packages.md CHANGELOG.md; do grep -q "^$name: " out || fail "$name: $(cat out)"; done
 release --set 9.10.0 >out || fail "$(cat out)"
-grep -q "^## 9.10.0, not released" copy/CHANGELOG.md && grep -q "oneshot_9.10.0_amd64.deb" copy/docs/packages.md || fail "$(cat out)"
+grep -q "^## 9.10.0, not released" copy/CHANGELOG.md && grep -q "oneshot_9.10.0_amd64.deb" copy/docs/how-to/packages.md || fail "$(cat out)"
 [ "$(grep -c '^## ' copy/CHANGELOG.md)" = 1 ] || fail "what was not released stays"
 sed -i 's/^## 9.10.0, not released/## 9.10.0, 2026-01-31/' copy/CHANGELOG.md
 release --set 9.11.0 >out || fail "$(cat out)"

@@ -126,6 +126,7 @@ static inline double tol_sums(int64_t n)
 }
 
 /* The card's fused attention against the reference, for values up to 1: that one rounds q k^T, scores and normalized
- * probabilities, the kernel p before it is normalized (docs/numerics.md). A unit in the last place in most elements. */
+ * probabilities, the kernel p before it is normalized (docs/explanation/numerics.md). A unit in the last place in most
+ * elements. */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }
 #endif
