@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUN_BY_PAGES = {"docs/tutorials/first-run.md", "docs/how-to/jobs.md"} | { # the others: by tests/examples/adding.sh
+RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
+    f"docs/tutorials/{what}.md" for what in ("first-run", "fine-tuned-model", "larger-than-memory", "eight-gb-gpu")} | {
+    # by tests/examples/adding.sh
     f"docs/internals/adding-{what}.md"
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
@@ -34,6 +36,8 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/tutorials/first-run.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
     ("docs/tutorials/first-run.md", "export PATH", "of the reader's shell"),
     ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/explanation/quality.md"),
+    ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
+    ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
     ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
     ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
     ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
