@@ -24,11 +24,6 @@ INSTALLS = "installs packages; .ci/run calls it"
 NOT_RUN = [  # page, the command's beginning, why
     ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
-    ("README.md", "scripts/install-deps.sh", INSTALLS),
-    ("README.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
-    ("README.md", "cmake --build --preset release", "a build, which scripts/test.sh makes"),
-    ("README.md", "ctest --preset release", "all tests, which scripts/test.sh runs"),
-    ("README.md", "cmake --install", "tests/cli/install.sh installs, into a folder"),
     ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),
     ("CONTRIBUTING.md", "scripts/slow.sh", "minutes; the tests of .ci/run are the same with fewer rounds"),
     ("CONTRIBUTING.md", "cmake --preset asan", "a build and all tests, which .ci/run makes"),
