@@ -30,7 +30,7 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/tutorials/first-run.md", "scripts/install-deps.sh", INSTALLS),
     ("docs/tutorials/first-run.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
     ("docs/tutorials/first-run.md", "export PATH", "of the reader's shell"),
-    ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/explanation/quality.md"),
+    ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/internals/quality-measurements.md"),
     ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
     ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
     ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
@@ -49,7 +49,7 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/internals/measurements.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
     ("docs/explanation/sequential-onloading.md", "scripts/onloading.sh", "minutes; tests/cli/profiles.sh runs a small one"),
     ("docs/explanation/sequential-onloading.md", "python3 examples/make-model.py", "200 MB; examples/moe.sh makes a small one"),
-    ("docs/explanation/quality.md", "oneshot eval", "windows of a data set that is not here; docs/how-to/jobs.md has one that is run"),
+    ("docs/internals/quality-measurements.md", "oneshot eval", "windows of a data set that is not here; docs/how-to/jobs.md has one that is run"),
 ]
 
 
