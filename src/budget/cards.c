@@ -5,9 +5,9 @@
  *     copies    (weights loaded + values that rest outside of the GPU) / (sustained bus)
  *   solve       per Linear O I^2 at F32, or three times that at TF32
  *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
- *               the column loop (docs/cuda.md)
+ *               the column loop (docs/how-to/cuda.md)
  *
- * The rates are the vendor's (docs/cuda.md names the sheets). This program was not measured on any
+ * The rates are the vendor's (docs/how-to/cuda.md names the sheets). This program was not measured on any
  * of these GPUs. */
 #include "budget/cards.h"
 

@@ -3,7 +3,7 @@
  *
  * Bytes are those of osh_mem_gross. Device: weights, Hessians, the current batch, scratch; on the
  * CPU back end it is a part of the host memory. Host: all anonymous memory of the process.
- * docs/memory.md has the model. */
+ * docs/explanation/memory.md has the model. */
 #ifndef OSH_MEMORY_H
 #define OSH_MEMORY_H
 #include "budget/budget.h"

@@ -10,7 +10,7 @@ const osh_field osh_option_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .group = "Model",
      .brief = "directory, or org/name[@revision]", .type = OSH_F_STR,
      .doc = "Hugging Face checkpoint: its directory, or org/name[@revision] of the Hub "
-            "(docs/hub.md)"},
+            "(docs/how-to/hub.md)"},
     {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write", .type = OSH_F_STR,
      .alias = "output_dir", .doc = "directory to write"},
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
@@ -19,7 +19,7 @@ const osh_field osh_option_fields[] = {
      .doc = "bytes of an output file, decimal units"},
     {ROW(target_bits), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
      .doc = "choose bits for each module so that a weight takes no more than these on average, "
-            "scales included, and least is lost (docs/mixed-precision.md); 0: the scheme's"},
+            "scales included, and least is lost (docs/how-to/mixed-precision.md); 0: the scheme's"},
     {ROW(target_size), .type = OSH_F_STR,
      .doc = "the same by size: 0.35x of the source's bytes of what is quantized, or bytes of the "
             "whole output, such as 90MB"},
@@ -28,7 +28,7 @@ const osh_field osh_option_fields[] = {
     {ROW(quality), .brief = "fast, gptq, or best: the least loss", .type = OSH_F_STR,
      .values = "fast|gptq|best",
      .doc = "fast: rounded to nearest, without data; gptq: as LLM Compressor's; best: what loses "
-            "least in the same format (docs/quality.md). A recipe's own keys win"},
+            "least in the same format (docs/explanation/quality.md). A recipe's own keys win"},
     {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor's YAML",
      .type = OSH_F_STR, .doc = "LLM Compressor recipe, YAML"},
     {ROW(ignore), .brief = "modules to leave dense", .type = OSH_F_STRS,
@@ -57,7 +57,7 @@ const osh_field osh_option_fields[] = {
      .brief = "a file, or a name: wikitext, org/name", .type = OSH_F_STR, .alias = "dataset_path",
      .doc = "calibration data: .jsonl or .json (text or input_ids), .csv or .txt, each also .zst "
             "or .gz; or a folder of these; or a name: c4, wikitext, gsm8k, cnn_dailymail, org/name "
-            "of the Hub (docs/hub.md)"},
+            "of the Hub (docs/how-to/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
      .min = 1, .max = 1e12, .doc = "samples to calibrate on, at most"},
     {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = 0,
@@ -139,17 +139,17 @@ const osh_field osh_option_fields[] = {
             "the budgets allow"},
     {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|ram|disk|disk_f16|recompute",
-     .doc = "of observers that look at each value twice (docs/calibration.md): values are kept in "
-            "memory or in scratch files, or made again; auto: the fastest that the budgets allow. "
-            "Changes no result, but for disk_f16: F32 values are looked at again as F16, in files "
-            "of half the size"},
+     .doc = "of observers that look at each value twice (docs/how-to/calibration.md): values are "
+            "kept in memory or in scratch files, or made again; auto: the fastest that the budgets "
+            "allow. Changes no result, but for disk_f16: F32 values are looked at again as F16, in "
+            "files of half the size"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "a card reads values that rest on the disk, and weights for --eval, itself by cuFile, "
-            "GPUDirect Storage; true: also without the module nvidia-fs (docs/cuda.md). Changes no "
-            "result"},
+            "GPUDirect Storage; true: also without the module nvidia-fs (docs/how-to/cuda.md). "
+            "Changes no result"},
     {ROW(num_workers), .type = OSH_F_INT, .dflt = "1", .min = 0, .max = 256,
      .doc = "threads that read values of the disk tier ahead, where the budgets and --prefetch "
-            "allow it (docs/memory.md); 0: none. Changes no result"},
+            "allow it (docs/explanation/memory.md); 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "with a card, values in host memory are page-locked, also on their way from the disk; "
             "false: they are not. Changes no result"},
@@ -261,7 +261,7 @@ const osh_field osh_eval_fields[] = {
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of a card that may be taken; 0: what it has free; changes no result"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "a card reads by cuFile (docs/cuda.md)"},
+     .doc = "a GPU reads by cuFile"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "

@@ -3,7 +3,7 @@
  * bytes were read again and compared.
  *
  * A journal in the partial directory records the finished work. A run that finds a journal with the
- * same identity goes on from there. docs/resume.md lists the records. */
+ * same identity goes on from there. docs/how-to/resume.md lists the records. */
 #ifndef OSH_EMIT_H
 #define OSH_EMIT_H
 #include "match/globals.h"

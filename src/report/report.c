@@ -1,5 +1,6 @@
 /* report.c - collects the results of a run and writes them as JSON: options, error per module, time
- * per phase and subgraph, memory against time, bytes, fallbacks. docs/report.md has the keys. */
+ * per phase and subgraph, memory against time, bytes, fallbacks. docs/how-to/report.md has the
+ * keys. */
 #include "report/report.h"
 
 #include <math.h>
