@@ -42,7 +42,7 @@ static void one_fate_each(void **state)
     osh_fate *fate = NULL;
     fixture f;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&f);
+    fixture_make(&f);
     assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan.manifest));
     assert_int_equal(fate[0], OSH_FATE_QUANTIZED);
     assert_int_equal(fate[1], OSH_FATE_COPIED);
