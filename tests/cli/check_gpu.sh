@@ -1,4 +1,5 @@
-# scripts/check-gpu.sh in a machine without a card: one line, exit 1, nothing made; wrong usage is told.
+# check_gpu.sh - scripts/check-gpu.sh on a machine without a GPU prints one line, exits with 1 and
+# makes nothing; wrong usage is reported.
 set -euo pipefail
 mkdir bin
 printf '#!/bin/sh\nexit 9\n' >bin/nvidia-smi && chmod +x bin/nvidia-smi

@@ -1,10 +1,11 @@
-# What SpinQuantModifier's R3 and R4 and QuIPModifier leave to be rotated while the model runs: calibration, eval and verify do
-# that; the same bytes for any threads, batch, cut and kill; without transform_config the model says noise.
+# rotate_online.sh - rotations at run time, by R3 and R4 of SpinQuantModifier and by QuIPModifier.
+# Calibration, eval and verify apply them. The bytes do not depend on threads, batch, cut and kill.
+# Without transform_config the model's outputs are noise.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifier, what comes behind it
+recipe() { # file, modifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 recipe alone "SpinQuantModifier: {rotations: [R1, R2, R3, R4]}" ""
@@ -48,8 +49,8 @@ p=$(ppl noise)
 awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without what acts"
 echo "rotated while it runs"
 
-# LLM Compressor 0.14.0.1's scales, of rotated keys, where its calibration is not forced to the eager attention, which
-# rotates keys alone.
+# The scales are those of LLM Compressor 0.14.0.1 for rotated keys if its calibration is not forced
+# to eager attention, which rotates only keys.
 one heads out.heads --threads 1 >log 2>&1
 grep -q 'what it caches is not what the scales of keys are of' log || fail "heads: no warning: $(cat log)"
 "$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify"; }

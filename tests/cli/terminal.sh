@@ -1,5 +1,6 @@
-# A terminal: one live line that fits, also when the terminal is made narrower; clean behind Ctrl-Z, Ctrl-C and the end.
-# Without a terminal data-free prints one line.
+# terminal.sh - progress on a terminal: one live line that fits, also after the terminal gets
+# narrower; a clean screen after Ctrl-Z, Ctrl-C and the end. Without a terminal a job without data
+# prints one line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cat >watch.py <<'P'
