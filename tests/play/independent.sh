@@ -1,5 +1,5 @@
-# --pipeline independent on the played card: what two runs of a modifier each make behind each other, also under the least
-# memory; what a traversal takes of the card is predicted.
+# independent.sh - --pipeline independent on the emulated GPU gives the output of two runs of one
+# modifier each, also with the least memory. The GPU memory of a traversal is predicted.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
