@@ -42,8 +42,8 @@ def tensors(folder):
     return all
 a, b = tensors("m"), tensors("out")
 kept = json.load(open("out/kept.json"))
-# LLM Compressor 0.14.0.1 keeps these experts of this model and data (pipeline="basic"; its sequential
-# pipeline loses the causal mask).
+# LLM Compressor 0.14.0.1 keeps these experts of this model and data (pipeline="basic"; its
+# sequential pipeline loses the causal mask).
 assert kept == {"model.layers.0.mlp": [0, 3, 4, 5, 6, 7], "model.layers.1.mlp": [0, 2, 3, 4, 6, 7],
                 "model.layers.2.mlp": [0, 3, 4, 5, 6, 7]}, kept
 want = {n: t for n, t in a.items() if ".mlp." not in n}

@@ -42,8 +42,8 @@ for name, digest, size in rows:
         assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
 assert o.version() == sys.argv[2]
 
-# An exception in a callback ends the job; the same call then continues it. Recipes as dicts and rows
-# as texts are written to new files.
+# An exception in a callback ends the job; the same call then continues it. Recipes as dicts and
+# rows as texts are written to new files.
 rows = [json.loads(line)["text"] for line in open(data)][:8]
 class Enough(Exception):
     pass

@@ -1,4 +1,5 @@
-# docs/adding-*.md: what each page adds is put into a copy of the tree, builds, and does what the page says.
+# adding.sh - docs/adding-*.md: the additions of each page are put into a copy of the tree, build,
+# and do what the page says.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the pages are what is looked at"; exit 77; }
 build=$(dirname "$ONESHOT")

@@ -1,9 +1,10 @@
-"""gen.py - factors and changed weights of LLM Compressor's SmoothQuantModifier, for ranges and weights that both
-languages make from a counter RNG.
+"""gen.py - factors and changed weights of LLM Compressor's SmoothQuantModifier, for ranges and
+weights that both languages make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-factors.safetensors  <case>.s        F32 [N]: what the weights are multiplied with
+factors.safetensors  <case>.s        F32 [N]: the factors of the weights
                      <case>.balance  [2, N], rounded to the dtype: the first Linear's weight times s
                      <case>.norm     [N]: a norm's weight divided by s
 cases.json           <case>: dtype, strength, algorithm, stream; N is 129

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static: there is one block at a time; shared_memory.cc poisons it ---- */
+/* ---- qualifiers. Shared memory is static: blocks run one at a time; shared_memory.cc poisons it
+ * ---- */
 #define __global__
 #define __device__
 #define __host__
