@@ -10,7 +10,7 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static: blocks run one at a time; shared_memory.cc poisons it
+/* ---- qualifiers. Shared memory is static, as blocks run one by one; shared_memory.cc poisons it
  * ---- */
 #define __global__
 #define __device__
