@@ -26,7 +26,8 @@ else()
   message(STATUS "CUDA: not built")
 endif()
 
-# osh_cuda_sources(target folder): adds the .cu files of src/<folder> to the target, if CUDA is built.
+# osh_cuda_sources(target folder) - adds the .cu files of src/<folder> to the target, if CUDA is
+# built.
 function(osh_cuda_sources target folder)
   if(OSH_CUDA_BUILT)
     file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cu)

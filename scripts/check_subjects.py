@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """check_subjects.py - fails on commit subjects that are not of the form `area: verb object`.
 
-A subject has at most 72 characters; the area is one or more lower-case words, divided by commas; a verb in the imperative
-follows (VERBS). Merges, reverts and fixups are left alone.
+A subject has at most 72 characters. The area is one or more lower-case words, divided by commas. A
+verb in the imperative follows (VERBS), and then its object. Merges, reverts and fixups are not
+checked.
 
   check_subjects.py                  every commit since this file was added
-  check_subjects.py RANGE            the commits of a range, as git log takes it
-  check_subjects.py --message FILE   the message in FILE: scripts/install-hooks.sh makes it git's commit-msg hook"""
+  check_subjects.py RANGE            the commits of a range of git log
+  check_subjects.py --message FILE   the message in FILE: scripts/install-hooks.sh makes it git's
+                                     commit-msg hook"""
 import pathlib
 import re
 import subprocess
@@ -35,7 +37,7 @@ VERBS = set("""accept account add adjust admit adopt align allow answer append a
 
 
 def complaint(subject):
-    """What is wrong with the subject; None if nothing is."""
+    """Returns the fault of the subject; None if it has none."""
     if re.match(r"(Merge|Revert|fixup!|squash!)", subject):
         return None
     if len(subject) > MOST:
@@ -53,7 +55,7 @@ def git(*args):
 
 
 def subjects(arguments):
-    """Pairs of a commit's name and its subject, or None where there is no history to check."""
+    """Returns pairs of a commit's name and its subject, or None if there is no history to check."""
     if arguments[:1] == ["--message"]:
         lines = [x for x in pathlib.Path(arguments[1]).read_text().splitlines() if not x.startswith("#")]
         return [("the message", lines[0] if lines else "")]

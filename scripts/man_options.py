@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""man_options.py - what the program's tables say, as pages: the options of the man page from `oneshot help all` and
-`oneshot help all eval`, the page as roff, a page docs/man/oneshot-COMMAND.1 for each command, and docs/reference.md.
+"""man_options.py - makes pages from the program's tables: the options of the man page from `oneshot
+help all` and `oneshot help all eval`, the page as roff, a page docs/man/oneshot-COMMAND.1 for each
+command, and docs/reference.md.
 
-docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; those are
-made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
-indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
-Usage: man_options.py [--check] BINARY     --check: writes nothing, fails where the files differ from what would be written"""
+docs/oneshot.1.md is written by hand, except the lines between `<!-- oneshot help all -->` and `<!--
+end -->`. This script writes those, and converts the whole page to docs/oneshot.1. It knows a small
+part of Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`,
+and `term` + newline + `:   text` for a row of a list.
+Usage: man_options.py [--check] BINARY     --check: writes nothing, fails if the files are out of date
+"""
 import pathlib
 import re
 import subprocess
@@ -24,7 +27,7 @@ def run(binary, *words):
 
 
 def rows(help_text):
-    """`--flag` and its text, as Markdown rows."""
+    """Returns `--flag` and its text, as Markdown rows."""
     out = []
     for line in help_text.splitlines():
         m = OPTION.match(line)
@@ -51,13 +54,13 @@ def inline(text):
 
 
 def roff(page, version):
-    """One block at a time; blocks are separated by empty lines."""
+    """Converts one block at a time; blocks are separated by empty lines."""
     out = ['.\\" made by scripts/man_options.py from oneshot.1.md', f'.TH ONESHOT 1 "" "oneshot {version}" "User Commands"']
     page = re.sub(r"<!--.*?-->\n?", "", page)
     for block in re.split(r"\n\s*\n", page.strip("\n")):
         lines = block.split("\n")
         if lines[0].startswith("# "):
-            continue  # the title; .TH says it
+            continue  # the title is in .TH
         if lines[0].startswith("## "):
             out.append(".SH " + lines[0][3:].upper())
         elif all(line.startswith("    ") for line in lines):
@@ -70,13 +73,14 @@ def roff(page, version):
 
 
 def commands(binary):
-    """Those that `oneshot help` lists: the lines behind "COMMAND ..." up to an empty one."""
+    """Returns the commands that `oneshot help` lists: the lines after "COMMAND ..." up to an empty
+    one."""
     block = run(binary, "help").partition("COMMAND ...")[2].strip("\n").partition("\n\n")[0]
     return [line.split(None, 1) for line in block.splitlines()]
 
 
 def command_page(binary, name, does, version):
-    """What `oneshot COMMAND --help` says, and all its flags, as roff."""
+    """Returns the text of `oneshot COMMAND --help`, and all its flags, as roff."""
     first, _, rest = run(binary, "help", name).partition("\n")
     about = [line for line in rest.strip("\n").split("\n\n")[0].split("\n") if line and not line.startswith(" ")]
     out = ['.\\" made by scripts/man_options.py',
@@ -85,7 +89,7 @@ def command_page(binary, name, does, version):
                "oneshot " + inline(name), "\\fBoneshot " + inline(name) + "\\fR", 1)]
     if about and " ".join(about) != does:
         out += [".SH DESCRIPTION", inline(" ".join(about))]
-    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # of the command alone
+    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # the command's own
     flags = rows(run(binary, "help", "all", name)).split("\n\n") if name != "plan" and OPTIONED.search(rest) else []
     if name == "plan":
         out += [".SH OPTIONS", "Those of \\fBoneshot\\fR(1)."]
@@ -101,7 +105,7 @@ def command_page(binary, name, does, version):
 
 
 def table(help_text):
-    """Flags in tables, a heading for each group."""
+    """Returns flags in tables, with a heading for each group."""
     out = []
     for line in help_text.splitlines():
         m = OPTION.match(line)
