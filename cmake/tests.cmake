@@ -130,7 +130,7 @@ if(OSH_PLAY)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set(played ${CMAKE_BINARY_DIR}/tests/play)
-    if(name MATCHES "^test_(files|slots)$") # as on a machine that has cuFile
+    if(name MATCHES "^test_(files|slots)$") # they load cuFile
       string(APPEND played ":${played}/gds")
     endif()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}")
@@ -171,7 +171,7 @@ if(OSH_PLAY)
 endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the emulated GPU: a tool for the tests
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # The same program with batches of 100 tokens, so that a small job has many of them: this
+  # The program with batches of 100 tokens, so that a small job has many of them: this
   # batches.c is linked instead of the library's.
   osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
                ${CMAKE_SOURCE_DIR}/src/plan/batches.c)

@@ -12,13 +12,15 @@ them. Both are re-enacted op for op. If llmcompressor is installed, its own accu
 observes and its own quantize_weight is timed as well. Prints one JSON object: seconds per layer;
 "code" of a solve is "package" or "re-enacted"; "left_out" says what did not run and why.
 
-    bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512 --tokens 2048
-                      [--device cuda]
+    bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512
+                      --tokens 2048 [--device cuda]
     --experts 128 --topk 8 --head-dim 128   (--intermediate is each expert's)
     --measure-samples N   time the passes on N samples and scale: they are linear in them
-    --measure-experts N   time the loops with one weight at a time on N experts and scale: all are alike
-    --check               time nothing: compare the loops on small weights, which must give equal bytes;
-                          without a GPU Triton's interpreter runs the kernel (--device cpu)
+    --measure-experts N   time the loops with one weight at a time on N experts and scale:
+                          all are alike
+    --check               time nothing: compare the loops on small weights, which must give
+                          equal bytes; without a GPU Triton's interpreter runs the kernel
+                          (--device cpu)
 """
 import argparse
 import json
@@ -40,7 +42,7 @@ except ImportError:
 
 GROUP, BLOCK, DAMP, BITS = 128, 128, 0.01, 4
 LOW, HIGH = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
-ROWS = 16  # of one program of the Triton kernel
+ROWS = 16  # rows of one program of the Triton kernel
 SWITCH = "LLMCOMPRESSOR_DISABLE_GPTQ_TRITON"
 
 

@@ -1,10 +1,12 @@
 """bench_peer.py - the parts of scripts/bench.sh that run in the Python of the peers.
 
-  compress MODEL OUT RECIPE DATASET SAMPLES LENGTH   LLM Compressor on the samples of oneshot, one at a time
-  text MODEL OUT DATASET SAMPLES LENGTH              the same samples as plain text, for llama-imatrix
-  dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf      THEIRS as a BF16 checkpoint with the other files of
-                                                     MODEL. OURS, which was converted from MODEL, must give
-                                                     back MODEL's weights
+  compress MODEL OUT RECIPE DATASET SAMPLES LENGTH
+      runs LLM Compressor on the samples of oneshot, one at a time
+  text MODEL OUT DATASET SAMPLES LENGTH
+      writes the same samples as plain text, for llama-imatrix
+  dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf
+      writes THEIRS as a BF16 checkpoint with the other files of MODEL. OURS, which was converted
+      from MODEL, must give back MODEL's weights
 """
 import json
 import pathlib

@@ -5,7 +5,8 @@ mapping, on the same samples.
 usage: compare_awq.py BINARY MODEL CALIBRATION FOLDER [--bits N] [--group N] [--samples N] [--length
 N]
                       [--duo true|false|both]
-       in an environment with compressed-tensors, datasets, llmcompressor, safetensors, torch, transformers
+       in an environment with compressed-tensors, datasets, llmcompressor, safetensors, torch,
+       transformers
 
 MODEL is widened to F32. LLM Compressor runs its sequential pipeline, one sample at a time. The
 script records its grid: the factors of each point, and two losses of each: `block`, its own, the
@@ -77,7 +78,7 @@ def watch():
         x_sum, count = self._smooth_activation_stats[mapping.smooth_name]
         x, w = x_sum / count, self._compute_layer_means(mapping.balance_layers)
         chosen = best(self, mapping, whole, orig)
-        for p in state["points"]:  # the same lines as upstream's, which keeps only the best
+        for p in state["points"]:  # upstream's lines, which keep only the best
             s = (x.pow(p["ratio"]) / (w.pow(1 - p["ratio"]) + 1e-4) if p["duo"] else x.pow(p["ratio"])).clamp(min=1e-4)
             p["factors"] = s / (s.max() * s.min()).sqrt()
         grids[mapping.smooth_name] = (state["points"], chosen)

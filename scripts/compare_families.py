@@ -4,9 +4,10 @@ own classes and compressed by LLM Compressor and by this program.
 
 usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [FAMILY...]
        in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
-  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be the source's
-  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share of codes
-                   that differ, over weights of N seeds (default 1)
+  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be
+                   the source's
+  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share
+                   of codes that differ, over weights of N seeds (default 1)
 
 Without --gptq transformers loads each output, too. If an output differs from LLM Compressor's,
 transformers must miss no tensor and give the logits of the source with its weights rounded.

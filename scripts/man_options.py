@@ -7,7 +7,8 @@ docs/oneshot.1.md is written by hand, except the lines between `<!-- oneshot hel
 end -->`. This script writes those, and converts the whole page to docs/oneshot.1. It knows a small
 part of Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`,
 and `term` + newline + `:   text` for a row of a list.
-Usage: man_options.py [--check] BINARY     --check: writes nothing, fails if the files are out of date
+Usage: man_options.py [--check] BINARY
+--check writes nothing, and fails if the files are out of date.
 """
 import pathlib
 import re

@@ -5,9 +5,10 @@ Without arguments (a lint) it fails if a file has another version than CMakeList
 CHANGELOG.md does not begin with it, or if the Dockerfile or the workflow call a script, a preset or
 an option that does not exist.
 Usage: release.py             checks
-       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md if the last one has a date
-       release.py --tag        makes the tag vX.Y.Z of a clean tree whose CHANGELOG.md has a date; pushes
-                               nothing"""
+       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md if the last one
+                               has a date
+       release.py --tag        makes the tag vX.Y.Z of a clean tree whose CHANGELOG.md has a date;
+                               pushes nothing"""
 import json
 import pathlib
 import re

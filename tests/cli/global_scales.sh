@@ -60,7 +60,7 @@ for tenth in 2 4 5 6 7 8 9; do
     sums | cmp - want || fail "killed at $tenth tenths: other bytes"
 done
 
-# Beside Linears of other schemes; a searched scale is found before the stream.
+# Linears of other schemes in the same model; a searched scale is found before the stream.
 cat >mixed.yaml <<'YAML'
 quant_stage:
   quant_modifiers:

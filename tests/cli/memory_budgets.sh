@@ -127,8 +127,8 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# Of an embedding only the rows of the tokens are read: no budget needs the table, and Linears as
-# targets need no more than layers.
+# Only the rows of an embedding that tokens name are read: no budget needs the table, and Linears
+# as targets need no more than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
 whole=$(run)

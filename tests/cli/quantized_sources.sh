@@ -71,7 +71,7 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# The same source with another time; then another scale.
+# An unchanged source with another time; then another scale.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other

@@ -15,7 +15,7 @@ enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 struct access {
     uint32_t grid, block;             // counted from 1
     uint16_t thread, barriers, warps; // barriers and __syncwarps before the access
-    uint8_t bytes;                    // of the word, one bit each
+    uint8_t bytes;                    // bytes of the word, one bit each
 };
 struct word { access write, read[2]; };
 

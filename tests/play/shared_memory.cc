@@ -23,7 +23,7 @@ static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 }
 
 static std::map<const void *, std::string> functions;      // names by address
-static std::vector<std::pair<std::string, range>> statics; // of functions
+static std::vector<std::pair<std::string, range>> statics; // static variables in functions
 static std::map<const void *, std::vector<range>> shared;  // by kernel, filled on demand
 
 /* Collects static memory that is writable and zero at the start (.bss); constants and initialized

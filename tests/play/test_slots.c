@@ -230,7 +230,7 @@ static void test_ahead(void **state)
         ok(f, osh_acts_use(f->cx, f->a, f->d));
         store_all(f, k);
         int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(1 + k, 0);
-        for (int b = 1; b < N_SMALL; b++) // of the longest requested batch
+        for (int b = 1; b < N_SMALL; b++) // finds the longest requested batch
             if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
                 tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
         ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));
@@ -238,7 +238,7 @@ static void test_ahead(void **state)
         int64_t took = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before;
         assert_in_range(took, most + 1, most + osh_loaders_value_bytes(&graph, 0, AHEAD, tokens, true));
         store_all(f, k + 5), load_asked(f, k + 5);
-        // the same blocks
+        // still the first blocks
         assert_int_equal((int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before, took);
         assert_int_equal(counted(f).detours[OSH_DETOUR_PAGEABLE] > pageable, k / 2 == 2);
         osh_play_fail(NULL, 0, 0);

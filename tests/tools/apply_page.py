@@ -6,7 +6,8 @@ A block ```diff changes the file of its line +++. The lines " " and "-" of a hun
 the file, in a row; a line "..." divides hunks; a file without --- is new. Changed C files, and
 files that include a changed .def, are compiled with the flags of their neighbours and linked before
 the libraries: build/release/oneshot, and each build/release/tests/NAME that the page names.
-Usage: apply_page.py PAGE BUILD     in the copy, which has src/, include/, models/ and tests/ of BUILD's tree
+Usage: apply_page.py PAGE BUILD
+in the copy, which has src/, include/, models/ and tests/ of BUILD's tree.
 """
 import json
 import os

@@ -8,7 +8,7 @@ typedef enum {
     DISK_WRITE,    // at, data
     DISK_CUT,      // size
     DISK_GROW,     // size at least
-    DISK_SYNC,     // of a file: its bytes and its size; of a directory: its names
+    DISK_SYNC,     // for a file: its bytes and its size; for a directory: its names
     DISK_MKDIR,    // path
     DISK_RENAME,   // path, data: the new path
     DISK_UNLINK    // path: a file or a directory

@@ -2,7 +2,7 @@
  * of a .safetensors file, and to the first one past the file's header.
  *
  *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE    FILE gets lines "header 0.0124 0.0091" and
- *                                                      "weights ...": seconds of clock and processors
+ *                                                      "weights ...": seconds of clock and CPU
  *
  * The clock starts when the shell reads it, so fork, execve and the program's own second execve
  * count.

@@ -6,21 +6,24 @@ Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both
 a file that gets a line per request; HOST: the name of the second host (127.0.0.1) A repository is
 FAULT/NAME, each with the files of MODEL_DIR; FAULT is its fault:
   ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
-  busy    429 to each first request                  flaky    500 to each first request, and to the API
+  busy    429 to each first request
+  flaky   500 to each first request, and to the API
   cutone  the first range after the start ends early
   cut     every answer of a large file ends early    norange  the first does, and ranges are ignored
   slow    a byte at a time                           slower   larger pieces, for two at once
   wrong   large files have a wrong byte              wrongonce only at the first request
   expired the address of a large file, once          gated    terms are not accepted
   private as if it did not exist                     disabled taken down
-  token   wants the token hf_good                    dead     the connection ends without an answer, once
+  token   wants the token hf_good
+  dead    the connection ends without an answer, once
   evil    a file named ../../../evil                 evilpath one at /tmp/evil
   evilid  a hash that is a path                      huge     a file larger than any disk
   loop    redirects to itself                        long     more bytes than it has
   away    lists its files on another host            pickle   weights in .bin only
   moved   renamed to ok/NAME
   stall   the file NAME is not sent while a file `hold` is in the working directory
-  offset  another range than requested               junk     no JSON              gone      is missing
+  offset  another range than requested               junk     no JSON
+  gone    is missing
   many    99,000 more files that no model has        over     8,200 more files of 2^50 bytes
 A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large is a config.json and a
 model.safetensors of 40 MiB of noise."""

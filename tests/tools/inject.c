@@ -5,8 +5,8 @@
  *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
  *   [INJECT_COUNT=file: gets the number of calls]
  *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never returns
- *   INJECT_STEP="observe model.layers.0 Start": acts instead at the first write(2) that has this text,
- *   such as a profile's record; or a command is run there
+ *   INJECT_STEP="observe model.layers.0 Start": acts instead at the first write(2) that has this
+ *   text, such as a profile's record; or a command is run there
  *   INJECT_READ=file: gets the number of bytes that pread returned
  *   INJECT_AFTER=file: gets the seconds of processor time from SIGTERM to the end of the process
  *

@@ -8,7 +8,8 @@ test_ada.c has, too:
 
     w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
     x[t, i] = (c[t] m[i] + e[t, i]) / 32, x0 = x + d[t, i] / 32, whole numbers: sums over them are
-              exact in f32; c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 where the inputs are the same
+              exact in f32; c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 if both inputs are
+              the same
 
 Run: python gen.py (torch, numpy)."""
 import json

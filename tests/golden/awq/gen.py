@@ -7,8 +7,8 @@ torch)
 
 factors.safetensors  <case>: F32 [N], the best factors cases.json           <case>: dtype, scheme,
 duo (true, false, both), n_grid, stream, ratio (the best),
-                     margin (the second best loss over the best); N is 64, T is 96 tokens, Linears of 32
-                     and 16 rows
+                     margin (the second best loss over the best); N is 64, T is 96 tokens, Linears
+                     of 32 and 16 rows
 
     x[t, c]    = u[t, c] (1 + 15 v[c]^4)           rounded to the dtype
     w_k[r, c]  = u[r, c] / (1 + 7 v'[c]^2)         rounded to the dtype; uniform numbers in [-1, 1)

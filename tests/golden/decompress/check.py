@@ -3,7 +3,8 @@
 compares it bit for bit with oneshot's own dequantization, and lets transformers generate 8 tokens
 from it.
 
-    check.py --oneshot BUILD/oneshot --dequantize BUILD/tests/dequantize --model examples/docs-llama-3m [NAME ...]
+    check.py --oneshot BUILD/oneshot --dequantize BUILD/tests/dequantize
+             --model examples/docs-llama-3m [NAME ...]
 
 Run by hand with a Python that has torch, transformers, compressed-tensors and safetensors. It
 prints one line per scheme, and exits with 1 if a weight differs or a checkpoint does not load and
@@ -36,7 +37,7 @@ def group(size):
 
 FP8 = {"num_bits": 8, "type": "float", "symmetric": True}
 PRESETS = ["W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
-PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # of compressed-tensors 0.20
+PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # needs compressed-tensors 0.20
 WEIGHTS = {
     "FP8 weights, channel": {**FP8, "strategy": "channel"},
     "FP8 weights, tensor": {**FP8, "strategy": "tensor"},

@@ -7,8 +7,8 @@ torch, transformers)
 
 codes.safetensors   <module>.codes U8, two codes plus 8 per byte, the first one low; <module>.scale
 F32;
-                    for every Linear but lm_head of the case qwen3_moe of tests/golden/models (its weights
-                    and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
+                    for every Linear but lm_head of the case qwen3_moe of tests/golden/models (its
+                    weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
 routed.safetensors  the same with experts that see their own tokens
 
 A layer's Hessians come from its original weights and from the inputs that the solved earlier layers

@@ -9,15 +9,15 @@ FP6
                    code), <case>.scale, <case>.zero where asymmetric
 cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe for the same job in
 oneshot;
-                   changed_by_saving: number of codes that LLM Compressor's second quantization changes
-                   when it saves
+                   changed_by_saving: number of codes that LLM Compressor's second quantization
+                   changes when it saves
 
     w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
-    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32 for any order of its sums;
-              c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead (i mod 37 = 5),
-              b = floor(sqrt(512 / tokens))
-    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two columns
-              tie
+    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32 for any order of
+              its sums; c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead
+              (i mod 37 = 5), b = floor(sqrt(512 / tokens))
+    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two
+              columns tie
     H       = 2 / samples XX with samples a power of two, exact too
 """
 import importlib.metadata

@@ -4,9 +4,9 @@ attention.
 Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and
 results are stored:
   <case>.json      config.json, the tensors' names and shapes, the samples' lengths
-  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 checkpoint
-  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights computed in
-                   f32, in f16
+  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab], F32 checkpoint
+  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights
+                   computed in f32, in f16
 Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy). It asserts that the feature
 that a case tests changes the logits.
 """
@@ -40,7 +40,8 @@ def stream(name):  # FNV-1a, 32 bits
 
 
 def weight(name, shape):
-    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice that for q and k."""
+    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice
+    that for q and k."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
@@ -68,11 +69,11 @@ def model_type(arch):
     return TYPES.get(name, name.lower())
 
 
-def four(arch, **kw):  # as written by transformers 4
+def four(arch, **kw):  # the format of transformers 4
     return {"architectures": [arch], "model_type": model_type(arch), "torch_dtype": "float32", **kw}
 
 
-def five(arch, **kw):  # as written by transformers 5
+def five(arch, **kw):  # the format of transformers 5
     return {"architectures": [arch], "model_type": model_type(arch), "dtype": "float32", **kw}
 
 

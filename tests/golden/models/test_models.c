@@ -64,7 +64,7 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
 }
 
 static bool drawn; // true for other weights
-static double log_ratios[2]; // of all cases so far, BF16 and F16
+static double log_ratios[2]; // sums over all cases so far, BF16 and F16
 static int n_ratios;
 
 /* row: 0 for BF16, 2 for F16 of <case>.nll.npy: the truth, then transformers'. */

@@ -6,12 +6,14 @@ torch)
 
 params.safetensors  <case>.scale, <case>.zero where asymmetric cases.json          <case>: rows,
 cols, dtype, stream, and the recipe for the same job in oneshot;
-                    for an activation also the number of samples: sample k is the weight of stream + 3 k
-                    with rows + 5 k rows
+                    for an activation also the number of samples: sample k is the weight of
+                    stream + 3 k with rows + 5 k rows
 
-    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or of row r of 8:
-              1: all above 0   2: all below 0   3: 2^-20 (denormal F16)   4: zeros   5: one 3 among small ones
-    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, if the observer wants it
+    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or in
+              row r of 8: 1: all above 0   2: all below 0   3: 2^-20 (denormal F16)   4: zeros
+              5: one 3 among small ones
+    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, if the
+               observer wants it
 
 torch adds on one thread: for strategy tensor its order of sums depends on the threads.
 """
@@ -78,7 +80,7 @@ CASES = [
 ]
 
 
-# The same for static input activations, after the number of samples.
+# Rows for static input activations, after the number of samples.
 ACTIVATIONS = [
     (9, 7, 96, ints(8, "tensor"), "minmax", {}),
     (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=0.25)),

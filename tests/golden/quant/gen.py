@@ -6,7 +6,8 @@ torch)
 
 weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter
 RNG of
-                             src/base/rng.h (make_weight here and in test_quant.c): only results are stored
+                             src/base/rng.h (make_weight here and in test_quant.c): only results are
+                             stored
 packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG cases.json
 description of each case, CRC-32 of the decoded weight and of fake-quantized
                              activations

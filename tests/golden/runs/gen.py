@@ -5,8 +5,8 @@ safetensors, torch, transformers)
 
 <case>.safetensors   weight_packed I32 of every module that LLM Compressor writes, under its names,
 for a
-                     case of tests/golden/models (its weights and tokens) in F32: 4 bits in groups of 8,
-                     symmetric, pipeline basic
+                     case of tests/golden/models (its weights and tokens) in F32: 4 bits in groups
+                     of 8, symmetric, pipeline basic
 MANIFEST.json        versions, and the number of codes of each case
 
 LLM Compressor leaves Falcon's codes as dense weights beside their scales; the codes are the

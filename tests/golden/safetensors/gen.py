@@ -16,7 +16,7 @@ DTYPES = {"i64": torch.int64, "f64": torch.float64, "f32": torch.float32, "i32":
 
 
 def counted(shape, dtype):
-    """Bytes 0, 1, 2, ... modulo 251 as a tensor, so that the reader can check them (bool: 0 and 1)."""
+    """Bytes 0, 1, 2, ... modulo 251 as a tensor, which the reader can check (bool: 0 and 1)."""
     n = int(numpy.prod(shape)) * torch.empty(0, dtype=dtype).element_size()
     b = torch.tensor([i % (2 if dtype == torch.bool else 251) for i in range(n)], dtype=torch.uint8)
     return b.view(dtype).reshape(shape)

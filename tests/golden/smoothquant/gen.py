@@ -9,7 +9,8 @@ factors.safetensors  <case>.s        F32 [N]: the factors of the weights
                      <case>.norm     [N]: a norm's weight divided by s
 cases.json           <case>: dtype, strength, algorithm, stream; N is 129
 
-    lo[c], hi[c] = -(u u)[c] 16, (u' u')[c] 16 with uniform numbers in [-1, 1); all 0 where c mod 17 = 3
+    lo[c], hi[c] = -(u u)[c] 16, (u' u')[c] 16 with uniform numbers in [-1, 1); all 0 where
+                   c mod 17 = 3
     w[r, c]      = v[r, c] / 4, r < 2 of two Linears; 0 where c mod 13 = 5
     norm[c]      = 1 + v'[c] / 2
 each rounded to the dtype.

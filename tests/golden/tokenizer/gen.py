@@ -165,7 +165,7 @@ def bert(clean, chinese, strip, lower):
 
 
 def sweep_text(behind):
-    """Almost every character that some table treats in a special way, each followed by some text."""
+    """Almost every character that some table treats in a special way, each before some text."""
     parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
              (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
     return "".join(chr(c) + behind for lo, hi in parts for c in range(lo, hi))

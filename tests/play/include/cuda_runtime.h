@@ -43,7 +43,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern uint3 threadIdx, blockIdx; // of the fiber that runs
+extern uint3 threadIdx, blockIdx; // set for the fiber that runs
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
