@@ -92,7 +92,7 @@ for target in sys.argv[4].split():
         print(f"{phase:12}{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}{rate}")
     card = load(f"{target}.{many}.json").get("device")
     if card:
-        print("card: " + ", ".join(f"{k} {v}" for k, v in card.items()))
+        print("GPU: " + ", ".join(f"{k} {v}" for k, v in card.items()))
 if (out / "peer.json").exists():
     peer = load("peer.json")
     print(f"\nPyTorch {peer['torch']} on {peer['device']}, llmcompressor {peer['llmcompressor'] or 'not installed'}; passes measured "

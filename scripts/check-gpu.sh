@@ -75,7 +75,7 @@ card_is_there() {
     else ls /dev/nvidia[0-9]* >/dev/null 2>&1; fi
 }
 if ! card_is_there; then
-    echo "check-gpu.sh: there is no NVIDIA card in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
+    echo "check-gpu.sh: there is no NVIDIA GPU in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
     exit 1
 fi
 mkdir -p "$out/work" || exit 1
@@ -160,7 +160,7 @@ run_tests() {
         [ -z "$strict" ] || { while read -r line; do say "$t: $line"; done <<<"$strict"; }
         case $code in
         0) passed=$((passed + 1)) ;;
-        77) say "$t: says that there is no card"; failed=$((failed + 1)) ;;
+        77) say "$t: says that there is no GPU"; failed=$((failed + 1)) ;;
         124 | 137) say "$t: not through in $each s"; failed=$((failed + 1)) ;;
         *) say "$t: exit $code"; failed=$((failed + 1)) ;;
         esac
@@ -225,7 +225,7 @@ for name, m in mine.items():
     print(f"{name.split('layers.0.')[1]}: {100 * same:.2f} % of the codes are equal, objective {ratio:.5f} times the host's"
           + "".join(f", {who}: {r['fallback']}" for who, r in (("card", m), ("host", theirs[name])) if r.get("fallback")))
 d = card["device"]
-print(f"fallbacks of the card: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
+print(f"fallbacks of the GPU: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
 sys.exit(bool(bad))
 PYTHON
 }
@@ -266,11 +266,11 @@ perplexity() { # device, model
 }
 step_model() {
     local a b c share
-    compress "$work/card" --device "$device" || die "the run on the card fails"
+    compress "$work/card" --device "$device" || die "the run on the GPU fails"
     compress "$work/host" --device cpu || die "the run on the host fails"
-    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the card's output"
+    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the GPU's output"
     compress "$work/again" --device "$device" && [ "$(sum "$work/card")" = "$(sum "$work/again")" ] ||
-        die "two runs on the card give different bytes"
+        die "two runs on the GPU give different bytes"
     share=$(python3 - "$work/card/model.safetensors" "$work/host/model.safetensors" <<'PYTHON'
 import json, struct, sys
 def load(path):
@@ -289,7 +289,7 @@ print("codes that differ, layer by layer: " + ", ".join(f"{100 * d / n:.1f}" for
 PYTHON
     ) && say "$share"
     a=$(perplexity cpu "$work/card") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/card")
-    say "perplexity of the card's output $a (evaluated on the card: $c), of the host's $b"
+    say "perplexity of the GPU's output $a (evaluated on the GPU: $c), of the host's $b"
     awk -v a="$a" -v b="$b" -v c="$c" \
         'BEGIN { exit !(a > 0 && c > 0 && a < 1.01 * b && a > 0.99 * b && c < 1.002 * a && c > 0.998 * a) }' ||
         die "that is another model"
@@ -311,7 +311,7 @@ step_budgets() {
         [ "$(sum "$work/budget")" = "$want" ] || die "$how: other bytes"
         n=$((n + 1))
     done
-    say "the same bytes in $n ways, from $least bytes of the card on"
+    say "the same bytes in $n ways, from $least bytes of the GPU on"
 }
 
 # Rates of the paths from the disk to the GPU, and values that use each of them.
@@ -319,7 +319,7 @@ step_disk() {
     local want how seconds
     samples=$((4 * samples)) tokens=$((4 * tokens))
     "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds 0.5 >"$work/disk.txt" || die "oneshot bench fails"
-    compress "$work/base" --device "$device" || die "the run with values on the card fails"
+    compress "$work/base" --device "$device" || die "the run with values on the GPU fails"
     want=$(sum "$work/base")
     for how in "--num-workers 0" "--num-workers 4" "--num-workers 4 --pin-memory false" "--use-gds true"; do
         case $how in *gds*) ;; *) how="--use-gds false $how" ;; esac
@@ -327,7 +327,7 @@ step_disk() {
         compress "$work/disk" --device "$device" --mem-opt-level 2 $how || die "$how: the run fails"
         seconds=$((($(date +%s%N) - seconds) / 1000000))
         [ "$(sum "$work/disk")" = "$want" ] || die "$how: other bytes"
-        how="$how: the bytes of values on the card, $seconds ms"
+        how="$how: the bytes of values on the GPU, $seconds ms"
         say "$how, $(sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1 bytes by cuFile/p' "$work/disk/oneshot-report.json")"
     done
     grep '^disk' "$work/disk.txt" | while read -r how; do say "$how"; done

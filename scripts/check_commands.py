@@ -37,8 +37,8 @@ NOT_RUN = [  # page, beginning of the command, reason
     ("docs/tutorial.md", "export PATH", "of the reader's shell"),
     ("docs/tutorial.md", "vllm serve", "needs vLLM; by hand, docs/quality.md"),
     ("docs/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
-    ("docs/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
-    ("docs/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
+    ("docs/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
                                                                     "played one"),
     ("docs/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),

@@ -223,7 +223,7 @@ static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     char time[32];
     OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->host_peak)));
     if (p->on_device)
-        OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", bytes_to_mb(m->device_peak)));
+        OSH_TRY(osh_buf_printf(cx, b, ", memory of the GPU %.1f MB", bytes_to_mb(m->device_peak)));
     OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->total_bytes)));
     if (m->scratch_peak)
         OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->scratch_peak)));
@@ -423,7 +423,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                 ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
             : acts
                 ? osh_strdup(
-                      cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
+                      cx, "vLLM on one NVIDIA GPU, which alone rotates what acts while the model "
                           "runs")
                 : osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
@@ -455,7 +455,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->batch_size));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
     if (p->on_device)
-        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n",
+        OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
                                p->ordinal, (long)p->n_batches, (long)p->batch_tokens));
     OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));

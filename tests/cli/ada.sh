@@ -67,5 +67,5 @@ for r in none near; do "$ONESHOT" --model "$model" --recipe $r.yaml --progress n
 cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are not rounding"
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a card" msg || { cat msg; fail "not refused on a card"; }
+[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
 echo "the same bytes, nearer than rounded"

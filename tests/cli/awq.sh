@@ -35,10 +35,10 @@ plan() { # recipe, model
 
 plan rtn docs >plan.txt
 grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 modules' plan.txt ||
-    { cat plan.txt; fail "docs: not what is inferred where heads share their values"; }
+    { cat plan.txt; fail "docs: wrong mappings for heads that share values"; }
 plan rtn heads >plan.txt
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 modules' plan.txt ||
-    { cat plan.txt; fail "heads: not what is inferred where each head has its values"; }
+    { cat plan.txt; fail "heads: wrong mappings for heads with their own values"; }
 plan given docs >plan.txt 2>log # upstream skips the mapping from v_proj to o_proj
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 modules' plan.txt ||
     { cat plan.txt; fail "docs: not the mappings that are given"; }
@@ -97,6 +97,6 @@ refused 'mappings: [{smooth_layer: a}]' "$rtn" "mappings: want a list of pairs"
 refused '' "QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: tensor}}}}" \
     "one scale for the whole weight"
 refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "reads what it makes, too"
-refused '' "$rtn" "is not made on a card" --device-model h100
+refused '' "$rtn" "is not made on a GPU" --device-model h100
 refused '' "$rtn" "needs calibration data" --pipeline datafree
-echo "refused what cannot be"
+echo "impossible jobs are refused"

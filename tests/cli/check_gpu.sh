@@ -6,7 +6,7 @@ printf '#!/bin/sh\nexit 9\n' >bin/nvidia-smi && chmod +x bin/nvidia-smi
 export PATH=$PWD/bin:$PATH
 code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out 2>err || code=$?
-[ $code = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'there is no NVIDIA card' err && [ ! -e out ]
+[ $code = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'there is no NVIDIA GPU' err && [ ! -e out ]
 code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--out is not given' err

@@ -9,7 +9,7 @@ check() { # wanted exit code, then arguments
     "$ONESHOT" check-model "$@" >out 2>err || code=$?
     [ $code = "$want" ] || fail "exit $code, wanted $want: $* $(cat err)"
 }
-says() { grep -q -- "$1" out err || fail "nothing says '$1'"; }
+says() { grep -q -- "$1" out err || fail "no line has '$1'"; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 check 0 "$model"
 says '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$'

@@ -9,7 +9,7 @@ run() { "$ONESHOT" --model m --scheme W4A16 --method gptq --ignore lm_head --dat
     --profile profile --output out "$@"; }
 checks() { sed -n 's/^- {phase: "check", .*scopes: \([0-9]*\), background: true.*/\1/p' profile; }
 run >/dev/null
-[ "$(checks)" -ge 1 ] || fail "nothing was read beside the run"
+[ "$(checks)" -ge 1 ] || fail "nothing was read back during the run"
 sum=$(sha256sum <out/model.safetensors) size=$(stat -c %s out/model.safetensors)
 "$ONESHOT" verify out --model m >/dev/null || fail "verify found something"
 read=$(sed -n 's/^ *"read_bytes": \([0-9]*\),*$/\1/p' out/oneshot-report.json)
@@ -17,7 +17,7 @@ read=$(sed -n 's/^ *"read_bytes": \([0-9]*\),*$/\1/p' out/oneshot-report.json)
 # A byte of the embedding changes just before the last 32 MB are written.
 rm -rf out
 flip="printf '\\001' | dd of=out.oneshot-partial/model.safetensors bs=1 seek=$((size * 6 / 10)) conv=notrunc status=none"
-if INJECT_STEP='"copy Start"' INJECT_WHAT=$flip LD_PRELOAD=$OSH_TOOLS/inject.so run >log 2>&1; then fail "nobody saw it"; fi
+if INJECT_STEP='"copy Start"' INJECT_WHAT=$flip LD_PRELOAD=$OSH_TOOLS/inject.so run >log 2>&1; then fail "the changed byte is not found"; fi
 grep -q 'model.embed_tokens.weight of .*what the disk holds is not what was written' log || fail "$(cat log)"
 run >/dev/null
 [ "$(sha256sum <out/model.safetensors)" = "$sum" ] || fail "other bytes after it"

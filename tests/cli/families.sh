@@ -129,9 +129,9 @@ grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
 job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)
-"$ONESHOT" plan "${job[@]}" >/dev/null || fail "sinks are not for a card"
-if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fail "rows by route on a card"; fi
-grep -q 'routed_rows is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
+"$ONESHOT" plan "${job[@]}" >/dev/null || fail "sinks are not for a GPU"
+if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fail "rows by route on a GPU"; fi
+grep -q 'routed_rows is not made on a GPU by this version: want --device cpu' err || fail "$(cat err)"
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 

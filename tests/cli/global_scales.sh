@@ -90,4 +90,4 @@ rm -rf out
 code=0
 run >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q 'model.layers.1.self_attn.k_proj.weight holds a NaN or an infinity' log || fail "exit $code: $(cat log)"
-[ ! -e out ] || fail "there is an output"
+[ ! -e out ] || fail "there is an output after the error"

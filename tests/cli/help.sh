@@ -101,4 +101,4 @@ done
 head -n 1 version | grep -qE '^oneshot [0-9.]+$'
 grep -qE '^built with (gcc|clang) ' version && grep -q 'zstd [0-9]' version || fail "$(cat version)"
 "$ONESHOT" doctor >doctor
-for word in processor 'sets  *generic' memory libraries card disk 'a run uses  *--isa'; do grep -q "^$word" doctor || fail "no $word: $(cat doctor)"; done
+for word in processor 'sets  *generic' memory libraries GPU disk 'a run uses  *--isa'; do grep -q "^$word" doctor || fail "no $word: $(cat doctor)"; done

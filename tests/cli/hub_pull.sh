@@ -89,10 +89,10 @@ template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | s
 [ -e home/hub/CACHEDIR.TAG ] && [ -d home/hub/.locks/models--ok--tiny ] || fail "$(ls -A home/hub)"
 lines=$(grep -c /resolve/ log)
 "$ONESHOT" pull ok/tiny >/dev/null
-[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for what is there"
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing file"
 rm "$at"/model-00002* # the blob stays
 "$ONESHOT" --model ok/tiny --scheme W4A16 --output again --progress none >/dev/null
-[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for a blob that is there"
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing blob"
 "$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
 [ "$(cat "$(repo ok)/refs/refs/pr/1")" = $second ] && [ -e "$(repo ok)/snapshots/$second/config.json" ] || fail "refs/pr/1"
 HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$first" >/dev/null 2>&1

@@ -49,5 +49,5 @@ finished || fail "a shard that was only touched"
 echo '# read again' >>recipe.yaml && changed recipe
 cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
 sed -n 2,12p m/data/calibration.jsonl >rows.jsonl && changed data --dataset rows.jsonl
-finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "what decides no byte"
+finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "a flag that changes no byte is refused"
 echo "$n fields"

@@ -1,7 +1,7 @@
 # layers.sh - scripts/check_layers.py fails on includes and calls upwards and between siblings, on
 # cycles of more than three files, and on names of rows outside their prefix; and on nothing else.
 set -euo pipefail
-[ -z "$SANITIZED" ] || { echo "a script is what is looked at"; exit 77; }
+[ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 check() { python3 "$OSH_SOURCE_DIR/scripts/check_layers.py" "$@" >said 2>&1; }
 refused() { # part of the message, arguments

@@ -42,7 +42,7 @@ mv "$tree" root/tree
 PATH=$PATH:/usr/sbin
 export HF_HOME=/hub HF_ENDPOINT=http://127.0.0.1:9 HF_HUB_OFFLINE=0 TRANSFORMERS_OFFLINE=0
 "${inside[@]}" chroot root /tree/bin/oneshot --version >version || {
-    "${inside[@]}" chroot / true || { echo "nobody may change the root directory here"; exit 77; }
+    "${inside[@]}" chroot / true || { echo "chroot is not allowed here"; exit 77; }
     exit 1
 }
 grep -qx "oneshot $version" version

@@ -43,7 +43,7 @@ before() { # the state of the disk when the run begins
             (cd trial && one gptq) >trial.log 2>&1
             if grep -q 'were recorded and are not on the disk' trial.log; then return; fi
         done
-        echo "no loss took what was recorded" && exit 1
+        echo "no power loss took recorded bytes" && exit 1
         ;;
     restart) cp -r before.again before.restart ;;
     over) mkdir before.over && (cd before.over && "$ONESHOT" --model "$here/tiny" --scheme W8A16 --ignore lm_head \

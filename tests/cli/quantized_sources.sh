@@ -60,7 +60,7 @@ same e e1
 "$ONESHOT" inspect e >log
 grep -q 'layers.0.mlp.down_proj.weight  *BF16' log || fail "down_proj is not dense"
 grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"' e/oneshot-manifest.json ||
-    fail "the manifest does not say what became of it"
+    fail "the manifest does not call it dequantized"
 "$ONESHOT" verify e --model fp8 >log || fail "verify"
 
 # The smallest budget that the plan names suffices.

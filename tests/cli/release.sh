@@ -14,7 +14,7 @@ release >out && fail "a number of one file"
 for name in docs/oneshot.1 docs/packages.md CHANGELOG.md; do grep -q "^$name: " out || fail "$name: $(cat out)"; done
 release --set 9.10.0 >out || fail "$(cat out)"
 grep -q "^## 9.10.0, not released" copy/CHANGELOG.md && grep -q "oneshot_9.10.0_amd64.deb" copy/docs/packages.md || fail "$(cat out)"
-[ "$(grep -c '^## ' copy/CHANGELOG.md)" = 1 ] || fail "what was not released stays"
+[ "$(grep -c '^## ' copy/CHANGELOG.md)" = 1 ] || fail "the head of an unreleased version stays"
 sed -i 's/^## 9.10.0, not released/## 9.10.0, 2026-01-31/' copy/CHANGELOG.md
 release --set 9.11.0 >out || fail "$(cat out)"
 [ "$(grep '^## ' copy/CHANGELOG.md | tr '\n' ' ')" = "## 9.11.0, not released ## 9.10.0, 2026-01-31 " ] || fail "$(grep '^## ' copy/CHANGELOG.md)"
@@ -32,5 +32,5 @@ git -C copy commit -qam day
 release --tag >out || fail "$(cat out)"
 git -C copy cat-file -p v9.11.0 | grep -q '^oneshot 9.11.0$' || fail "$(git -C copy tag)"
 mv copy/scripts/install-deps.sh copy/scripts/other.sh
-release >out && fail "a script that is not there"
+release >out && fail "a missing script is not found"
 grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"

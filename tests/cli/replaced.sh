@@ -36,7 +36,7 @@ for at in $half $late; do # before the seal and during it
     stopped $at --output o
     rm -r o.oneshot-partial
     goes_wrong 'o.oneshot-partial.* was removed or moved while this run wrote it'
-    [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "something is there again"
+    [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "the run made the directory again"
 
     stopped $at --output o # another run has taken the directory
     rm -r o.oneshot-partial

@@ -18,7 +18,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --ma
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head is no' \
-    plan.txt || { cat plan.txt; fail "the plan does not say what is rotated"; }
+    plan.txt || { cat plan.txt; fail "the plan does not list the rotations"; }
 
 for r in gptq rtn nvfp4 alone; do
     one $r plain --threads 1 >/dev/null 2>&1

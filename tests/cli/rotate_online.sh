@@ -23,7 +23,7 @@ dense=$(ppl "$model")
 
 for r in alone gptq; do
     one $r plain --threads 1 >log 2>&1
-    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA card' log || fail "$r: no warning: $(cat log)"
+    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
     "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
     sums plain >want.$r
     rm -rf out.$r && mv plain out.$r
@@ -46,7 +46,7 @@ close "$dense" "$p" 9 || fail "perplexity $dense became $p with 4 bits"
 mkdir noise && cp out.alone/{model.safetensors,tokenizer*} noise/ && cp "$model/config.json" noise/
 sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' noise/config.json
 p=$(ppl noise)
-awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without what acts"
+awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without run-time rotations"
 echo "rotated while it runs"
 
 # The scales are those of LLM Compressor 0.14.0.1 for rotated keys if its calibration is not forced
@@ -78,8 +78,8 @@ echo "rotated heads"
 
 if one gptq again --model out.alone >log 2>&1; then fail "compressed again"; fi
 grep -qE 'R[34] acts while the model runs: such a model is not compressed again' log || { cat log; fail "no reason"; }
-if "$ONESHOT" --model "$model" --recipe gptq.yaml "${data[@]}" --device cuda --output cuda >log 2>&1; then fail "on a card"; fi
+if "$ONESHOT" --model "$model" --recipe gptq.yaml "${data[@]}" --device cuda --output cuda >log 2>&1; then fail "on a GPU"; fi
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" 2>/dev/null >plan.txt
 grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not say it"; }
-grep -q 'vLLM on one NVIDIA card, which alone' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
+grep -q 'vLLM on one NVIDIA GPU, which alone' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
 echo "refused, and said"

@@ -81,7 +81,7 @@ cmp out/model.safetensors small/model.safetensors || fail "a budget makes other 
 
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output all "${routed[@]}" >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q moe_calibrate_all_experts log || { cat log; fail "exit $code where another run's output is"; }
+[ $code = 2 ] && grep -q moe_calibrate_all_experts log || { cat log; fail "exit $code with another run's output"; }
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output strict "${routed[@]}" --strict >log 2>&1 ||
     code=$?

@@ -40,7 +40,7 @@ P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2: $3: $(python3 same.py "$1" "$2" "$3")"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-one all --profile profile.yaml || { cat log; fail "not made"; }
+one all --profile profile.yaml || { cat log; fail "the run fails"; }
 for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; }; done
 "$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
 for i in 0 1 2; do
@@ -78,7 +78,7 @@ echo "stages in the order of the file"
 one gptq --pipeline independent
 mv gptq independent && one gptq
 tensors gptq independent '.' 62
-one smooth --pipeline independent || { cat log; fail "independent: not made"; }
+one smooth --pipeline independent || { cat log; fail "independent: the run fails"; }
 [ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has nothing before it"
-[ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent is what sequential is"
+[ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"

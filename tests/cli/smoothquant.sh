@@ -24,10 +24,10 @@ budget() { # the plan's smallest device memory, recipe, flags
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SmoothQuantModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 20 modules' plan.txt ||
-    { cat plan.txt; fail "the plan does not say what is smoothed"; }
+    { cat plan.txt; fail "the plan does not list the mappings"; }
 grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --json >plan.txt
-[ "$(grep -c '"layer":' plan.txt)" = 8 ] || fail "the plan as JSON does not say what is smoothed"
+[ "$(grep -c '"layer":' plan.txt)" = 8 ] || fail "the plan as JSON does not list the mappings"
 
 declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic"
     [two]="--sequential-targets Linear --sequential-targets-per-subgraph 2")
@@ -108,8 +108,8 @@ refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (atten
 refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) reads what it makes, too"
 refused 'mappings: [[["lm_head"], "model.norm"]]' "$gptq" "which is the weight of 2 modules"
 refused 'mappings: [[["re:.*q_proj"], "model.embed_tokens"]]' "$gptq" "want a norm of whole rows, or a Linear"
-refused '' "$gptq" "is not made on a card" --device-model h100
+refused '' "$gptq" "is not made on a GPU" --device-model h100
 refused '' "GPTQModifier: {scheme: W8A8, ignore: [lm_head], target: original}" "want one of the two" \
     --sequential-targets Linear
 refused '' "$gptq" "needs calibration data" --pipeline datafree
-echo "refused what cannot be"
+echo "impossible jobs are refused"

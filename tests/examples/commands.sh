@@ -2,7 +2,7 @@
 # with small files under the names that they use. scripts/check_commands.py lists the commands that
 # no test can run, and why.
 set -euo pipefail
-[ -z "$SANITIZED" ] || { echo "the commands themselves are what is looked at"; exit 77; }
+[ -z "$SANITIZED" ] || { echo "this test runs commands only"; exit 77; }
 PATH=$(dirname "$ONESHOT"):$PATH
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 mkdir DIR

@@ -7,7 +7,7 @@ fail() { echo "$*"; exit 1; }
 "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 >text
 grep -q '^emulated GPU' text || fail "$(cat text)"
 sed -n '/^emulated GPU/,$p' text >card
-for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to card'; do
+for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to GPU'; do
     grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" card || fail "no $what: $(cat card)"
 done
 if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
@@ -15,8 +15,8 @@ if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
 for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do
     LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
     grep -Eq '^disk to pinned +[0-9.]+ GB/s .*one reader; 1: [0-9.]+ GB/s$' text || fail "$(cat text)"
-    grep -Eq '^disk to card +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
-    by=$(grep -Ec '^disk to card +[0-9.]+ GB/s +by cuFile$' text || true)
+    grep -Eq '^disk to GPU +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
+    by=$(grep -Ec '^disk to GPU +[0-9.]+ GB/s +by cuFile$' text || true)
     [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "by cuFile, without it: $(cat text)"
     [ "$by" = 1 ] || { [[ $lib != */gds ]] && grep -q 'not by cuFile: libcufile' err; } || fail "$(cat text err)"
 done
@@ -28,7 +28,7 @@ cat >peer <<'SH'
 #!/bin/sh
 [ "${1##*/}" = bench_gpu_peer.py ] && [ "$*" != "${*#*--hidden 128 --intermediate 256}" ] || exit 3
 tr '\n' ' ' <<'JSON'
-{"device": "a card", "torch": "2", "llmcompressor": null, "triton": "3", "samples": 2, "tokens": 32, "measured_samples": 2,
+{"device": "a GPU", "torch": "2", "llmcompressor": null, "triton": "3", "samples": 2, "tokens": 32, "measured_samples": 2,
  "seconds_a_layer": {"observe": 1.5, "propagate": 0.5}, "left_out": {"package": "llmcompressor is not installed"},
  "solves_a_layer": [{"loop": "eager", "code": "re-enacted", "batched": false, "seconds": 900},
                     {"loop": "triton", "code": "re-enacted", "batched": true, "seconds": 90}]}

@@ -37,6 +37,6 @@ for flags in "${all[@]}"; do
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 # A GPU with not a byte more: nothing is allocated outside the arena.
-[ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a card of $least bytes"
+[ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

@@ -36,5 +36,5 @@ refused() { # part of the message, flags
 refused 'device_model: want one of h200|h100' plan "${job[@]}" --device-model h20
 refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
 refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
-refused 'a run takes the card that is there' "${job[@]}" --device-model h200 --output o
+refused 'a run uses the GPU that is there' "${job[@]}" --device-model h200 --output o
 [ ! -e o ] || fail "a refused run left something"

@@ -21,10 +21,10 @@ refused() { # exit code, part of the message, flags
     fail "the driver's figures: $(grep gpu_device_mb card.yaml)"
 grep -q '"driver_peak_bytes": 3221225472' card/oneshot-report.json || fail "the report has no figure of the driver"
 "$PLAY" "${job[@]}" --output host --device cpu --profile host.yaml >/dev/null
-if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a card"; fi
+if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a GPU"; fi
 grep -q '"back_end": "cuda"' card/oneshot-manifest.json || fail "the manifest does not name the back end"
-grep -q '"device": "emulated GPU, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the card"
-grep -q '"isa"' card/oneshot-manifest.json && fail "the host's instruction set decides nothing on a card"
+grep -q '"device": "emulated GPU, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the GPU"
+grep -q '"isa"' card/oneshot-manifest.json && fail "the manifest of a GPU run names the host's instruction set"
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
@@ -64,9 +64,9 @@ done
 differ=$(cmp -l static.cuda/model.safetensors static.cpu/model.safetensors | wc -l)
 [ "$differ" -le 56 ] || fail "static ranges: $differ bytes differ" # 28 scales of two bytes
 
-refused 1 'there is no card cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
+refused 1 'there is no GPU cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
 refused 2 'want cpu, cuda or cuda:N' "$PLAY" "${job[@]}" --output o --device gpu
-refused 2 'the card has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
+refused 2 'the GPU has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
 refused 1 'bytes free.*wanted 67108864' env OSH_PLAY=memory=20000000 "$PLAY" "${job[@]}" --output o --device-memory 64MiB
 refused 2 'the smallest that would do is --device-memory' "$PLAY" "${job[@]}" --output o --device-memory 32MiB
 [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "a refused run left something"

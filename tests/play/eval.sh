@@ -17,7 +17,7 @@ eval_on() { # device, flags
 figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
 near() { # figure, relative tolerance, files
     awk -v a="$(figure "$1" "$3")" -v b="$(figure "$1" "$4")" -v s="$2" 'BEGIN { exit !(a < b * (1 + s) && a > b * (1 - s)) }' ||
-        fail "$1: $(cat "$3") on the card, $(cat "$4") on the host"
+        fail "$1: $(cat "$3") on the GPU, $(cat "$4") on the host"
 }
 for scheme in W4A16 FP8_DYNAMIC; do
     "$ONESHOT" --model "$model" --scheme $scheme --ignore lm_head --output $scheme --device cpu --threads 1 \
@@ -32,7 +32,7 @@ for job in "${jobs[@]}"; do
     eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name"
     eval_on cpu --model $job --max-windows 30 --per-token host.npy >"host.$name"
     near perplexity 0.002 "card.$name" "host.$name"
-    cmp -s card.npy host.npy && fail "$job: the card has the host's very bytes: did it run?"
+    cmp -s card.npy host.npy && fail "$job: the GPU has the host's very bytes: did it run?"
 done
 if [ -z "$SANITIZED" ]; then
     near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
@@ -51,13 +51,13 @@ for how in "protect=1" "order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
     cmp got want && cmp got.npy want.npy || fail "$how: other figures"
 done
-on="rows rest on the card" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
+on="rows rest on the GPU" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
 close=$(((least - 1) << 20)) # after the loop: a budget without room for the rows, 336 KiB
 until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
     [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
 if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
-host=$(sed -n 's/.*smallest that would do with this card is --host-memory \([0-9]*\)MiB$/\1/p' err)
+host=$(sed -n 's/.*smallest that would do with this GPU is --host-memory \([0-9]*\)MiB$/\1/p' err)
 [ -n "$host" ] || fail "$(cat err)"
 while IFS=: read -r flags says; do
     eval_on cuda "${job[@]}" --per-token got.npy --log-level debug $flags >got 2>log
@@ -78,8 +78,8 @@ refused() { # exit code, part of the message, knobs, flags
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
 refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
-refused 2 'the card has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
-refused 1 'there is no card cuda:3' "" "${job[@]}" --device cuda:3
+refused 2 'the GPU has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
+refused 1 'there is no GPU cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
-refused 1 'the card is lost' "fail=launch:40:719" "${job[@]}"
+refused 1 'the GPU is lost' "fail=launch:40:719" "${job[@]}"
 refused 1 'cudaMalloc\|bytes free' "fail=cudaMalloc:1:2" "${job[@]}"

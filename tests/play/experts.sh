@@ -12,7 +12,7 @@ job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --thre
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
-python3 - <<'P' || fail "the card counts other tokens for the experts than the host"
+python3 - <<'P' || fail "the GPU counts other tokens for the experts than the host"
 import json
 card, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("card", "host"))
 assert len(card) == len(host) > 0
@@ -51,4 +51,4 @@ for part in 5 8 11; do # killed, also between the results of experts that are so
     rm -rf other
 done
 OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --progress none --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order of the card's threads: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order of the GPU's threads: other bytes"

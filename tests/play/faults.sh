@@ -25,21 +25,21 @@ broken() { # fault, part of the message, flags
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
 for at in 1 40 300; do # kernels: at the start, in the first layer, later
-    broken "launch:$at:719" 'the card is lost.*goes on where the journal ends'
+    broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
     finish "lost at kernel $at"
 done
-broken cudaMemcpyAsync:30:719 'the card is lost'
+broken cudaMemcpyAsync:30:719 'the GPU is lost'
 finish "lost at a copy" --mem-opt-level 1
 # a copy of another thread may lose the GPU first
-broken cublasLtMatmulAlgoGetHeuristic:1:719 'the card is lost'
+broken cublasLtMatmulAlgoGetHeuristic:1:719 'the GPU is lost'
 finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
-[ ! -e out.oneshot-partial ] || fail "a card without memory left something"
+[ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
 # Another device would give other bytes.
-broken launch:300:719 'the card is lost'
-if one --device cpu 2>err; then fail "went on elsewhere"; fi
+broken launch:300:719 'the GPU is lost'
+if one --device cpu 2>err; then fail "continued on another device"; fi
 grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"
 finish "lost, refused on the host"
 

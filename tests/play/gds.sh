@@ -64,11 +64,11 @@ done
 # Wrong bytes that happen to be not finite.
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
-grep -q 'is finite in its file, and was not as the card read it' err || fail "$(cat err)"
+grep -q 'is finite in its file, and was not as the GPU read it' err || fail "$(cat err)"
 last_wins "$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
-grep -q 'warning: --use-gds true: nothing runs on a card' err || fail "$(cat err)"
+grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)"
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
-grep -q 'warning: --pin-memory true: .*nothing runs on a card' err || fail "$(cat err)"
+grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat err)"
 
 # Values on the disk: the bytes are those of a run with values on the GPU, for any reader and any
 # failure.
@@ -85,9 +85,9 @@ run() { # knobs, flags: prints the checksum; messages to log
 read_by_card() { sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1/p' oneshot-report.json; }
 want=$(run "" --mem-opt-level 0)
 [ "$(run "" --mem-opt-level 2 --use-gds false)" = "$want" ] || fail "values on the disk: other bytes"
-[ "$(read_by_card)" = 0 ] || fail "--use-gds false: the card reads $(read_by_card) bytes"
-[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the card reads: other bytes"
-[ "$(read_by_card)" -gt 100000 ] || fail "the card reads $(read_by_card) bytes: $(cat log)"
+[ "$(read_by_card)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_card) bytes"
+[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
+[ "$(read_by_card)" -gt 100000 ] || fail "the GPU reads $(read_by_card) bytes: $(cat log)"
 # Threads that prefetch: neither their number nor the kind of memory changes a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do

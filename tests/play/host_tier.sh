@@ -22,7 +22,7 @@ values() { sed -n '/"values": {/,/}/{s/[ ,"]//g;/:[^{]/p}' oneshot-report.json |
 want=$(run "" --mem-opt-level 0)
 [ "$(run "")" = "$want" ] || fail "auto has other bytes"
 [ "$(values)" = "from_device_bytes:0 rest_in:device to_device_bytes:0" ] ||
-    fail "on a card with room values cross the bus, or the report does not show that none does: $(values)"
+    fail "values cross the bus although the GPU has room, or the report is wrong: $(values)"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # knobs, flags

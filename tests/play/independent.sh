@@ -12,7 +12,7 @@ one() { "$PLAY" "${job[@]}" --progress none "$@" >log 2>&1 || { cat log; fail "$
 one --model "$model" --recipe both.yaml --pipeline independent --output both
 one --model "$model" --recipe first.yaml --output first
 one --model first --recipe second.yaml --only 're:.*down_proj' --output chain
-cmp both/model.safetensors chain/model.safetensors || fail "not what two runs make"
+cmp both/model.safetensors chain/model.safetensors || fail "not the bytes of two runs"
 least=$("$PLAY" plan "${job[@]}" --model "$model" --recipe both.yaml --pipeline independent --json |
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 one --model "$model" --recipe both.yaml --pipeline independent --output small --device-memory "$least"

@@ -16,7 +16,7 @@ void osh_play_lazy(bool on);
  * open ones, and the work it waits for, then the next ones in turn. Work for which a stream does
  * not wait may be done or not. */
 void osh_play_drain(int first);
-/* Host code that touches the card's memory crashes (default: true). */
+/* Host code that touches the GPU's memory crashes (default: true). */
 void osh_play_protect(bool on);
 void osh_play_memory(size_t n_bytes); // bytes of the GPU; default 1 GiB
 /* Shared memory of a multiprocessor; a block may use 1 KiB less. The default is 228 KiB, Hopper's.

@@ -29,7 +29,7 @@ check() { # label, flags
         rm -rf out
     done
 }
-check "Linears, on the card" --mem-opt-level 0 --sequential-targets Linear
+check "Linears, on the GPU" --mem-opt-level 0 --sequential-targets Linear
 if [ "$SANITIZED" ]; then exit 0; fi # slow, and the other subgraph sizes run the same code
-check "layers, on the card" --mem-opt-level 0
+check "layers, on the GPU" --mem-opt-level 0
 check "two layers at a time" --mem-opt-level 0 --sequential-targets-per-subgraph 2

@@ -185,7 +185,7 @@ static bool on_card(const void *p, size_t n, const char *what)
 bool osh_play_is_card(const void *p, size_t n)
 {
     guard g(lock);
-    return on_card(p, n, "memory of the card");
+    return on_card(p, n, "memory of the GPU");
 }
 
 uintptr_t osh_play_card_range(uintptr_t *end)

@@ -330,7 +330,7 @@ static void test_failures(void **)
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
-    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the card"
+    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the GPU"
                         " is lost to this process; the same command goes on where the journal ends");
     osh_error_clear(f.cx);
     osh_play_fail(NULL, 0, 0);

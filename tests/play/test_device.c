@@ -238,11 +238,11 @@ static void test_text(void **state)
 static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
     {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
     {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
-    {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA card in this machine"},
+    {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA GPU in this machine"},
     {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for emulated GPU, compute capability 9.0"},
-    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the card cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
+    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the GPU cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
     {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
-    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the card is lost to this process"},
+    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the GPU is lost to this process"},
 };
 
 static void test_refusals(void **state)
@@ -262,7 +262,7 @@ static void test_refusals(void **state)
         assert_int_equal(osh_mem_live(cx), 0);
         osh_error_clear(cx);
         assert_int_equal(osh_cuda_open(cx, &d, 1, ARENA), OSH_E_UNSUPPORTED);
-        assert_non_null(strstr(osh_error_text(cx), "there is no card cuda:1: this machine has 1"));
+        assert_non_null(strstr(osh_error_text(cx), "there is no GPU cuda:1: this machine has 1"));
         osh_ctx_free(cx);
     }
 }
@@ -308,7 +308,7 @@ static void test_lost(void **state)
     osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
     assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
     assert_string_equal(osh_error_text(f->cx),
-                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the card is lost"
+                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the GPU is lost"
                         " to this process; the same command goes on where the journal ends");
     osh_error_clear(f->cx);
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);

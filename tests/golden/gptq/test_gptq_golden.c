@@ -256,7 +256,7 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     size_t said = m->type->needs(m, jobs, N, 1, &on_card);
     assert_ok(cx, m->type->compress(cx, m, jobs, N, &ch.t, samples));
     size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
-    print_message("     three of them: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, on_card,
+    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_card,
                   host_took, said);
     strict(took <= on_card, took <= on_card + (32 << 20), "a solve takes what the plan says at most",
            "A library got more of the arena than the plan counts: the smallest --device-memory ends in the middle.");
@@ -308,7 +308,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
             // results that exist while the third is damped
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
-            print_message("     four inputs: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, room,
+            print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, room,
                           host_took, said);
             strict(took <= room, took <= room + (32 << 20), "groups take what the plan says at most",
                    "A library got more of the arena than the plan counts.");
@@ -365,7 +365,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
     double nearest = objective(cx, c, w, damped->data, rtn, &job.params, q);
     print_message("%s %-24s %2ld of %5ld codes differ (at most %.0f)  objective %.7g, reference %.7g (ratio %.6f, at "
-                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "card" : "CPU ", c->name, (long)(n - same), (long)n,
+                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "GPU" : "CPU", c->name, (long)(n - same), (long)n,
                   most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
