@@ -92,7 +92,7 @@ static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind 
     l = c->places;
     if (l->n == l->room) {
         place *more = osh_realloc(cx, l->all, (2 * l->room + 64) * sizeof *more);
-        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a GPU");
         l->all = more, l->room = 2 * l->room + 64;
     }
     l->all[l->n++] = (place){(uint32_t)c->visit, (uint8_t)c->way, (uint8_t)kind, index, at};
@@ -106,7 +106,7 @@ osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int
     if (s->taken) return OSH_OK;
     s->taken =
         osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
-    if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+    if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a GPU");
     return c->record ? layout_note_place(cx, c, kind, index, s->at) : OSH_OK;
 }
 

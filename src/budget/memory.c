@@ -451,8 +451,8 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
-                "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
-                !card                      ? "nothing runs on a card"
+                "--use-gds true: a GPU reads values that rest on the disk uncompressed; %s",
+                !card                      ? "nothing runs on a GPU"
                 : m->tier != OSH_TIER_DISK ? "here they rest in memory"
                                            : "--scratch-compression zstd compresses them");
 }
@@ -550,7 +550,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     memory_choose_reader(cx, p, &b);
     if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
-                "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
+                "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
     m->direct = p->in->opt->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

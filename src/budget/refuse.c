@@ -94,7 +94,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits 
         OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least_device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least_device));
     if (b->device_given && m->least_device > b->device)
         OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least_device, l.device));

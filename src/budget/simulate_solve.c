@@ -249,9 +249,9 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     size_t on_card = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
+    /* A waiting call also holds the weights of its channels. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
-    /* With the weights of the channels. */
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
 }
 

@@ -333,7 +333,7 @@ void osh_online_warn(osh_ctx *cx, const osh_rewrites *p)
                                   : ", but what it caches is not what the scales of keys are of");
     if (b.len)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU "
+                "%s: rotated while the model runs. vLLM does that on one NVIDIA GPU%s, its CPU "
                 "build stops, and transformers loads the model without: what it says then is noise",
                 b.data, fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);
