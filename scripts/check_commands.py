@@ -35,10 +35,10 @@ NOT_RUN = [  # page, beginning of the command, reason
     ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/internals/quality-measurements.md"),
     ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
     ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
-    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
+    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from an emulated one"),
     ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
     ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
-                                                                    "played one"),
+                                                                    "emulated one"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/how-to/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),

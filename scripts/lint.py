@@ -100,13 +100,15 @@ SPAN = re.compile(r"(`+)(?:(?!\1).)*\1")
 LINKED = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
-VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|were|read|write|run|make|take|"
+VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|"
+                  r"were|read|write|run|make|take|"
                   r"give|see|set|put|keep|hold|go|get|let|use|need|want|say|said|made|took|gave|found|kept|held|got|went|lost|"
-                  r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|start|equal|turn|learn)\b", re.I)
+                  r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|"
+                  r"start|equal|turn|learn)\b", re.I)
 
 
 def sentences(text):
-    """(line, kind, sentence) of a page: kind is cell, item or text. Code, headings and comments are left out."""
+    """Yields (line, kind, sentence) of a page. kind: cell, item or text. No code, no headings."""
     blocks, fenced, joined = [], False, False
     for i, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):

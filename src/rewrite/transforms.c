@@ -294,7 +294,8 @@ osh_status osh_plan_transforms(osh_ctx *cx, osh_rewrites *p, const osh_turned *t
     grouping_mark_nodes(&d);
     OSH_TRY((t->args->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4)
                  ? groups_of_spinquant : groups_of_quip)(cx, &d));
-    OSH_TRY(osh_online_find(cx, &r->online, p->in->graph, p->in->ck, &r->transforms, &t->args->seed));
+    OSH_TRY(osh_online_find(cx, &r->online, p->in->graph, p->in->ck, &r->transforms,
+                            &t->args->seed));
     OSH_TRY(turns_check(cx, &d));
     OSH_TRY(matrices_add_tensors(cx, &d));
 done:

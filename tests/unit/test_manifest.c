@@ -42,7 +42,7 @@ static void one_fate_each(void **state)
     osh_fate *fate = NULL;
     fixture f;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    make(&f);
+    fixture_make(&f);
     assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan.manifest));
     assert_int_equal(fate[0], OSH_FATE_QUANTIZED);
     assert_int_equal(fate[1], OSH_FATE_COPIED);
@@ -52,11 +52,11 @@ static void one_fate_each(void **state)
     f.plan.manifest.n_out = 3; // mtp.fc.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "mtp.fc.weight is neither quantized nor");
-    make(&f);
+    fixture_make(&f);
     f.plan.match.n_linears = 0; // q.weight is lost
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "q.weight is neither");
-    make(&f);
+    fixture_make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
     f.plan.manifest.n_out = 5; // q.weight is copied beside its codes
     assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
