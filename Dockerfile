@@ -1,6 +1,7 @@
 # Dockerfile - oneshot on Debian 12, without CUDA:
 #   docker build -t oneshot .
-#   docker run --rm -v "$PWD:/data" oneshot --model MODEL --scheme W4A16 --output OUT     paths are below /data
+#   docker run --rm -v "$PWD:/data" oneshot --model MODEL --scheme W4A16 --output OUT
+# MODEL and OUT are below /data.
 FROM debian:12 AS build
 COPY . /source
 WORKDIR /source

@@ -1,6 +1,6 @@
-# cuda.cmake - the CUDA back end: the .cu files of src/gpu, src/ops/cuda and src/solver/cuda, if there is a
-# compiler for them. cudart is linked
-# statically; cuBLASLt and cuSOLVER are opened when a card is, so the binary starts without driver and toolkit.
+# cuda.cmake - the CUDA back end: the .cu files of src/gpu, src/ops/cuda and src/solver/cuda, if
+# there is a compiler for them. cudart is linked statically. cuBLASLt and cuSOLVER are opened
+# together with a GPU, so the program starts without driver and toolkit.
 set(OSH_CUDA AUTO CACHE STRING "the CUDA back end: AUTO (where nvcc is found, but not under a sanitizer), ON or OFF")
 set_property(CACHE OSH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(OSH_CUDA_BUILT OFF)
@@ -26,7 +26,8 @@ else()
   message(STATUS "CUDA: not built")
 endif()
 
-# osh_cuda_sources(target folder): adds the .cu files of src/<folder> to the target, if CUDA is built.
+# osh_cuda_sources(target folder) - adds the .cu files of src/<folder> to the target, if CUDA is
+# built.
 function(osh_cuda_sources target folder)
   if(OSH_CUDA_BUILT)
     file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cu)

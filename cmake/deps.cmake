@@ -1,4 +1,5 @@
-# deps.cmake - the libraries that we stand on; scripts/install-deps.sh installs all of them.
+# deps.cmake - finds the libraries that the program needs; scripts/install-deps.sh installs all of
+# them.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 foreach(row cjson=libcjson yaml=yaml-0.1 pcre2=libpcre2-8 utf8proc=libutf8proc zstd=libzstd zlib=zlib xxhash=libxxhash curl=libcurl

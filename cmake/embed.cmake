@@ -1,4 +1,5 @@
-# embed.cmake - writes OUT, a .c file with the text of every file in MODELS as osh_embedded_models[].
+# embed.cmake - writes OUT, a .c file with the text of every file in MODELS as
+# osh_embedded_models[]. Usage: cmake -DOUT=... -DMODELS=... -P embed.cmake
 set(arrays "")
 set(rows "")
 set(n 0)
@@ -8,7 +9,7 @@ foreach(path IN LISTS MODELS)
   string(LENGTH "${hex}" length)
   math(EXPR length "${length} / 2")
   string(REGEX REPLACE "(..)" "\\\\x\\1" hex "${hex}")
-  # 8 bytes a line: hex escapes are greedy, so a line may only end behind a whole one
+  # 8 bytes per line: hex escapes are greedy, so a line must end after a whole one.
   string(REGEX REPLACE "((\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..))" "\\1\"\n    \"" hex "${hex}")
   string(APPEND arrays "static const char model_${n}[] =\n    \"${hex}\";\n")
   string(APPEND rows "    {\"${name}\", model_${n}, ${length}},\n")

@@ -1,6 +1,8 @@
-# layers.cmake - osh_<folder> for each folder of src/, linked downwards only (src/LAYERS has the ranks).
+# layers.cmake - makes osh_<directory> for each directory of src/, linked downwards only (src/LAYERS
+# has the ranks).
 
-# osh_layer(name DEPS lower... LIBS outside...): a folder that has no .c yet is an INTERFACE library.
+# osh_layer(name DEPS lower... LIBS outside...) - makes the library of src/name. A directory without
+# a .c file becomes an INTERFACE library.
 function(osh_layer name)
   cmake_parse_arguments(L "" "" "DEPS;LIBS;SOURCES" ${ARGN})
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
@@ -8,7 +10,7 @@ function(osh_layer name)
   if(files)
     add_library(osh_${name} STATIC ${files} ${L_SOURCES})
     set_target_properties(osh_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
-                          CUDA_VISIBILITY_PRESET hidden) # they are a part of liboneshot.so, too
+                          CUDA_VISIBILITY_PRESET hidden) # these objects are also in liboneshot.so
     set(kind PUBLIC)
   else()
     add_library(osh_${name} INTERFACE)
@@ -34,7 +36,7 @@ osh_layer(tokenizer DEPS text LIBS PkgConfig::utf8proc)
 osh_layer(chat DEPS tokenizer)
 osh_layer(data DEPS chat LIBS PkgConfig::zstd PkgConfig::zlib)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
-osh_layer(math DEPS tensor LIBS ${CMAKE_DL_LIBS}) # OpenBLAS is opened when it is needed
+osh_layer(math DEPS tensor LIBS ${CMAKE_DL_LIBS}) # OpenBLAS is opened on demand
 target_include_directories(osh_math PUBLIC ${openblas_INCLUDE_DIRS})
 osh_layer(gpu DEPS tensor)
 osh_layer(ops DEPS math gpu text)
@@ -42,7 +44,8 @@ osh_layer(solver DEPS ops)
 foreach(name gpu ops solver)
   osh_cuda_sources(osh_${name} ${name})
 endforeach()
-osh_layer(hub DEPS data LIBS ${CMAKE_DL_LIBS}) # libcurl and libcrypto are opened when something is asked of a network
+# libcurl and libcrypto are opened when a job needs the network
+osh_layer(hub DEPS data LIBS ${CMAKE_DL_LIBS})
 target_include_directories(osh_hub PRIVATE ${curl_INCLUDE_DIRS} ${crypto_INCLUDE_DIRS})
 osh_layer(graph DEPS ops io SOURCES ${model_source})
 osh_layer(quant DEPS ops io)
@@ -61,7 +64,7 @@ osh_layer(eval DEPS plan)
 osh_layer(report DEPS run verify eval)
 osh_layer(api DEPS report hub)
 osh_layer(lib DEPS api)
-# Each library stands before those that it needs.
+# Each library is before those that it needs.
 set(OSH_LAYERS)
 foreach(name lib api report run verify eval output plan budget schedule rewrite match store
         modifiers learn graph quant hub solver ops data chat

@@ -1,5 +1,6 @@
-# packages.cmake - cpack, in the folder of a build: -G DEB, a package for the Debian that it was built on; -G TGZ, a tree
-# that runs on any x86-64 Linux (packaging/tarball.cmake). With the CUDA back end the name ends with -cuda.
+# packages.cmake - cpack, run in a build directory: -G DEB makes a package for the Debian on which
+# it was built; -G TGZ makes a tree that runs on any x86-64 Linux (packaging/tarball.cmake). With
+# the CUDA back end the name ends with -cuda.
 if(OSH_SANITIZE OR OSH_FUZZER)
   return()
 endif()
@@ -34,7 +35,8 @@ set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/packaging/generators.cmake)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# What is opened when a job wants it, by the names of the files that this build opens; shlibdeps does not see it.
+# Libraries that the program opens on demand, in the packages that own their files here; shlibdeps
+# does not find them.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libcurl4, libssl3")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run_example.sh SCRIPT DIR - runs an example in the empty folder DIR and compares its last line of standard output with
-# the one that its comment "# Last line: ..." promises: words exactly, numbers within 0.3 % (processors sum differently).
+# run_example.sh SCRIPT DIR - runs an example in the empty directory DIR. The last line of its
+# standard output must be that of its comment "# Last line: ...": words exactly, numbers within 0.3
+# % (processors sum differently).
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1

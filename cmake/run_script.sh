@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# run_script.sh SCRIPT DIR - runs a cli or examples test in the empty folder DIR.
-# SCRIPT.stdout, where present, is the wanted standard output; SCRIPT.exit the wanted exit code (0 without it).
+# run_script.sh SCRIPT DIR - runs a cli or examples test in the empty directory DIR. If
+# SCRIPT.stdout exists, it is the wanted standard output; SCRIPT.exit is the wanted exit code (0
+# without it).
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1
-export OSH_TEST_DIR=$dir SANITIZED= # 1: a program with sanitizers, which are slow and need memory of their own
+# 1: the program has sanitizers, which are slow and need memory of their own
+export OSH_TEST_DIR=$dir SANITIZED=
 for program in "${ONESHOT:-}" "${PLAY:-}"; do
     [ -z "$program" ] || ! grep -qE '__[at]san_init' "$program" || SANITIZED=1
 done

@@ -1,8 +1,10 @@
-# tests.cmake - every test file becomes one executable and one ctest with the label of its folder.
+# tests.cmake - turns every test file into one executable and one ctest with the label of its
+# directory.
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 COMPONENTS Interpreter)
 
-# tests/play: the kernels of src/ops/cuda compiled for the host. gcc: its Address- and UBSan know the fibers' switches.
+# tests/play: the kernels of src/ops/cuda compiled for the host, by gcc: its AddressSanitizer and
+# UBSan know about switches of fibers.
 include(CheckLanguage)
 check_language(CXX)
 set(OSH_PLAY OFF)
@@ -14,7 +16,8 @@ else()
   message(STATUS "tests/play: not built (thread sanitizer, fuzzer, or no C++ compiler)")
 endif()
 
-# osh_test_exe(file label): the target has the file's name; a second file of that name gets its folder in front.
+# osh_test_exe(file label) - the target has the file's name; a second file of the same name gets its
+# directory as a prefix.
 function(osh_test_exe file label out)
   get_filename_component(target ${file} NAME_WE)
   if(TARGET ${target})
@@ -30,8 +33,9 @@ function(osh_test_exe file label out)
   set(${out} ${target} PARENT_SCOPE)
 endfunction()
 
-# An executable on the played card: osh_ops_play stands whole in front of all libraries, so that nothing is taken of
-# osh_ops; and the played libraries find what they call in the executable. ops: osh_ops_play or osh_ops_race.
+# osh_play_exe(target ops files...) - an executable on the emulated GPU. The library `ops`
+# (osh_ops_play or osh_ops_race) is linked as a whole before all others, so that the linker takes
+# nothing from osh_ops. The emulated libraries find the functions that they call in the executable.
 function(osh_play_exe target ops)
   add_executable(${target} ${ARGN})
   target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:${ops}>,--no-whole-archive
@@ -44,13 +48,13 @@ function(osh_play_exe target ops)
   add_dependencies(${target} ${ops} play_cublaslt play_cusolver play_nvml play_cufile)
 endfunction()
 
-# Where a thread's block of a library's thread-local storage happens to begin 16 bytes into a page, LeakSanitizer of
-# gcc 12 takes what lies before it for glibc 2.19's header and reads at an address of no sense (sanitizer_tls_get_addr.cpp):
-# it is not to look there.
+# If a thread's block of a library's thread-local storage begins 16 bytes into a page, LeakSanitizer
+# of gcc 12 takes the bytes before it for glibc 2.19's header and reads at a wrong address
+# (sanitizer_tls_get_addr.cpp). This option turns that off.
 set(OSH_TEST_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1" "ASAN_OPTIONS=intercept_tls_get_addr=0")
 
-# seconds: ten times what is never needed on an idle machine. A limit is there for what hangs; other work on the
-# processors fails no test.
+# seconds: the longest time on an idle machine; the limit is ten times that. It stops tests that
+# hang; other work on the processors makes no test fail.
 function(osh_test_props name label seconds)
   math(EXPR limit "10 * ${seconds}")
   set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT ${limit} SKIP_RETURN_CODE 77
@@ -68,7 +72,7 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
     if(NOT pinned)
       add_test(NAME ${target} COMMAND ${target})
       osh_test_props(${target} ${label} 300)
-    else() # under each instruction set that the CPU has, with OpenBLAS's kernels for it
+    else() # under each instruction set of the CPU, with OpenBLAS's kernels for it
       foreach(isa generic=Prescott avx2=Haswell avx512=SkylakeX avx512_bf16=SkylakeX amx=SkylakeX)
         string(REPLACE "=" ";" isa "${isa}")
         list(GET isa 0 name)
@@ -82,8 +86,9 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# The CUDA columns: tests that include card.h run them on the card where there is one (label cuda: skipped without), and
-# once more as play_<test> on the played card. tests/play has the tests of the card and of the harness.
+# The CUDA columns: tests that include card.h run on the GPU if there is one (label cuda: skipped
+# without), and as play_<test> on the emulated GPU. tests/play has the tests of the device code and
+# of the emulation.
 if(OSH_CUDA_BUILT)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
        ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
@@ -96,7 +101,8 @@ if(OSH_CUDA_BUILT)
       set_property(TEST cuda_${name} APPEND PROPERTY ENVIRONMENT "OSH_TEST_CARD=1")
     endif()
   endforeach()
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.cu) # with kernels of their own
+  # they have kernels of their own
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.cu)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     add_executable(cuda_${name} ${file})
@@ -124,11 +130,12 @@ if(OSH_PLAY)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set(played ${CMAKE_BINARY_DIR}/tests/play)
-    if(name MATCHES "^test_(files|slots)$") # on a machine that has cuFile
+    if(name MATCHES "^test_(files|slots)$") # they load cuFile
       string(APPEND played ":${played}/gds")
     endif()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}")
-    if(name MATCHES "^play_test_(stats|gptq_golden)$") # long sums: once more with other kernels for the products
+    # long sums: a second run with other kernels for the products
+    if(name MATCHES "^play_test_(stats|gptq_golden)$")
       add_test(NAME ${name}_generic COMMAND ${name})
       osh_test_props(${name}_generic kernel 300)
       set_property(TEST ${name}_generic APPEND PROPERTY ENVIRONMENT
@@ -136,7 +143,7 @@ if(OSH_PLAY)
     endif()
   endforeach()
 endif()
-if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, and the harness's
+if(TARGET osh_ops_race) # with a search for races: the kernels' own tests, once, and the harness's
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c)
   foreach(file IN LISTS files ITEMS ${CMAKE_SOURCE_DIR}/tests/play/race_test.cc)
     get_filename_component(name ${file} NAME_WE)
@@ -153,7 +160,7 @@ if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, a
     set_property(TEST race_${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 endif()
-if(OSH_CUDA_BUILT) # a tool of scripts/check-gpu.sh
+if(OSH_CUDA_BUILT) # a tool for scripts/check-gpu.sh
   add_executable(card_ops ${CMAKE_SOURCE_DIR}/tests/tools/card_ops.cu)
   target_link_libraries(card_ops PRIVATE ${OSH_LAYERS})
   set_target_properties(card_ops PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -162,15 +169,16 @@ if(OSH_PLAY)
   osh_play_exe(card_ops_play osh_ops_play ${CMAKE_SOURCE_DIR}/tests/play/card_ops.cc)
   target_include_directories(card_ops_play PRIVATE ${CMAKE_SOURCE_DIR}/tests/play/include)
 endif()
-if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
+if(OSH_PLAY AND TARGET oneshot) # the whole program on the emulated GPU: a tool for the tests
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # The same with batches of 100 tokens, so that a small job has many of them: batches.c stands in front of the library's.
+  # The program with batches of 100 tokens, so that a small job has many of them: this
+  # batches.c is linked instead of the library's.
   osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
                ${CMAKE_SOURCE_DIR}/src/schedule/batches.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 
-# fuzz: libFuzzer where asked for; always in ctest: the corpus and fixed mutations of it.
+# fuzz: libFuzzer on request; ctest always runs the corpus and fixed mutations of it.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(file IN LISTS files)
   if(OSH_FUZZER)
@@ -189,7 +197,8 @@ foreach(file IN LISTS files)
   osh_test_props(${target} fuzz 300)
 endforeach()
 
-# tools: what scripts of the tests need besides the program; no test of their own. Three of them are for LD_PRELOAD.
+# tools: programs that scripts of the tests need; they are no tests. Three of them are for
+# LD_PRELOAD.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WE)
@@ -199,7 +208,8 @@ foreach(file IN LISTS files)
     target_link_options(${name} PRIVATE -fno-sanitize=all)
     target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
     set_target_properties(${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  elseif(name STREQUAL "schedule") # the program, with some of its functions replaced; nm finds names by address
+  # the program, with some functions replaced; nm finds names by address
+  elseif(name STREQUAL "schedule")
     if(TARGET oneshot AND NOT OSH_SANITIZE)
       add_executable(schedule ${file} ${cli_files})
       target_link_libraries(schedule PRIVATE ${OSH_LAYERS})
@@ -212,7 +222,8 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# scripts: run in a folder of their own; x.sh.stdout and x.sh.exit beside x.sh are what is wanted of it.
+# scripts: each runs in a directory of its own; x.sh.stdout and x.sh.exit beside x.sh are its wanted
+# output and exit code.
 if(TARGET oneshot)
   foreach(label cli examples slow)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${label}/*.sh)
@@ -222,15 +233,17 @@ if(TARGET oneshot)
                COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/${label}_${name}.dir)
       osh_test_props(${label}_${name} ${label} 900)
       if(OSH_SANITIZE)
-        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10;STATES=2") # of kill.sh and power_loss.sh: each run is slow
+        # for kill.sh and power_loss.sh: each run is slow
+        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10;STATES=2")
       endif()
-      set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1" # tests/cli/hub_pull.sh has a Hub
+      # tests/cli/hub_pull.sh has its own Hub
+      set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1"
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
                    "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests" "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests")
     endforeach()
   endforeach()
 
-  # tests/play/*.sh: the program on the played card
+  # tests/play/*.sh: the program on the emulated GPU.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/*.sh)
   foreach(file IN LISTS files)
     if(NOT OSH_PLAY)
@@ -246,7 +259,7 @@ if(TARGET oneshot)
                  "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests" "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 
-  # examples/c-api/*.c: programs on include/oneshot.h; tests/examples/c_api.sh runs them
+  # examples/c-api/*.c: programs that use include/oneshot.h; tests/examples/c_api.sh runs them.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/c-api/*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
@@ -255,7 +268,7 @@ if(TARGET oneshot)
     set_target_properties(c_api_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   endforeach()
 
-  # examples/*.sh: each promises its last line in a comment
+  # examples/*.sh: each has its last line of output in a comment.
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.sh)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)

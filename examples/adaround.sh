@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# adaround.sh - 4-bit weights in groups of 128: each weight learns whether it goes down or up.
+# adaround.sh - 4-bit weights in groups of 128: each weight learns whether it is rounded down or up.
 # Usage: examples/adaround.sh [output directory]
 # Last line: perplexity 70.03
 set -euo pipefail

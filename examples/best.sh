@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# best.sh - 3-bit weights in groups of 64 with --quality best, on 64 passages: what GPTQ loses, less a good part of
-# it, in the same bytes. Then the perplexity of the result.
+# best.sh - 3-bit weights in groups of 64 with --quality best, on 64 passages: the loss is a good
+# part smaller than GPTQ's, in the same number of bytes. Then the perplexity of the result.
 # Usage: examples/best.sh [output directory]
 # Last line: perplexity 70.63
 set -euo pipefail

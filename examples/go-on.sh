@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# go-on.sh - a run that is stopped in the middle (Ctrl-C, a kill, a full disk) loses nothing: the same command goes
-# on, and the files are those of a run that was not stopped.
+# go-on.sh - a run that is stopped (Ctrl-C, a kill, a full disk) loses nothing: the same command
+# continues, and the files are those of a run that was not stopped.
 # Usage: examples/go-on.sh [output directory]
 # Last line: the same bytes
 set -euo pipefail
@@ -16,7 +16,7 @@ mkfifo "$out.progress"
 "$oneshot" "${job[@]}" --progress line --output "$out" 2>"$out.progress" &
 while read -r line; do
     echo "$line"
-    [[ $line != *"[2/"* ]] || kill -INT $! || : # as Ctrl-C does, when the second subgraph is finished
+    [[ $line != *"[2/"* ]] || kill -INT $! || : # like Ctrl-C, when the second subgraph is finished
 done <"$out.progress"
 rm "$out.progress"
 wait $! && echo "it was faster than the signal"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# host-memory.sh - a checkpoint far larger than the memory that may be used: 336 MB of weights, 64 MB of memory. The
-# plan says before a weight is read whether that is enough, and what the least would be.
+# host-memory.sh - a checkpoint far larger than the memory budget: 336 MB of weights, 64 MB of
+# memory. Before a weight is read, the plan says whether that is enough, and names the smallest
+# budget.
 # Usage: examples/host-memory.sh [directory of the checkpoint that is made]
 # Last line: the peak stayed below 64 MB
 set -euo pipefail

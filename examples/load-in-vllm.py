@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""load-in-vllm.py - what oneshot wrote, served by vLLM: loads the directory and continues a few prompts. vLLM finds the scheme
-in the directory's config.json; nothing is said here. Needs vLLM, and a card that has the scheme's kernels: `oneshot
-inspect DIR` says which. No test runs it.
+"""load-in-vllm.py - serves an output of oneshot with vLLM: loads the directory and continues a few
+prompts. vLLM finds the scheme in the directory's config.json. Needs vLLM, and a GPU that has the
+scheme's kernels: `oneshot inspect DIR` names them. No test runs it.
 Usage: load-in-vllm.py DIR [PROMPT ...]"""
 import sys
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# low-memory.sh - GPTQ with the least memory: a subgraph for each Linear in place of each decoder layer, so one weight
-# and one Hessian are there at a time. Values between subgraphs rest on the disk. The price is time, and inputs that
-# have seen more of the weights that are already quantized.
+# low-memory.sh - GPTQ with the least memory: a subgraph for each Linear instead of each decoder
+# layer, so only one weight and one Hessian are in memory at a time. Values between subgraphs are on
+# the disk. The price is time, and inputs that depend on more of the weights that are already
+# quantized.
 # Usage: examples/low-memory.sh [output directory]
 # Last line: perplexity 70.12
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mixed-groups.sh - a scheme for each kind of module: 8 bits where the attention is, 4 bits in the MLP, and a layer
-# that stays as it is.
+# mixed-groups.sh - a scheme for each kind of module: 8 bits in the attention, 4 bits in the MLP,
+# and one layer that stays dense.
 # Usage: examples/mixed-groups.sh [output directory]
 # Last line: perplexity 70.50
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nvfp4.sh - 4-bit floats in groups of 16, for Blackwell cards. The weights need no data; the scale of each layer's
-# activations is found on some passages.
+# nvfp4.sh - 4-bit floats in groups of 16, for Blackwell GPUs. The weights need no data; the scale
+# of each layer's activations is found on some passages.
 # Usage: examples/nvfp4.sh [output directory]
 # Last line: perplexity 71.68
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# profile.sh - where time and memory went: a profile in the form of AMD Quark's, with a checkpoint of one's own, the
-# report as a page for a browser, and a picture of the graph and of where it is cut.
+# profile.sh - time and memory of a run: a profile in the format of AMD Quark's with a checkpoint of
+# the user, the report as a page for a browser, and a picture of the graph and its cuts.
 # Usage: examples/profile.sh [output directory]
 # Last line: profile, report and graph are there
 set -euo pipefail
@@ -14,6 +14,6 @@ out=${1:-docs-llama-3m-profiled}
     --output "$out" --overwrite
 sed -n '/^total_quantization/,$p' "$out.yaml"
 "$oneshot" graph --model "$model" --dot >"$out.dot"
-command -v dot >/dev/null && dot -Tsvg "$out.dot" -o "$out.svg" # of the package graphviz
+command -v dot >/dev/null && dot -Tsvg "$out.dot" -o "$out.svg" # from the package graphviz
 grep -q '"half"' "$out.yaml" && grep -q '</html>' "$out/oneshot-report.html" && grep -q '^digraph' "$out.dot" &&
     echo "profile, report and graph are there"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# reap.sh - a mixture of experts, here one of random weights, loses a quarter of them.
+# reap.sh - removes a quarter of the experts of a mixture of experts with random weights.
 # Usage: examples/reap.sh [directory of the checkpoint that is made]
 # Last line: moe-reap: 57 checksums agree, 0 modules looked at, 53 tensors equal the source's; no findings
 set -euo pipefail

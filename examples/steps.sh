@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# steps.sh - a large job, step by step: what it will need; the largest subgraph alone, to see whether that is true;
-# the run; whether the output is whole; what it lost.
+# steps.sh - a large job, step by step: its needs; the largest subgraph alone, to check the
+# prediction; the run; a check of the output; its loss.
 # Usage: examples/steps.sh [output directory]
 # Last line: perplexity 78.70
 set -euo pipefail

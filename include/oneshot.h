@@ -73,7 +73,8 @@ typedef struct oneshot_options {
      * the cache that the Hub's variables name. NULL: they are files and directories. */
     const char *(*variable)(const char *name);
 } oneshot_options;
-#define ONESHOT_OPTIONS_INIT {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
+#define ONESHOT_OPTIONS_INIT                                                                       \
+    {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
 
 typedef struct oneshot_argument { /* a row whose name is NULL ends an array */
     const char *name;  /* "num_calibration_samples"; lists: one for each item, or with commas */

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# bundle.sh - the libraries that PROGRAM links, and those that it opens when a job wants them, into DIR, with all that they
-# link; stripped. Their licences go into LICENCES, as the packages have them.
-# Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]     NAME: libc.so.6, ...: those stay the system's
+# bundle.sh - copies the libraries that PROGRAM links, those that it opens on demand, and all that
+# they link into DIR, stripped, and their licences, as in their packages, into LICENCES.
+# Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]     NAME: libc.so.6, ...: the system's is used
 set -euo pipefail
 program=$1 dir=$2 licences=$3
 without=" ${*:4} "
 mkdir -p "$dir" "$licences"
 
-PATH=$PATH:/usr/sbin:/sbin # of ldconfig
+PATH=$PATH:/usr/sbin:/sbin # for ldconfig
 opened=$(strings "$program" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-9]+$' | sort -u)
 [ "$(wc -w <<<"$opened")" = 3 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS, libcurl and libcrypto"; exit 1; }
 files=("$program")
@@ -23,7 +23,8 @@ rows=$({
     ldd "${files[@]}" | sed -n 's|^\s*\(\S*\) => \(/\S*\) .*|\1 \2|p; s|^\s*\(/\S*/\)\(ld-linux\S*\) .*|\2 \1\2|p'
 } | sort -u)
 mapfile -t reals < <(while read -r _ file; do realpath "$file"; done <<<"$rows")
-owners=$(dpkg-query -S "${reals[@]}" "${reals[@]#/usr}" 2>/dev/null || true) # that of a merged /usr has two names
+# with a merged /usr a file has two names
+owners=$(dpkg-query -S "${reals[@]}" "${reals[@]#/usr}" 2>/dev/null || true)
 while read -r name file; do
     [[ $without == *" $name "* || $name == liboneshot* ]] && continue
     cp -L "$file" "$dir/$name"

@@ -1,11 +1,11 @@
-/* launcher.c - bin/oneshot of the tarball: starts the program with the C library and the loader that lie beside it, so
- * that those of the system may be older. It is linked statically, and needs nothing but the kernel.
+/* launcher.c - bin/oneshot of the tarball: starts the program with the C library and the loader
+ * beside it, so that the system's may be older. It is linked statically, and needs only the kernel.
  *
- *   bin/oneshot                            this
- *   lib/oneshot/oneshot                    the program
- *   lib/oneshot/ld-linux-x86-64.so.2       the loader, and every library that the program links or opens
+ *   bin/oneshot                            this program
+ *   lib/oneshot/oneshot                    the program that it starts
+ *   lib/oneshot/ld-linux-x86-64.so.2       the loader, and every library that the program uses
  *
- * LD_LIBRARY_PATH stays behind them: what a card needs is found there. */
+ * LD_LIBRARY_PATH is searched after them, for the libraries of a GPU. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static int fail(const char *what, const char *name)
     return 1;
 }
 
-/* The first of PATH's that is there, as a shell finds it. */
+/* Returns the first existing file of this name in PATH, like a shell. */
 static char *look_up(char found[PATH_MAX], const char *name)
 {
     char path[PATH_MAX];

@@ -1,6 +1,7 @@
-# tarball.cmake - cpack -G TGZ: the installed tree becomes one that needs nothing of the system but the kernel: the program
-# with its libraries below lib/oneshot, the C library and its loader in lib/oneshot/libc, and a launcher in bin. liboneshot
-# finds the first of these beside it (cmake/library.cmake); it runs with the C library of the program that links it.
+# tarball.cmake - cpack -G TGZ: changes the installed tree so that it needs only the kernel of the
+# system. The program and its libraries are in lib/oneshot, the C library and its loader in
+# lib/oneshot/libc, and a launcher in bin. liboneshot finds the first of these beside it
+# (cmake/library.cmake); it runs with the C library of the program that links it.
 if(NOT CPACK_GENERATOR STREQUAL "TGZ")
   return()
 endif()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""wheel.py - a Python wheel with liboneshot and what it links and opens, from a build; nothing is compiled again.
+"""wheel.py - makes a Python wheel from a build, with liboneshot and the libraries that it links and
+opens; nothing is compiled again.
 
-The C library, libgcc_s and libstdc++ stay the system's; the wheel's tag says which C library is old enough for all. So does
-libcurl: what it links is what Python's own ssl links, and a process has room for one of each.
+The C library, libgcc_s and libstdc++ are the system's; the tag of the wheel names the oldest C
+library that suffices for all files. libcurl is the system's, too: it links the same libraries as
+Python's ssl, and a process can have only one of each.
 Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
 import argparse
 import base64
@@ -21,7 +23,8 @@ SYSTEM = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "li
 
 
 def run(*command):
-    """Standard output of the command. A command that fails ends this one, with what it printed."""
+    """Returns the standard output of the command. If the command fails, prints its output and
+    exits."""
     command = [str(c) for c in command]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -33,14 +36,14 @@ def run(*command):
 
 
 def newest_glibc(files):
-    """The highest GLIBC_2.x that any of the libraries wants."""
+    """Returns the highest GLIBC_2.x that one of the libraries needs."""
     wanted = re.findall(r"\(GLIBC_2\.(\d+)", run("readelf", "-W", "--dyn-syms", *files).replace("@GLIBC", "(GLIBC"))
     return max(int(n) for n in wanted)
 
 
 def needs_of_opened(lib):
-    """What the libraries that are opened link of the wheel, each behind what it links itself: the loader looks for these
-    on the system, unless they are there."""
+    """Returns the libraries of the wheel that the opened libraries link, each after those that it
+    links itself: the loader looks for them on the system if they are not loaded yet."""
     there, order = {p.name for p in lib.iterdir()}, []
 
     def visit(name):
@@ -56,7 +59,7 @@ def needs_of_opened(lib):
 
 
 def collect(build, to):
-    """Files of the wheel: name -> path."""
+    """Returns the files of the wheel: name -> path."""
     run("cmake", "--install", build, "--prefix", to / "tree", "--strip")
     library = next((to / "tree").rglob("liboneshot.so.0"))
     run("bash", HERE / "bundle.sh", library, to / "lib", to / "licences", *SYSTEM)
@@ -105,7 +108,7 @@ def main():
             for n in sorted(data):
                 digest = base64.urlsafe_b64encode(hashlib.sha256(data[n]).digest()).rstrip(b"=").decode()
                 record += f"{n},sha256={digest},{len(data[n])}\n"
-                entry = zipfile.ZipInfo(n, (2020, 1, 1, 0, 0, 0))  # the same files make the same bytes
+                entry = zipfile.ZipInfo(n, (2020, 1, 1, 0, 0, 0))  # equal files make equal bytes
                 entry.external_attr = (0o755 if "/lib/" in n else 0o644) << 16
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 z.writestr(entry, data[n])

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# bare-debian.sh - runs README's two commands, scripts/quickstart.sh and scripts/test.sh, in a bare Debian 12 that
-# debootstrap makes, on the committed tree (HEAD). It then makes the packages of docs/how-to/packages.md there. Needs root and
-# debootstrap; takes packages from the mirror that this machine's apt is set to.
+# bare-debian.sh - runs README's two commands, scripts/quickstart.sh and scripts/test.sh, in a bare
+# Debian 12 that debootstrap makes, on the committed tree (HEAD). It then makes the packages of
+# docs/how-to/packages.md there. Needs root and debootstrap; takes packages from the mirror of this
+# machine's apt.
 #
 # Usage: scripts/bare-debian.sh [-R REGEX] [DIR]
 #   -R REGEX         build everything, but run only the tests whose names match (ctest -R)
-#   DIR              keep the Debian here: DIR/base.tar is reused by the next call, DIR/root is made again. Without DIR
-#                    all is in a temporary directory, which is removed at the end.
+#   DIR              keep the Debian here: the next call uses DIR/base.tar again, and makes DIR/root
+#                    again. Without DIR all is in a temporary directory, which is removed at the
+#                    end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +26,7 @@ done
 for program in debootstrap git unshare; do
     command -v "$program" >/dev/null || { echo "bare-debian.sh: no $program in PATH" >&2; exit 1; }
 done
-# The rows "URI RELEASE COMPONENT" of this machine's apt that belong to the suite, in whatever form its files are.
+# The rows "URI RELEASE COMPONENT" of this machine's apt for the suite, for any format of its files.
 rows=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
     grep -E " $suite(-updates|-security)? main$" | sort -u || true)
 mirror=$(sed -n "s| $suite main$||p" <<<"$rows" | head -1)
@@ -47,7 +49,8 @@ else
     tar -C "$root" -xf "$dir/base.tar"
 fi
 
-# What the machine needs to reach its mirror: sources, apt's settings for downloads, names, certificates, proxies.
+# The files that the machine needs to reach its mirror: sources, apt's settings for downloads,
+# names, certificates, proxies.
 sed 's/^/deb /' <<<"$rows" >"$root/etc/apt/sources.list"
 apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries)' >"$root/etc/apt/apt.conf.d/99host" || true
 for file in /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/resolv.conf /etc/hosts /etc/pip.conf; do
@@ -81,7 +84,7 @@ for command in $1; do
     fi
 done
 END
-# The mounts are in a namespace of their own and end with it.
+# The mounts are in their own namespace and end with it.
 unshare --mount --propagation private --pid --fork bash -euc '
     root=$1
     shift

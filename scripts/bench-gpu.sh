@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a card, on random weights of the shapes of Llama-3-8B or
-# Qwen3-30B-A3B: time a layer from two models of few layers, the whole model's from that; each phase against the products that the card sustains;
-# beside it the reference algorithm as PyTorch runs it on one layer (scripts/bench_gpu_peer.py).
+# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a GPU, on random weights of the shapes of
+# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers and
+# computes that of the whole model; compares each phase with the products that the GPU sustains; and
+# times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py).
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models
 #   --samples N          512       --tokens N      2048      of a sample
-#   --like NAME          llama-3-8b, or qwen3-30b-a3b: what the next three are where they are not given
-#   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      --whole N  32    layers of the model
-#                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8 vocab=32000       48
-#   --targets "..."      "LlamaDecoderLayer Linear"          --seconds S  5             of each peak
-#                        "Qwen3MoeDecoderLayer Linear"
-#   --peer-python FILE   Python with torch, and triton for its faster loop; llmcompressor's own loops where it is installed,
-#                        those re-enacted op for op in any case
+#   --like NAME          llama-3-8b, or qwen3-30b-a3b: sets the defaults of the next three
+#   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      (llama-3-8b)
+#                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8
+#                        vocab=32000      (qwen3-30b-a3b)
+#   --whole N            32, or 48: layers of the model
+#   --targets "..."      "LlamaDecoderLayer Linear", or "Qwen3MoeDecoderLayer Linear"
+#   --seconds S  5       of each peak
+#   --peer-python FILE   Python with torch, and triton for its faster loop. If llmcompressor is
+#                        installed, its own loops are timed, too; those re-enacted op for op are
+#                        always timed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole= seconds=5 peer_python= side=8192
@@ -88,7 +92,7 @@ for target in sys.argv[4].split():
         print(f"{phase:12}{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}{rate}")
     card = load(f"{target}.{many}.json").get("device")
     if card:
-        print("card: " + ", ".join(f"{k} {v}" for k, v in card.items()))
+        print("GPU: " + ", ".join(f"{k} {v}" for k, v in card.items()))
 if (out / "peer.json").exists():
     peer = load("peer.json")
     print(f"\nPyTorch {peer['torch']} on {peer['device']}, llmcompressor {peer['llmcompressor'] or 'not installed'}; passes measured "

@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
-# bench.sh - oneshot against LLM Compressor (and llama.cpp) on the same job, run in turn: ratios of time and memory,
-# perplexity of each, and for each phase of ours the operations a second against the mean of the peaks measured before
-# and after it. A ratio is the median of those of each turn.
+# bench.sh - oneshot against LLM Compressor (and llama.cpp) on the same job, run in turn: ratios of
+# time and memory, perplexity of each, and for each phase of oneshot its operations per second
+# relative to the mean of the peaks before and after it. A ratio is the median of those of each
+# turn.
 #
-# Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options] [-- flags of oneshot]
+# Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options]
+#                         [-- flags of oneshot]
 #   --samples N          128     --length N        512      tokens of a sample, at most
 #   --runs N             3       turns; the median counts        --seconds S  1    of each peak
 #   --oneshot BINARY     build/release/oneshot
 #   --peer-python FILE   Python of an environment with llmcompressor
 #   --install-peer       makes that environment in OUT/peer, 6 GB, of --peer-version X or the newest
-#   --llama-cpp DIR      llama.cpp, built into DIR/build: its imatrix on the same samples as text, then Q4_K_M
-#   --llama-python FILE  Python with torch, transformers and sentencepiece, to convert for it; by default the peer's
-#   --text FILE          plain text: the perplexity of what came out, on --windows N (128) of --length behind the first
-#                        --first-window N (0)
-# Interrupted, it prints what it has. The same command goes on from what OUT has; another one starts anew.
-# Needs GNU time and python3. Leave the machine alone while it runs; what else runs on it is in the figures.
+#   --llama-cpp DIR      llama.cpp, built into DIR/build: its imatrix on the same samples as text,
+#                        then Q4_K_M
+#   --llama-python FILE  Python with torch, transformers and sentencepiece, to convert for it; by
+#                        default the peer's
+#   --text FILE          plain text: the perplexity of the outputs, on --windows N (128) of --length
+#                        after the first --first-window N (0)
+# If it is interrupted, it prints the results so far. The same command continues from OUT; another
+# one starts anew. Needs GNU time and python3. Leave the machine alone during the run: other work on
+# it changes the figures.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 samples=128 length=512 runs=3 oneshot=$here/../build/release/oneshot windows=128 first_window=0 seconds=1
@@ -39,29 +44,30 @@ if [ -n "$install_peer" ] && [ -z "$peer_python" ]; then
     fi
 fi
 llama_python=${llama_python:-${peer_python:-python3}}
-peer() { # Python, what, its arguments
+peer() { # Python, its task, arguments
     local python=$1
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
 }
-same=() # what changes the peak, too
+same=() # flags that change the peaks, too
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done
 
-quietly() { # log, the command: its end only where it fails
+quietly() { # log, the command: shows the end of the log if it fails
     local log=$1
     shift
     "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
 }
-timed() { # name; then the command: seconds, KiB, seconds of processors of the whole process into OUT/name.run.time
+# name, the command: seconds, KiB and processor seconds of the whole process go to OUT/name.run.time
+timed() {
     local to=$out/$1.$run
     shift
     quietly "$to.log" /usr/bin/time -o "$to.part" -f '%e %M %U %S' "$@"
     mv "$to.part" "$to.time"
 }
 to_do() { [ ! -e "$out/$1.$run.time" ]; }
-perplexity() { # name, checkpoint: once
+perplexity() { # name, checkpoint: measured once
     [ -n "$text" ] && [ ! -e "$out/$1.perplexity" ] || return 0
     quietly "$out/eval.log" "$oneshot" eval --model "$2" --dataset "$text" --max-seq-length "$length" \
         --first-window "$first_window" --max-windows "$windows" --progress none
@@ -75,7 +81,7 @@ ours() {
     timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
-    peak peak-after # a machine that others share has another rate then
+    peak peak-after # a machine that others share may have another rate by then
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
 }
 llm_compressor() {

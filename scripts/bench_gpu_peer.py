@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
-"""bench_gpu_peer.py - the reference algorithm on one decoder layer of given shapes, as PyTorch runs it, timed by phase.
+"""bench_gpu_peer.py - times the reference algorithm of PyTorch on one decoder layer of given
+shapes, by phase.
 
-What LLM Compressor 0.14 does with GPTQModifier on a decoder layer, in its order: a calibration pass sample by sample
-that adds 2 x^T x in f32 for every Linear by itself, quantize_weight of the Linears, a second pass through the layer.
-With --experts it is a Qwen3-MoE layer, whose experts see all tokens in both passes, as moe_calibrate_all_experts has it.
-Its solve has two inner loops over the columns of a block: eager PyTorch, timed with one weight at a time, and a Triton
-kernel, timed with weights of one shape in one batch as batched_quantization "auto" makes them. Both are re-enacted op
-for op; with llmcompressor installed its own accumulate_hessian observes and its own quantize_weight is timed as well.
-Prints one JSON object: seconds a layer; "code" of a solve is "package" or "re-enacted", "left_out" says what did not
-run and why.
+It does the work of LLM Compressor 0.14 with GPTQModifier on a decoder layer, in the same order: a
+calibration pass sample by sample that adds 2 x^T x in f32 for every Linear by itself,
+quantize_weight of the Linears, a second pass through the layer. With --experts it is a Qwen3-MoE
+layer, whose experts see all tokens in both passes, as with moe_calibrate_all_experts. Its solve has
+two inner loops over the columns of a block: eager PyTorch, timed with one weight at a time, and a
+Triton kernel, timed with weights of one shape in one batch, as batched_quantization "auto" makes
+them. Both are re-enacted op for op. If llmcompressor is installed, its own accumulate_hessian
+observes and its own quantize_weight is timed as well. Prints one JSON object: seconds per layer;
+"code" of a solve is "package" or "re-enacted"; "left_out" says what did not run and why.
 
-    bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512 --tokens 2048 [--device cuda]
+    bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512
+                      --tokens 2048 [--device cuda]
     --experts 128 --topk 8 --head-dim 128   (--intermediate is each expert's)
     --measure-samples N   time the passes on N samples and scale: they are linear in them
-    --measure-experts N   time the loops that take a weight at a time on N experts and scale: they are all alike
-    --check               time nothing: compare the loops on small weights, which must give equal bytes; without a card
-                          Triton's interpreter runs the kernel (--device cpu)
+    --measure-experts N   time the loops with one weight at a time on N experts and scale:
+                          all are alike
+    --check               time nothing: compare the loops on small weights, which must give
+                          equal bytes; without a GPU Triton's interpreter runs the kernel
+                          (--device cpu)
 """
 import argparse
 import json
@@ -37,7 +42,7 @@ except ImportError:
 
 GROUP, BLOCK, DAMP, BITS = 128, 128, 0.01, 4
 LOW, HIGH = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
-ROWS = 16  # of a program of the Triton kernel
+ROWS = 16  # rows of one program of the Triton kernel
 SWITCH = "LLMCOMPRESSOR_DISABLE_GPTQ_TRITON"
 
 
@@ -70,7 +75,8 @@ class Clock:
 
 
 class Layer:
-    """A decoder layer of Llama, or of Qwen3-MoE, in bf16 with random weights: matrices by name, inputs of each on the way."""
+    """A decoder layer of Llama, or of Qwen3-MoE, in bf16 with random weights: matrices by name,
+    with the input of each."""
 
     def __init__(self, a):
         self.a, self.head = a, a.head_dim or a.hidden // a.heads
@@ -88,7 +94,7 @@ class Layer:
         self.cos, self.sin = angle.cos().to(torch.bfloat16), angle.sin().to(torch.bfloat16)
 
     def experts(self, n=None):
-        """Endings of names; without experts the MLP's is empty."""
+        """Returns endings of names; without experts the only one is the empty one of the MLP."""
         return [f".{e}" for e in range(min(n or self.a.experts, self.a.experts))] or [""]
 
     def norm(self, x):
@@ -114,7 +120,7 @@ class Layer:
             return linear(f"down{e}", F.silu(linear(f"gate{e}", x)) * linear(f"up{e}", x))
 
         def sparse(x):
-            """Every expert sees every token, and what was routed to it is summed."""
+            """Every expert sees every token; the outputs that were routed are summed."""
             values, chosen = torch.topk(F.softmax(F.linear(x, self.router), dim=-1, dtype=torch.float), a.topk, dim=-1)
             weights = (values / values.sum(-1, keepdim=True)).to(x.dtype)
             mask, out = F.one_hot(chosen, a.experts).permute(2, 1, 0), torch.zeros_like(x)
@@ -136,20 +142,21 @@ class Layer:
 
 
 def accumulate(h, x):
-    """One sample's 2 x^T x on H, in f32; the solve divides by the number of samples."""
+    """Adds one sample's 2 x^T x to H, in f32; the solve divides by the number of samples."""
     x = math.sqrt(2) * x.reshape(-1, x.shape[-1]).t().to(torch.float32)
     h += x.matmul(x.t())
 
 
 def scales(w):
-    """Symmetric minmax scale of each group of a row."""
+    """Returns the symmetric minmax scale of each group of a row."""
     groups = w.float().view(w.shape[0], -1, GROUP)
     top = groups.abs().amax(-1)
     return (top / ((2 ** BITS - 1) / 2)).clamp(min=torch.finfo(torch.float32).eps).to(w.dtype)
 
 
 def block_eager(work, u, scale, out, error, losses):
-    """The columns of one block, of all weights of a batch at a time: work, scale [B, O, W], u [B, W, W]."""
+    """Solves the columns of one block, of all weights of a batch at a time: work, scale [B, O, W],
+    u [B, W, W]."""
     low, high = (torch.tensor(float(v), device=work.device) for v in (LOW, HIGH))
     for i in range(work.shape[-1]):
         w, s = work[:, :, i], scale[:, :, i]
@@ -165,9 +172,10 @@ if triton:
     @triton.jit
     def columns_kernel(work_p, u_p, scale_p, out_p, error_p, n_rows, u_batch, u_row, low, high, WIDTH: tl.constexpr,
                        ROWS: tl.constexpr, BF16: tl.constexpr, CAST: tl.constexpr):
-        """ROWS rows of one weight stay in registers while their columns are gone through. Launched without fusion of
-        products and sums, so each is rounded as in block_eager. work, scale, out and error are contiguous. CAST: the
-        cast to bf16 rounds; that of Triton's interpreter cuts off, so there it is made of the bits."""
+        """Keeps ROWS rows of one weight in registers during the loop over their columns. Products
+        and sums are not fused, so each is rounded as in block_eager. work, scale, out and error are
+        contiguous. CAST: the cast to bf16 rounds; that of Triton's interpreter truncates, so there
+        the bits are rounded."""
         rows, cols = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
         inside = rows < n_rows
         line = (tl.program_id(0).to(tl.int64) * n_rows + rows) * WIDTH
@@ -192,7 +200,8 @@ if triton:
 
 
 def block_triton(work, u, scale, out, error, losses):
-    """As block_eager, in one kernel; what is no power of two columns wide stays with the eager loop."""
+    """Does the work of block_eager in one kernel; a block whose width is no power of two uses the
+    eager loop."""
     n, rows, width = work.shape
     if width & (width - 1) or width > 256:
         return block_eager(work, u, scale, out, error, losses)
@@ -203,7 +212,8 @@ def block_triton(work, u, scale, out, error, losses):
 
 
 def order(w, h):
-    """Columns by falling diag H (actorder static), in place; the permutation of each weight."""
+    """Sorts columns by falling diag H (actorder static), in place; returns the permutation of each
+    weight."""
     rows, cols = w.shape[-2:]
     perm = torch.argsort(h.diagonal(dim1=-2, dim2=-1), dim=-1, descending=True)
     turned = torch.gather(h, -1, perm.unsqueeze(-2).expand(-1, cols, -1))
@@ -213,7 +223,8 @@ def order(w, h):
 
 
 def factor(w, h):
-    """H becomes the upper Cholesky factor of its inverse, weight by weight: fewer than 16 are not batched here."""
+    """Replaces H by the upper Cholesky factor of its inverse, weight by weight: fewer than 16 are
+    not batched here."""
     diagonal = h.diagonal(dim1=-2, dim2=-1)
     dead = diagonal == 0
     if dead.any():
@@ -224,13 +235,15 @@ def factor(w, h):
         one.diagonal().add_(DAMP * torch.mean(torch.diag(one)))
         torch.linalg.cholesky_ex(one, check_errors=False, out=(one, info))
         if info.item():
-            raise ValueError("H is not positive definite")  # random inputs: it is
+            # random inputs give a positive definite H
+            raise ValueError("H is not positive definite")
         torch.cholesky_inverse(one, out=one)
         torch.linalg.cholesky(one, upper=True, out=one)
 
 
 def quantize(w, h, scale, block):
-    """Dequantized weights and losses of a batch; w [B, O, I] in f32 and h [B, I, I] are used up. scale [B, O, G]."""
+    """Returns dequantized weights and losses of a batch; overwrites w [B, O, I] in f32 and h [B, I,
+    I]. scale [B, O, G]."""
     n, rows, cols = w.shape
     perm = order(w, h)
     group = torch.gather((torch.arange(cols, device=w.device) // GROUP).expand(n, -1), 1, perm)
@@ -249,7 +262,7 @@ def quantize(w, h, scale, block):
 
 
 def package():
-    """quantize and accumulate of the installed LLM Compressor and its version, or None."""
+    """Returns quantize and accumulate of the installed LLM Compressor and its version, or None."""
     try:
         import llmcompressor
         from compressed_tensors.quantization import QuantizationArgs
@@ -269,7 +282,7 @@ def package():
 
 
 def why_no_triton(device):
-    """Why the Triton loop does not run, or None."""
+    """Returns the reason why the Triton loop cannot run, or None."""
     if not triton:
         return "triton is not installed"
     cuda = torch.device(device).type == "cuda"
@@ -277,7 +290,8 @@ def why_no_triton(device):
 
 
 def batches(w, batched):
-    """Names of the weights that one call takes: of one shape, as many as three quarters of the free memory hold."""
+    """Yields the names of the weights of one call: of one shape, at most as many as three quarters
+    of the free memory hold."""
     if not batched:
         return [[name] for name in w]
     shapes = {}
@@ -293,7 +307,8 @@ def batches(w, batched):
 
 
 def solve(w, hessians, n_samples, how, batched):
-    """All weights of a layer: stacked, quantized, back in their dtype."""
+    """Solves all weights of a layer: stacks them, quantizes them, and converts them back to their
+    dtype."""
     done = {}
     for names in batches(w, batched):
         h = torch.stack([hessians[name] / n_samples for name in names])
@@ -307,7 +322,8 @@ def solve(w, hessians, n_samples, how, batched):
 
 
 def loops(device, found):
-    """(loop, code, quantize(w, h, scale)) of what runs here, and the reason for what does not."""
+    """Returns (loop, code, quantize(w, h, scale)) of the loops that can run, and the reasons of the
+    others."""
     runs, left_out = [("eager", "re-enacted", lambda *a: quantize(*a, block_eager))], {}
     reason = why_no_triton(device)
     if reason:
@@ -324,7 +340,8 @@ def loops(device, found):
 
 
 def check(device):
-    """Every loop on small batches: rows past a program, a last block of 96 columns, scales of bf16 and f32."""
+    """Checks every loop on small batches: rows past a program, a last block of 96 columns, scales
+    of bf16 and f32."""
     runs, left_out = loops(device, package())
     for n, rows, cols, dtype in ((2, 24, 256, torch.bfloat16), (1, 17, 384, torch.float32), (3, 5, 128, torch.bfloat16),
                                  (2, 20, 352, torch.bfloat16)):
@@ -348,7 +365,8 @@ def check(device):
 
 
 def check_experts(device):
-    """A layer of experts that see all tokens gives what it gives where they see their own."""
+    """Checks that a layer gives the same output with experts that see all tokens and with experts
+    that see their own."""
     torch.manual_seed(1)
     layer = Layer(argparse.Namespace(hidden=64, intermediate=32, heads=4, kv=2, head_dim=32, experts=6, topk=2, tokens=24,
                                      device=device))
@@ -362,7 +380,8 @@ def check_experts(device):
 
 
 def time_solve(layer, hessians, n, how, batched, clock):
-    """Seconds; a weight at a time on few of the experts, of which all are alike."""
+    """Returns seconds; loops with one weight at a time run on few of the experts, since all are
+    alike."""
     a = layer.a
     most = a.measure_experts if a.experts and not batched else None
     parts = [({k: layer.w[k] for k in "qkvo"}, 1),

@@ -1,9 +1,12 @@
-"""bench_peer.py - what scripts/bench.sh does in the Python of the peers.
+"""bench_peer.py - the parts of scripts/bench.sh that run in the Python of the peers.
 
-  compress MODEL OUT RECIPE DATASET SAMPLES LENGTH   LLM Compressor on the samples that oneshot takes, one at a time
-  text MODEL OUT DATASET SAMPLES LENGTH              the same samples as plain text: what llama-imatrix reads
-  dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf      THEIRS as a BF16 checkpoint beside the other files of MODEL.
-                                                     OURS, which was converted from MODEL, must give back MODEL's weights
+  compress MODEL OUT RECIPE DATASET SAMPLES LENGTH
+      runs LLM Compressor on the samples of oneshot, one at a time
+  text MODEL OUT DATASET SAMPLES LENGTH
+      writes the same samples as plain text, for llama-imatrix
+  dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf
+      writes THEIRS as a BF16 checkpoint with the other files of MODEL. OURS, which was converted
+      from MODEL, must give back MODEL's weights
 """
 import json
 import pathlib
@@ -22,7 +25,8 @@ def compress(model_dir, out, recipe, dataset, samples, length):
     from llmcompressor.pipelines.cache import IntermediatesCache
     from transformers import AutoModelForCausalLM, AutoTokenizer
     import torch
-    if not torch.cuda.is_available(): # AWQModifier pins what it has cached, and torch built for CUDA fails at that
+    # AWQModifier pins its cached values, which fails in torch built for CUDA
+    if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
@@ -37,12 +41,14 @@ def compress(model_dir, out, recipe, dataset, samples, length):
 def text(model_dir, out, dataset, samples, length):
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    ids = [i for row in token_ids(tokenizer, dataset, samples, length) for i in row] # a letter may go on in the next row
+    # a letter may continue in the next row
+    ids = [i for row in token_ids(tokenizer, dataset, samples, length) for i in row]
     pathlib.Path(out).write_text(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def weights_of(gguf, path, config):
-    """name -> f32 array, by the names and in the order of rows of the checkpoint that the file was made of"""
+    """Returns name -> f32 array, with the names and the row order of the checkpoint that the file
+    was made from."""
     reader = gguf.GGUFReader(path)
     kind = reader.get_field("general.architecture").contents()
     arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)

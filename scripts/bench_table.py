@@ -1,4 +1,5 @@
-"""bench_table.py - the tables of scripts/bench.sh, of the turns that are complete in its folder OUT.
+"""bench_table.py - prints the tables of scripts/bench.sh for the complete turns in its directory
+OUT.
 
 Usage: bench_table.py OUT RUNS"""
 import json
@@ -14,13 +15,13 @@ def median(values):
 
 
 def figures(name):
-    """turn -> seconds, MiB, processors busy"""
+    """Returns turn -> seconds, MiB, busy processors."""
     rows = {}
     for i in runs:
         path = out / f"{name}.{i}.time"
         if path.exists():
             seconds, kib, user, system = (float(x) for x in path.read_text().split())
-            seconds = max(seconds, 0.01) # what time tells apart
+            seconds = max(seconds, 0.01) # the resolution of time
             rows[i] = seconds, kib / 1024, (user + system) / seconds
     return rows
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# calibration.sh - what each way to calibrate static activations costs, for docs/how-to/calibration.md: a model whose values are far
-# larger than its weights, each observer, and one that looks twice with each --calib-cache. The last row keeps what every
-# layer makes until the end, as a calibrator does that holds all of it; two rows behind it are of the same model in F32, as BF16
-# values have no more bytes than F16 has. Prints a table in Markdown.
+# calibration.sh - the cost of each way to calibrate static activations, for
+# docs/how-to/calibration.md, with a model whose values are far larger than its weights: each
+# observer, and one with two passes with each --calib-cache. The last row keeps the values of every
+# layer until the end, like a calibrator that holds all of them. Two rows after it are for the same
+# model in F32, since BF16 values are no larger than F16. Prints a table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --build DIR       of tests/make_model and tests/watch_memory
-#   --shape SHAPE     "hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256 tokens=256"
-# Memory is the highest RssAnon + RssShmem, disk the plan's figure of scratch files, time that of processors.
+#   --build DIR       has tests/make_model and tests/watch_memory
+#   --shape SHAPE     "hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256
+#                     tokens=256"
+# Memory is the highest RssAnon + RssShmem, disk the plan's figure of scratch files, time that of
+# processors.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= shape="hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256 tokens=256"
@@ -22,7 +25,7 @@ mkdir -p "$out"
 model=$out/model
 echo "| observer | kept | peak, predicted | peak, measured | scratch | time of processors |"
 echo "|---|---|---|---|---|---|"
-row() { # observer, kwargs, what is said of it, flags
+row() { # observer, kwargs, label, flags
     local observer=$1 kwargs=$2 text=$3
     shift 3
     cat >"$out/recipe.yaml" <<YAML

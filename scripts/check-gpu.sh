@@ -1,20 +1,28 @@
 #!/usr/bin/env bash
-# check-gpu.sh - everything that needs a card, in order of value: each step within its own time, nine minutes at most, the next
-# one whatever came of it, a table at the end. Exit 0: no step failed; 1: one did, or there is no card.
+# check-gpu.sh - all checks that need a GPU, in order of value: each step has its own time limit,
+# nine minutes at most, and the next one runs after a failure, too; a table at the end. Exit 0: no
+# step failed; 1: one did, or there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets disk resume sanitizer (all); one
-#                        call may have some of them, the next one others: the table grows
-#   --results FILE.tgz   what is worth carrying home, 1 MB: the table, figures, reports, the end of each log of what failed
+#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets
+#                        disk resume sanitizer (all); several calls may share the steps: the table
+#                        grows
+#   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
+#                        each log of a failure
 #   --scale N            1: of card_ops and wide, whose widths are divided by it
-#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is built for this card
-#   --lib-dir DIR        shared libraries for what this machine lacks      (BUILD/lib where it is there)
-#   --device cuda[:N]    cuda      --time-limit S  seconds for all steps      --samples N  64, --tokens N  64: of docs-llama-3m,
-#                        four times as many of each for budgets, disk and resume
-#   --peer-python FILE   Python with torch, for the benchmark's other column      (python3 where it has torch)
-#   --pack FILE.tgz      needs no card: takes from --build-dir what a machine without development packages needs
+#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is
+#                        built for this GPU
+#   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
+#                        exists)
+#   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
+#   --samples N          64, --tokens N  64: of docs-llama-3m, four times as many of each for
+#                        budgets, disk and resume
+#   --peer-python FILE   Python with torch, for the peer of the benchmark      (default: python3 if
+#                        it has torch)
+#   --pack FILE.tgz      needs no GPU: packs the files of --build-dir that a machine without
+#                        development packages needs
 #
-# DIR of --out gets summary.txt, STEP.log, and in work/ what steps make for each other.
+# The directory of --out gets summary.txt, STEP.log, and in work/ the files that steps share.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
 out= steps="env build mma card_ops kernels wide model bench-short bench budgets disk resume sanitizer" build_dir= lib_dir= device=cuda
@@ -23,7 +31,7 @@ time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale" "$@"
 declare -A limit=([env]=60 [build]=540 [mma]=60 [card_ops]=300 [kernels]=300 [wide]=420 [model]=180 [bench-short]=240
                   [bench]=540 [budgets]=180 [disk]=180 [resume]=120 [sanitizer]=540)
-say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # goes into the table, too
+say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the text also goes into the table
 die() { say "$*"; exit 1; }
 
 # ---- tests of the kernels' CUDA columns, as cmake/tests.cmake finds them ----
@@ -33,11 +41,11 @@ kernel_tests() {
 }
 own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
 
-# What a program opens while it runs (src/ops/cpu): names of libraries.
+# Names of the libraries that a program opens while it runs (src/ops/cpu).
 opened() { grep -aoE 'libopenblas\.so\.[0-9]+' "$1" | sort -u; }
 place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF; exit }'; }
 
-# ---- a carried build ----
+# ---- a packed build ----
 pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
@@ -67,7 +75,7 @@ card_is_there() {
     else ls /dev/nvidia[0-9]* >/dev/null 2>&1; fi
 }
 if ! card_is_there; then
-    echo "check-gpu.sh: there is no NVIDIA card in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
+    echo "check-gpu.sh: there is no NVIDIA GPU in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
     exit 1
 fi
 mkdir -p "$out/work" || exit 1
@@ -82,7 +90,8 @@ build=${build_dir:-$root/build/release}
 oneshot=${ONESHOT:-$build/oneshot}
 model=$root/examples/docs-llama-3m
 
-# Folders with the CUDA libraries where the loader does not find them: Python's packages, the toolkit's other places.
+# Directories with the CUDA libraries that the loader does not search: Python's packages, other
+# directories of the toolkit.
 cuda_folders() {
     ldconfig -p 2>/dev/null | grep -q 'libcusolver\.so\.1[12]' && ldconfig -p | grep -q 'libcublasLt\.so\.1[23]' && return
     [ -e /usr/local/cuda/lib64/libcusolver.so ] && return
@@ -90,7 +99,7 @@ cuda_folders() {
       ls -d /usr/local/cuda*/targets/x86_64-linux/lib /opt/*/lib/python3*/site-packages/nvidia 2>/dev/null
     } | while read -r f; do find "$f" -maxdepth 3 -name 'lib*.so.*' -printf '%h\n' 2>/dev/null; done | sort -u
 }
-# What the loader does not find for our programs is linked into one folder, from --lib-dir.
+# Links the libraries that the loader does not find into one directory, from --lib-dir.
 find_libraries() {
     local names n=0
     mkdir -p "$work/lib"
@@ -104,10 +113,11 @@ find_libraries() {
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
     [ -z "$names" ] || echo "libraries that are missing:" $names
-    names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:) # the last one: the driver's
+    # the last one: the driver's
+    names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
 }
-# The golden tests look for their files where the sources lay when they were built.
+# The golden tests look for their files in the source directory of the build.
 find_sources() {
     local was
     was=$(cat "$build/source-dir" 2>/dev/null || sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt" 2>/dev/null)
@@ -137,7 +147,7 @@ step_build() {
     cmake --build --preset release --target oneshot make_model card_ops inject $(own_tests) $(kernel_tests) || die "the build fails"
 }
 
-# Test binaries; each one's verdict. $1: seconds for each.
+# Runs test binaries and prints each one's verdict. $1: seconds for each.
 run_tests() {
     local t code failed=0 passed=0 each=$1 strict line
     shift
@@ -150,7 +160,7 @@ run_tests() {
         [ -z "$strict" ] || { while read -r line; do say "$t: $line"; done <<<"$strict"; }
         case $code in
         0) passed=$((passed + 1)) ;;
-        77) say "$t: says that there is no card"; failed=$((failed + 1)) ;;
+        77) say "$t: says that there is no GPU"; failed=$((failed + 1)) ;;
         124 | 137) say "$t: not through in $each s"; failed=$((failed + 1)) ;;
         *) say "$t: exit $code"; failed=$((failed + 1)) ;;
         esac
@@ -161,11 +171,11 @@ run_tests() {
 step_mma() { run_tests 60 $(own_tests); }
 step_kernels() { run_tests 120 $(kernel_tests); }
 
-# Each op alone: the slowest against what the card sustains, and what was done in another way.
+# Each op alone: the slowest ones relative to the GPU's sustained rate, and fallbacks.
 step_card_ops() {
     local code=0 n=${device#cuda} each=0.1
     n=${n#:}
-    [ "$scale" = 1 ] || each=0 # a try of the step itself
+    [ "$scale" = 1 ] || each=0 # a trial of the step itself
     "$build/tests/card_ops" seconds=$each scale="$scale" device="${n:-0}" >"$work/card_ops.txt" || code=$?
     cat "$work/card_ops.txt"
     say "$(grep -c ' ms ' "$work/card_ops.txt") ops; lowest shares: $(grep -E '[0-9.]+ %' "$work/card_ops.txt" |
@@ -174,7 +184,8 @@ step_card_ops() {
     return $code
 }
 
-# One layer of the widths of Llama-3-8B, ragged samples that begin with an outlier, on the card and on the host.
+# One layer of the widths of Llama-3-8B, ragged samples that begin with an outlier, on the GPU and
+# on the host.
 step_wide() {
     local m=$work/wide d code=0
     rm -rf "$m" && "$build/tests/make_model" "$m" hidden=$((4096 / scale)) intermediate=$(((14336 / scale + 127) / 128 * 128)) heads=$((32 / scale > 0 ? 32 / scale : 1)) \
@@ -191,7 +202,8 @@ step_wide() {
     cp "$m.$device/oneshot-report.json" "$work/wide.report.json"
     return $code
 }
-# Codes that are equal, objectives of the card's and the host's, what fell back. Fails where that is no rounding noise.
+# Prints the shares of equal codes, the objectives of GPU and host, and fallbacks. Fails if the
+# difference is more than rounding noise.
 compare_wide() {
     python3 - "$@" <<'PYTHON'
 import json, pathlib, struct, sys
@@ -213,14 +225,14 @@ for name, m in mine.items():
     print(f"{name.split('layers.0.')[1]}: {100 * same:.2f} % of the codes are equal, objective {ratio:.5f} times the host's"
           + "".join(f", {who}: {r['fallback']}" for who, r in (("card", m), ("host", theirs[name])) if r.get("fallback")))
 d = card["device"]
-print(f"fallbacks of the card: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
+print(f"fallbacks of the GPU: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
 sys.exit(bool(bad))
 PYTHON
 }
 
-# memcheck with an allocation for each tensor, whose ends it sees; racecheck of attention and the solver only, where warps work
-# on shared memory. initcheck is told, not judged: rows of a panel that are nobody's are multiplied as they lie there, and
-# read by no one.
+# memcheck with one allocation per tensor, so that it sees their ends; racecheck only for attention
+# and the solver, in which warps share memory. initcheck's findings are printed, but are no failure:
+# unused rows of a panel are multiplied without a value, and nothing reads the results.
 step_sanitizer() {
     local tool t log code n bad=0
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
@@ -238,7 +250,7 @@ step_sanitizer() {
     [ $bad = 0 ]
 }
 
-# A run of docs-llama-3m: its folder, flags.
+# Runs docs-llama-3m: output directory, flags.
 compress() {
     local to=$1
     shift
@@ -254,11 +266,11 @@ perplexity() { # device, model
 }
 step_model() {
     local a b c share
-    compress "$work/card" --device "$device" || die "the run on the card fails"
+    compress "$work/card" --device "$device" || die "the run on the GPU fails"
     compress "$work/host" --device cpu || die "the run on the host fails"
-    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the card's output"
+    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the GPU's output"
     compress "$work/again" --device "$device" && [ "$(sum "$work/card")" = "$(sum "$work/again")" ] ||
-        die "two runs on the card give different bytes"
+        die "two runs on the GPU give different bytes"
     share=$(python3 - "$work/card/model.safetensors" "$work/host/model.safetensors" <<'PYTHON'
 import json, struct, sys
 def load(path):
@@ -277,13 +289,13 @@ print("codes that differ, layer by layer: " + ", ".join(f"{100 * d / n:.1f}" for
 PYTHON
     ) && say "$share"
     a=$(perplexity cpu "$work/card") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/card")
-    say "perplexity of the card's output $a (evaluated on the card: $c), of the host's $b"
+    say "perplexity of the GPU's output $a (evaluated on the GPU: $c), of the host's $b"
     awk -v a="$a" -v b="$b" -v c="$c" \
         'BEGIN { exit !(a > 0 && c > 0 && a < 1.01 * b && a > 0.99 * b && c < 1.002 * a && c > 0.998 * a) }' ||
         die "that is another model"
 }
 
-# Where values rest, and in what phases the work is done; four batches.
+# Tiers of values and phases of the work; four batches.
 step_budgets() {
     local least most want how n=0
     samples=$((4 * samples)) tokens=$((4 * tokens))
@@ -299,15 +311,15 @@ step_budgets() {
         [ "$(sum "$work/budget")" = "$want" ] || die "$how: other bytes"
         n=$((n + 1))
     done
-    say "the same bytes in $n ways, from $least bytes of the card on"
+    say "the same bytes in $n ways, from $least bytes of the GPU on"
 }
 
-# What the ways from the disk to the card give, and values that come on each of them.
+# Rates of the paths from the disk to the GPU, and values that use each of them.
 step_disk() {
     local want how seconds
     samples=$((4 * samples)) tokens=$((4 * tokens))
     "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds 0.5 >"$work/disk.txt" || die "oneshot bench fails"
-    compress "$work/base" --device "$device" || die "the run with values on the card fails"
+    compress "$work/base" --device "$device" || die "the run with values on the GPU fails"
     want=$(sum "$work/base")
     for how in "--num-workers 0" "--num-workers 4" "--num-workers 4 --pin-memory false" "--use-gds true"; do
         case $how in *gds*) ;; *) how="--use-gds false $how" ;; esac
@@ -315,7 +327,7 @@ step_disk() {
         compress "$work/disk" --device "$device" --mem-opt-level 2 $how || die "$how: the run fails"
         seconds=$((($(date +%s%N) - seconds) / 1000000))
         [ "$(sum "$work/disk")" = "$want" ] || die "$how: other bytes"
-        how="$how: the bytes of values on the card, $seconds ms"
+        how="$how: the bytes of values on the GPU, $seconds ms"
         say "$how, $(sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1 bytes by cuFile/p' "$work/disk/oneshot-report.json")"
     done
     grep '^disk' "$work/disk.txt" | while read -r how; do say "$how"; done
@@ -339,7 +351,7 @@ step_resume() {
     say "killed three times, gone on with to the same bytes"
 }
 
-bench() { # folder, flags of bench-gpu.sh
+bench() { # directory, flags of bench-gpu.sh
     local to=$1
     shift
     ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" "$@" \
@@ -352,7 +364,7 @@ step_bench() {
     bench "$work/bench" ${peer:+--peer-python "$peer"}
 }
 
-# ---- one step, in a process of its own ----
+# ---- one step, in its own process ----
 if [ -n "$run_step" ]; then
     find_libraries
     find_sources
@@ -361,7 +373,7 @@ if [ -n "$run_step" ]; then
     exit
 fi
 
-# ---- all of them ----
+# ---- all steps ----
 rm -f "$work"/*.said
 begin=$SECONDS failed=0
 table() { printf '%-12s %-10s %6s  %s\n' "$@" | tee -a "$out/summary.txt"; }

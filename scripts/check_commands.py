@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""check_commands.py - the commands of all pages: each is run by a test, or stands in a short list with the reason.
+"""check_commands.py - checks that each command of the pages is run by a test, or is in a short list
+with the reason.
 
-A command is a line of a code block that begins with a program or a script. Of blocks ```sh tests/examples/pages.sh runs
-all but ```sh elsewhere (run_page.py). Of indented blocks tests/examples/commands.sh runs those of oneshot, in a folder
-where the names that the pages use mean something small: DIR is a model, calib.jsonl data, OUT a place for an output.
-What neither runs is in NOT_RUN, where a row that no page has any more is an error, too.
-Usage: check_commands.py [--run]      --run: in such a folder, the commands of oneshot"""
+A command is a line of a code block that begins with a program or a script. tests/examples/pages.sh
+runs all blocks ```sh except ```sh elsewhere (run_page.py). tests/examples/commands.sh runs the
+commands of oneshot in indented blocks, in a directory where the names that the pages use are small
+files: DIR is a model, calib.jsonl data, OUT an output. NOT_RUN lists the commands that neither
+runs; a row that no page has is an error, too.
+Usage: check_commands.py [--run]      --run: runs the commands of oneshot, in such a directory"""
 import pathlib
 import re
 import shutil
@@ -15,13 +17,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
     f"docs/tutorials/{what}.md" for what in ("first-run", "fine-tuned-model", "larger-than-memory", "eight-gb-gpu")} | {
-    # by tests/examples/adding.sh
+    # the others: tests/examples/adding.sh
     f"docs/internals/adding-{what}.md"
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
 INSTALLS = "installs packages; .ci/run calls it"
-NOT_RUN = [  # page, the command's beginning, why
+NOT_RUN = [  # page, beginning of the command, reason
     ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
     ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),
@@ -33,10 +35,10 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/internals/quality-measurements.md"),
     ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
     ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
-    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
-    ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
-    ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
-                                                                    "played one"),
+    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from an emulated one"),
+    ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a GPU; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
+                                                                    "emulated one"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/how-to/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),
@@ -59,11 +61,11 @@ PROFILE = ("memory_usage:\n" + "".join(f'- {{step: "{step}", relative_time_secs:
 
 def pages():
     return sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-                  if p.name != "command-line.md")  # made from help
+                  if p.name != "command-line.md")  # it is help text
 
 
 def commands(page):
-    """(line, command, run by pages.sh) of each; a command goes on behind a backslash."""
+    """Returns (line, command, run by pages.sh) of each; a command continues after a backslash."""
     fence, text, start = None, "", 0
     for i, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
         if line.startswith("```"):
@@ -116,7 +118,7 @@ def make_output(path):
 
 
 def run():
-    """In a folder that has what the names mean (tests/examples/commands.sh)."""
+    """Runs the commands in a directory that has the names (tests/examples/commands.sh)."""
     n, last = 0, {}
     for page in pages():
         name = str(page.relative_to(ROOT))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """check_docs.py - fails when a document names a file, a flag or a function that does not exist.
 
-Files: words that begin with a folder of the repository, and the targets of relative links; `*` may match any, {a,b} is
-both, and of a name with a <placeholder> the folder counts. The anchor of a link must be a heading of its page. docs/README.md
-must link to each page of docs/.
-Flags: --words must be flags of oneshot, or of the program that the line or code span starts with. Names: osh_* and OSH_*
-must be words of src/, include/ or cmake/. Messages: what docs/reference/errors.md has in bold must be in a string of src/, apart
-from "...".
+Files: words that begin with a directory of the repository, and the targets of relative links; `*`
+may match any text, {a,b} is both, and of a name with a <placeholder> the directory must exist. The
+anchor of a link must be a heading of its page. docs/README.md must link to each page of docs/.
+Flags: --words must be flags of oneshot, or of the program that the line or code span starts with.
+Names: osh_* and OSH_* must be words of src/, include/ or cmake/. Messages: bold text of
+docs/reference/errors.md must be in a string of src/, apart from "...".
 Usage: check_docs.py [source folder]"""
 import itertools
 import pathlib
@@ -21,7 +21,7 @@ HEADING = re.compile(r"^#+ +(.*?) *$", re.M)
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 NAME = re.compile(r"\b(osh_[a-z0-9_]+|OSH_[A-Z0-9_]+)\b")
-# Flags of other programs that the documents show.
+# Flags of other programs in the documents.
 FOREIGN = {
     "cmake": {"preset", "build", "install", "prefix", "target"},
     "ctest": {"preset", "output-on-failure"},
@@ -86,7 +86,8 @@ def check_index(wrong):
 
 
 def program_flags(line, at):
-    """Flags of the program in whose command the flag at this place stands: the code span, else the line."""
+    """Returns the flags of the program in whose command the flag is: that of the code span, else of
+    the line."""
     start = line.rfind("`", 0, at) + 1
     command = line[start:at] if line.count("`", 0, at) % 2 else line[:at]
     flags = set()
@@ -99,11 +100,13 @@ def program_flags(line, at):
 def check(path, flags, words, wrong):
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
-    made = set(re.findall(r"^\+(?:const \w+|typedef .*\}) (osh_\w+)", text, re.M))  # by the page's example
+    # the example of the page adds them
+    made = set(re.findall(r"^\+(?:const \w+|typedef .*\}) (osh_\w+)", text, re.M))
     for i, line in enumerate(text.split("\n"), 1):
         for m in PATH.finditer(line):
             name = m.group(1).rstrip(".,-")
-            if line[m.end():m.end() + 1] == "<":  # tests/unit/test_<module>.c: the folder must be there
+            # tests/unit/test_<module>.c: the directory must exist
+            if line[m.end():m.end() + 1] == "<":
                 name = name[:name.rfind("/")]
             for name in expanded(name):
                 if not is_there(ROOT, name):
@@ -125,7 +128,7 @@ def check(path, flags, words, wrong):
 
 
 def messages():
-    """All strings of src/, those that stand next to each other joined."""
+    """Returns all strings of src/; adjacent ones are joined."""
     text = "\n".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "src").rglob("*.c")))
     return re.sub(r'"\s*\n\s*"', "", text)
 

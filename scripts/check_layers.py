@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """check_layers.py - fails when a file of src/ includes or calls something above it or beside it.
 
-src/LAYERS gives each folder a rank. A file may include headers of its own folder and of folders with a lower rank;
-cli may include only base and api. Included files must exist.
+src/LAYERS gives each directory a rank. A file may include headers of its own directory and of
+directories with a lower rank; cli may include only base and api. Included files must exist.
 
-With --objects, the folder of a build, the same holds for calls, as the symbols of its object files tell them (nm), and
-no more than three files of a folder may call each other in a circle. Functions count; tables of rows do not.
+With --objects, a build directory, the same holds for calls, according to the symbols of its object
+files (nm), and at most three files of a directory may call each other in a cycle. Functions count;
+tables of rows do not.
 
-Names of rows stay in the room of their table: a string of a file elsewhere that is the name of a modifier, an observer, a
-format or a way that a source is quantized is wrong, so that adding one is a file and a row.
+Names of rows stay in the directory of their table: a string of another file that is the name of a
+modifier, an observer, a format or a method of quantized sources is wrong. So an addition needs only
+a file and a row.
 Usage: check_layers.py [source folder] [--objects BUILD]"""
 import argparse
 import pathlib
@@ -25,8 +27,8 @@ SRC = ROOT / "src"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MOST_IN_CIRCLE = 3
 STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"((?:[^"\\]|\\.)*)"', re.S)
-OTHER_WORDS = {"mse", "entropy", "dense"}  # of rows, and of other things
-PUBLIC_ONLY = {"cli": {"cli", "base", "api"}}  # the command line stands on the jobs
+OTHER_WORDS = {"mse", "entropy", "dense"}  # names of rows that are also other words
+PUBLIC_ONLY = {"cli": {"cli", "base", "api"}}  # the command line uses only the jobs
 
 
 def ranks():
@@ -58,7 +60,7 @@ def check_file(path, rank, wrong):
 
 
 def names_of_rows():
-    """(room, what, pattern that no string elsewhere may hold or be)"""
+    """Yields (directory, kind, pattern that no string elsewhere may match)."""
     observers = set(re.findall(r"^OSH_OBSERVER\((\w+)\)", (SRC / "quant/observers.def").read_text(), re.M)) - OTHER_WORDS
     formats = set()
     for path in (SRC / "quant/formats").glob("*.c"):
@@ -68,7 +70,8 @@ def names_of_rows():
         for row in re.findall(r"\.methods = {([^}]+)}", path.read_text()):
             methods |= set(re.findall(r'"([^"]+)"', row))
     words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS),
-             ("quant", "a source", methods - {"compressed-tensors"})]  # what is written is of that one
+             # the program writes this format
+             ("quant", "a source", methods - {"compressed-tensors"})]
     for _, what, names in words:
         if len(names) < 4:
             sys.exit(f"check_layers.py: found {len(names)} names of {what}")
@@ -88,11 +91,11 @@ def check_names(path, rows, wrong):
 
 
 def read_objects(build):
-    """file of src/ -> (functions that it defines, symbols that it wants)."""
+    """Returns file of src/ -> (functions that it defines, symbols that it needs)."""
     objects, names = {}, {}
     for path in sorted(pathlib.Path(build, "CMakeFiles").glob("osh_*.dir/src/**/*.o")):
         name = re.sub(r"^.*?\.dir/src/(.*)\.o$", r"\1", str(path))
-        if (SRC / name).exists():  # else it is of a file that is gone
+        if (SRC / name).exists():  # otherwise the object belongs to a deleted file
             names[str(path)] = objects.setdefault(name, (set(), set()))
     if not names:
         return objects

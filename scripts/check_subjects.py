@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """check_subjects.py - fails on commit subjects that are not of the form `area: verb object`.
 
-A subject has at most 72 characters; the area is one or more lower-case words, divided by commas; a verb in the imperative
-follows (VERBS). Merges, reverts and fixups are left alone.
+A subject has at most 72 characters. The area is one or more lower-case words, divided by commas. A
+verb in the imperative follows (VERBS), and then its object; there is no period at the end. Merges,
+reverts and fixups are not checked.
 
   check_subjects.py                  every commit since this file was added
-  check_subjects.py RANGE            the commits of a range, as git log takes it
-  check_subjects.py --message FILE   the message in FILE: scripts/install-hooks.sh makes it git's commit-msg hook"""
+  check_subjects.py RANGE            the commits of a range of git log
+  check_subjects.py --message FILE   the message in FILE: scripts/install-hooks.sh makes it git's
+                                     commit-msg hook"""
 import pathlib
 import re
 import subprocess
@@ -14,28 +16,36 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST = 72
-SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)\b")
-VERBS = set("""accept account add adjust admit adopt align allow answer append apply ask assert assign avoid batch bind block
-    bound break bring build bump cache call cap carry catch change charge check choose claim clamp clean clear close collect
-    combine compare compile complete compress compute connect convert copy correct count cover create cut decide declare
-    decode default define delete depend derive describe detect divide do document double download draw drop embed emit enable
-    encode end escape estimate exclude execute exit expand expect explain export extend extract factor fail feed fetch fill filter
-    find fit fix flush fold follow format free fuse gather generate give grow guard halve hand handle hide hold ignore
-    implement import include increase index infer inherit initialize inline insert install introduce join judge keep know label
-    lay leave let lift limit link list load lock log look lower make map mark match measure mend merge mention migrate mirror
-    move multiply name need normalize note number obey observe offer omit open order overlap own pack pad parse pass pick pin
-    place plan plant point predict prefer prefix prepare print probe prove prune pull push put quantize query quote raise
-    read rebuild recognize record reduce refer refresh refuse regenerate register reject release reload remove rename reorder
-    repair repeat replace report request require rerun reserve reset resolve restore restrict resume retire retry return
-    reuse reveal revert reword rewrite rotate round route run sample save say scale scan schedule seal search select send separate serve
-    set shorten show shrink shut sign simplify simulate size skip solve sort speed split stage start state stop store stream
-    strike strip subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace track translate
-    treat trim truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary verify wait walk warn
-    widen wire work wrap write yield zero""".split())
+SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)(?: (\S+))?")
+VERBS = set("""
+    accept account add adjust admit adopt align allow answer append apply ask assert assign avoid
+    batch bind block bound break bring build bump cache call cap carry catch change charge check
+    choose claim clamp clean clear close collect combine compare compile complete compress compute
+    connect convert copy correct count cover create cut decide declare decode default define delete
+    depend derive describe detect divide do document double download draw drop embed emit enable
+    encode end escape estimate exclude execute exit expand expect explain export extend extract
+    factor fail feed fetch fill filter find fit fix flush fold follow format free fuse gather
+    generate give grow guard halve hand handle hide hold ignore implement import include increase
+    index infer inherit initialize inline insert install introduce join judge keep know label leave
+    let lift limit link list load lock log look lower make map mark match measure mend mention merge
+    migrate move multiply name need normalize note number obey observe offer omit open order overlap
+    pack pad parse pass pick pin place plan plant point predict prefer prefix prepare print probe
+    prove prune pull push put quantize query quote raise read rebuild recognize record reduce refer
+    refresh refuse regenerate register reject release reload remove rename reorder repair repeat
+    replace report request require rerun reserve reset resolve restore restrict resume retire retry
+    return reuse reveal revert reword rewrite rotate round route run sample save say scale scan
+    schedule seal search select send separate serve set shorten show shrink shut sign simplify
+    simulate size skip solve sort speed split stage start state stop store stream strike strip
+    subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace
+    track translate treat trim truncate try tune turn unify unite unlock unpack untie update upgrade
+    use validate vary verify wait walk warn widen wire work wrap write yield""".split())
+# A word of VERBS before one of these is a noun: "state of a run", "time is measured".
+AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
+    would""".split())
 
 
 def complaint(subject):
-    """What is wrong with the subject; None if nothing is."""
+    """Returns the fault of the subject; None if it has none."""
     if re.match(r"(Merge|Revert|fixup!|squash!)", subject):
         return None
     if len(subject) > MOST:
@@ -45,6 +55,12 @@ def complaint(subject):
         return "want 'area: verb object'"
     if m[1] not in VERBS:
         return f"'{m[1]}' is not a verb in the imperative that scripts/check_subjects.py knows"
+    if not m[2]:
+        return f"'{m[1]}' has no object"
+    if m[2] in AFTER_NOUNS and (m[1], m[2]) != ("warn", "of"):
+        return f"'{m[1]}' is a noun before '{m[2]}': want a verb in the imperative"
+    if subject.endswith("."):
+        return "ends with a period"
     return None
 
 
@@ -53,7 +69,7 @@ def git(*args):
 
 
 def subjects(arguments):
-    """Pairs of a commit's name and its subject, or None where there is no history to check."""
+    """Returns pairs of a commit's name and its subject, or None if there is no history to check."""
     if arguments[:1] == ["--message"]:
         lines = [x for x in pathlib.Path(arguments[1]).read_text().splitlines() if not x.startswith("#")]
         return [("the message", lines[0] if lines else "")]

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""collect_recipes.py - the recipes in a checkout of LLM Compressor: YAML files, YAML in strings and on pages, and modifiers that
-examples and tests make in Python, written as LLM Compressor writes them.
+"""collect_recipes.py - collects the recipes in a checkout of LLM Compressor: YAML files, YAML in
+strings and on pages, and modifiers that examples and tests make in Python, written by LLM
+Compressor.
 
 usage: collect_recipes.py CHECKOUT FOLDER      (in an environment with llmcompressor)
 
-FOLDER gets NNN.yaml, each different from all others, and NNN.src, which says where it is from: what scripts/run_recipes.py reads.
-Python is not run: each assignment to a name with "recipe" in it is evaluated with what stands before it, and is left out, and
-counted, where that does not do."""
+FOLDER gets NNN.yaml, each different from all others, and NNN.src, which names its origin, for
+scripts/run_recipes.py. Python files are not run: each assignment to a name with "recipe" in it is
+evaluated with the assignments before it. If that fails, it is left out and counted."""
 import ast
 import importlib
 import pathlib
@@ -23,12 +24,12 @@ from llmcompressor.recipe import Recipe
 
 
 def names():
-    """what the evaluated lines may use"""
+    """Returns the names that the evaluated lines may use."""
     known = {"torch": torch}
     for package in pkgutil.walk_packages(llmcompressor.modifiers.__path__, "llmcompressor.modifiers."):
         try:
             module = importlib.import_module(package.name)
-        except Exception:  # autoround is missing, say
+        except Exception:  # for example, autoround is missing
             continue
         known |= {k: v for k, v in vars(module).items() if k.endswith(("Modifier", "Mapping"))}
     for module in (quantization, quant_scheme):
@@ -37,7 +38,7 @@ def names():
 
 
 def evaluated(text, path, known):
-    """Recipes of a Python file; None for one that could not be made."""
+    """Yields the recipes of a Python file; None for one that could not be made."""
     here = dict(known)
     for node in ast.walk(ast.parse(text)):
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
@@ -74,7 +75,7 @@ def found(root, known):
         for block in python:
             try:
                 yield from ((where, recipe) for recipe in evaluated(block, path, known))
-            except SyntaxError:  # a page's excerpt
+            except SyntaxError:  # an excerpt on a page
                 continue
 
 

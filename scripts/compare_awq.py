@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""compare_awq.py - AWQ's factors of this program beside LLM Compressor's, mapping by mapping, on the same samples.
+"""compare_awq.py - compares AWQ's factors of this program and of LLM Compressor, mapping by
+mapping, on the same samples.
 
-usage: compare_awq.py BINARY MODEL CALIBRATION FOLDER [--bits N] [--group N] [--samples N] [--length N] [--duo true|false|both]
-       in an environment with compressed-tensors, datasets, llmcompressor, safetensors, torch, transformers
+usage: compare_awq.py BINARY MODEL CALIBRATION FOLDER [--bits N] [--group N] [--samples N]
+                      [--length N] [--duo true|false|both]
+       in an environment with compressed-tensors, datasets, llmcompressor, safetensors, torch,
+       transformers
 
-MODEL is widened to F32. LLM Compressor runs its sequential pipeline, one sample at a time; its grid is taken down: factors of
-each point, and two losses of each: `block`, its own, the mean squared error of what the module around the Linears puts out; and
-`linear`, the sum of the squared errors of the Linears' own outputs, which docs/how-to/awq.md describes. Ours are read from the output.
-A line tells which points were chosen, how far our factors are from LLM Compressor's of the same point, both losses of our
-choice over those of theirs, and what our choice is above the least `linear` loss. That is not 0 where points are near each other:
-symmetric integers have the largest value of a group at a half, 7.5 of 4 bits, where the last bit of a factor decides between two
-codes. Exit code 1 where our factors are those of no point (1e-5), or our choice is 3 % above the least."""
+MODEL is widened to F32. LLM Compressor runs its sequential pipeline, one sample at a time. The
+script records its grid: the factors of each point, and two losses of each: `block`, its own, the
+mean squared error of the output of the module around the Linears; and `linear`, the sum of the
+squared errors of the Linears' own outputs, which docs/how-to/awq.md describes. This program's
+factors are read from its output. A line has the chosen points, the distance of our factors from LLM
+Compressor's at the same point, both losses of our choice relative to those of theirs, and the
+excess of our choice over the least `linear` loss. The excess is not 0 if points are near each
+other: symmetric integers have the largest value of a group at a half, 7.5 of 4 bits, where the last
+bit of a factor decides between two codes. Exit code 1 if our factors are those of no point (1e-5),
+or our choice is 3 % above the least."""
 import argparse
 import json
 import pathlib
@@ -39,7 +45,7 @@ grids = {}  # name of the smooth layer -> [{"ratio", "duo", "factors", "block", 
 
 
 def watch():
-    """the grid of each mapping, through the functions that judge a point"""
+    """Records the grid of each mapping, by wrappers of the functions that evaluate a point."""
     state = {}
     best, run, loss = AWQModifier._compute_best_scale, AWQModifier._run_samples, AWQModifier._compute_loss
 
@@ -71,7 +77,7 @@ def watch():
         x_sum, count = self._smooth_activation_stats[mapping.smooth_name]
         x, w = x_sum / count, self._compute_layer_means(mapping.balance_layers)
         chosen = best(self, mapping, whole, orig)
-        for p in state["points"]:  # the same lines as upstream's, which keeps only the best
+        for p in state["points"]:  # upstream's lines, which keep only the best
             s = (x.pow(p["ratio"]) / (w.pow(1 - p["ratio"]) + 1e-4) if p["duo"] else x.pow(p["ratio"])).clamp(min=1e-4)
             p["factors"] = s / (s.max() * s.min()).sqrt()
         grids[mapping.smooth_name] = (state["points"], chosen)
@@ -108,7 +114,8 @@ def main():
         shutil.rmtree(folder / out, ignore_errors=True)
     subprocess.run([a.binary, "--model", model_dir, "--recipe", recipe, "--dataset", data, "--num-calibration-samples", str(len(ids)),
                     "--max-seq-length", str(a.length), "--progress", "none", "--output", folder / "ours"], check=True)
-    if not torch.cuda.is_available():  # AWQModifier pins what it has cached, and torch built for CUDA fails at that
+    # AWQModifier pins its cached values, which fails in torch built for CUDA
+    if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     watch()
     logger.remove()
@@ -126,7 +133,7 @@ def main():
         assert far_from(chosen, points[their]["factors"]) < 1e-5
         if name + ".weight" in ours:  # a norm
             far = [far_from(source[name + ".weight"] / p["factors"], ours[name + ".weight"]) for p in points]
-        else:  # up_proj, which is rounded: what is left of the factors are the scales of down_proj
+        else:  # up_proj is rounded: the factors remain in the scales of down_proj
             name = name.replace("up_proj", "down_proj")
             far = [far_from(scales(source[name + ".weight"] * p["factors"], a), ours[name + ".weight_scale"]) for p in points]
         our = min(range(len(points)), key=lambda i: far[i])

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""compare_families.py - tiny random checkpoints of many families, by transformers' own classes, compressed by LLM Compressor
-and by this program; what differs.
+"""compare_families.py - compares tiny random checkpoints of many families, made by transformers'
+own classes and compressed by LLM Compressor and by this program.
 
 usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [FAMILY...]
        in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
-  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be the source's
-  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share of codes that differ, over
-                   weights of N seeds (default 1)
+  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be
+                   the source's
+  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share
+                   of codes that differ, over weights of N seeds (default 1)
 
-Without --gptq transformers loads each output, too: where it is not LLM Compressor's, tensor by tensor, it must miss nothing and
-give the logits of the source with its weights rounded.
-Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1 where a family differs in another way than DENSE and ACCEPTED tell."""
+Without --gptq transformers loads each output, too. If an output differs from LLM Compressor's,
+transformers must miss no tensor and give the logits of the source with its weights rounded.
+Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1 if a family differs in another way than
+DENSE and ACCEPTED tell."""
 import argparse
 import json
 import pathlib
@@ -83,8 +85,9 @@ FAMILIES = {
     "qwen2_5_vl": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=QWEN_TOWER),
     "qwen3_vl": dict(text_config=TINY, vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
 }
-# What differs from upstream on purpose: why, and the modules that stay dense; all else must be equal, and the whole load.
-# vLLM makes those of UNREAD without a parameter for codes, so that upstream's own output does not load there.
+# Intended differences from upstream: the reason, and the modules that stay dense; everything else
+# must be equal, and the whole must load. vLLM creates the modules of UNREAD without a parameter for
+# codes, so that upstream's own output does not load there.
 UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not load"
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
@@ -97,13 +100,15 @@ ACCEPTED = {
 }
 EQUAL = "equal"
 WHOLE = "loads whole, where upstream's does not"
-# A family once more: with experts, with these in one tensor, with shared keys and values, with towers.
+# A family in another form: with experts, with experts in one tensor, with shared keys and values,
+# with towers.
 AGAIN = ("granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM)
 
 
 def make(family, folder, dtype, seed):
-    """A checkpoint whose norms, biases and gates are not what a new model has: those would hide mistakes."""
+    """Makes a checkpoint whose norms, biases and gates differ from those of a new model, which
+    would hide faults."""
     members = dict(FAMILIES[family])
     config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
     torch.manual_seed(seed)
@@ -149,7 +154,8 @@ def upstream(folder, out, rows, auto):
     more = {}
     if rows:
         data = Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * len(r) for r in rows]})
-        words = Tokenizer(WordLevel({str(i): i for i in range(256)}, unk_token="0"))  # asked for, and not used: rows have input_ids
+        # required, and not used: rows have input_ids
+        words = Tokenizer(WordLevel({str(i): i for i in range(256)}, unk_token="0"))
         more = dict(dataset=data, processor=transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0"), num_calibration_samples=len(rows), max_seq_length=128, shuffle_calibration_samples=False, pipeline="basic")
     oneshot(model=model, recipe=str(folder.parent / "recipe.yaml"), **more)
     model.save_pretrained(out, save_compressed=True)
@@ -168,11 +174,12 @@ def nibbles(t):
 
 
 def compare(source, theirs, ours, gptq, dense):
-    """Lines on what differs, but for modules that match `dense`; whether there are any of these; codes that differ, and all."""
+    """Returns lines on the differences, except in modules that match `dense`; whether there are
+    such modules; the number of codes that differ, and of all."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
-    if gptq:  # upstream rounds what no text reaches; here that stays dense
+    if gptq:  # upstream rounds modules that no text reaches; this program leaves them dense
         print(f"    {sum(n.endswith('weight_packed') for n in theirs.keys() - ours.keys())} modules have codes upstream alone")
     else:
         lines += [f"only upstream: {name}" for name in sorted(theirs.keys() - ours.keys() - kept)]
@@ -217,13 +224,14 @@ def rounded(source, ours, out):
 
 
 def load(folder, auto):
-    """The model that transformers makes of a folder, and the names that it misses."""
+    """Returns the model that transformers loads from a directory, and the names that it misses."""
     model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True)
     return model.eval(), sorted(info["missing_keys"])
 
 
 def reload(source, packed, auto):
-    """Lines on what transformers makes of the output: what it misses, or logits that are not those of the rounded weights."""
+    """Returns lines on faults when transformers loads the output: missing tensors, or logits that
+    are not those of the rounded weights."""
     dense = packed.with_name(packed.name + "_rounded")
     try:
         rounded(source, packed, dense)
@@ -239,7 +247,8 @@ def reload(source, packed, auto):
 
 
 def one(family, root, binary, gptq, seed):
-    """What is to be said of it, None where it differs as nobody expects, lines on how, and codes that differ, and all."""
+    """Returns the verdict, None if the difference is not expected; lines on the differences; the
+    number of codes that differ, and of all."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -250,7 +259,7 @@ def one(family, root, binary, gptq, seed):
     lines = []
     try:
         upstream(home / "source", home / "upstream", rows, auto)
-    except Exception as e:  # what upstream cannot do is a result
+    except Exception as e:  # a failure of upstream is a result
         lines.append(f"upstream fails: {type(e).__name__} {str(e)[:200]}")
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
     command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares `oneshot tokenize` with the tokenizers library on 10 MB of made-up text in 28 scripts, and measures it.
+"""compare_tokenizers.py - compares `oneshot tokenize` with the tokenizers library on 10 MB of
+invented text in 28 scripts, and measures it.
 
     compare_tokenizers.py --oneshot build/release/oneshot --work DIR [--families DIR]
 
-DIR gets text.txt and the tokenizers that this script trains on it, once: Unigram with SentencePiece's nmt_nfkc (as T5's,
-XLM-R's and ALBERT's files are), with byte fallback, WordPiece as BERT's, WordLevel, and BPE of 200,000 tokens with the
-pattern of gpt-oss. --families: folders with real ones, tokenizer.json or tokenizer.json.zst in each. Every line is compared,
-and the text once more as a single one. Needs tokenizers, sentencepiece and protobuf. Exit 1 on a difference.
+DIR gets text.txt and the tokenizers that this script trains on it, once: Unigram with
+SentencePiece's nmt_nfkc (like the files of T5, XLM-R and ALBERT), with byte fallback, WordPiece
+like BERT's, WordLevel, and BPE of 200,000 tokens with the pattern of gpt-oss. --families:
+directories with real ones, tokenizer.json or tokenizer.json.zst in each. Every line is compared,
+and the whole text once more. Needs tokenizers, sentencepiece and protobuf. Exit 1 on a difference.
 """
 import argparse
 import base64
@@ -20,7 +22,8 @@ import unicodedata
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 BYTES = 10_000_000
-# First and last character of the letters and marks; digits; what ends a sentence; whether words are set apart.
+# First and last character of the letters and marks; digits; the end of a sentence; the space
+# between words.
 SCRIPTS = {
     "Latin": ("az", "09", ". "), "Latin extended": ("\u00df\u017e", "09", "! "), "Vietnamese": ("\u1ea1\u1ef9", "09", ", "),
     "Greek": ("\u0386\u03ce", "09", "; "), "Cyrillic": ("\u0410\u045f", "09", ". "), "Armenian": ("\u0531\u0586", "09", "\u0589 "),
@@ -53,7 +56,8 @@ def words_of(script, rng):
 
 
 def make_text(path):
-    """A Zipf-like choice of words by script, with digits, punctuation and things that tokenizers treat apart."""
+    """Writes a Zipf-like choice of words by script, with digits, punctuation and text that
+    tokenizers treat in a special way."""
     rng = random.Random(1)
     each = BYTES // len(SCRIPTS)
     with open(path, "w", encoding="utf-8", newline="\n") as f:
@@ -127,7 +131,7 @@ def train_others(work, text):
           None, pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
 
 
-# A process of its own, small: the peak of a child includes that of the process that forked it.
+# A small process of its own: the peak of a child includes that of the process that forked it.
 SPAWN = """import os, sys
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(child, 0)
@@ -136,7 +140,7 @@ print(status, usage.ru_utime, usage.ru_maxrss, file=sys.stderr)
 
 
 def run(oneshot, folder, path):
-    """Ids of each line, seconds of the processor in user space, peak memory in MB."""
+    """Returns ids of each line, seconds of the processor in user space, peak memory in MB."""
     out = path + ".ids"
     with open(out, "wb") as f:
         cmd = [sys.executable, "-S", "-c", SPAWN, oneshot, "tokenize", "--no-special-tokens", "--model", folder, path]

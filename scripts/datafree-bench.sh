@@ -1,6 +1,8 @@
 #!/bin/bash
-# A run without data against what the disk allows: (input / read rate + output / write rate + output / read rate) over the
-# wall time, rates by dd with O_DIRECT in the same minute. datafree-bench.sh ONESHOT MODEL DIR [RUNS [flags of oneshot]]
+# datafree-bench.sh - compares a run without data with the limit of the disk: (input / read rate +
+# output / write rate + output / read rate) over the wall time, with rates by dd and O_DIRECT in the
+# same minute.
+# Usage: datafree-bench.sh ONESHOT MODEL DIR [RUNS [flags of oneshot]]
 set -euo pipefail
 [ $# -ge 3 ] || { echo "usage: $0 ONESHOT MODEL DIR [RUNS [flags]]" >&2; exit 2; }
 oneshot=$1 model=$2 dir=$3 runs=${4:-3}

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# fuzz.sh - fuzzes every target in turn, one process at a time, for MINUTES in all; needs clang. What a target finds is
-# left in build/fuzz/found/<target>; a finding is fixed, then becomes a file of tests/fuzz/corpus/<target>.
+# fuzz.sh - fuzzes every target in turn, one process at a time, for MINUTES in all; needs clang.
+# Findings are written to build/fuzz/found/<target>. After a fix, the finding becomes a file of
+# tests/fuzz/corpus/<target>.
 #
 #   fuzz.sh MINUTES [TARGET...]      e.g. fuzz.sh 30 recipe index; without targets all of them
 #
-# OSH_FUZZ_SLICE (seconds, 60): how long one target runs before the next. OSH_FUZZ_BUILD: another build folder.
-# build/fuzz/minutes.txt: minutes so far.
+# OSH_FUZZ_SLICE (seconds, 60): the time of one target before the next. OSH_FUZZ_BUILD: another
+# build directory. build/fuzz/minutes.txt: minutes so far.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +31,8 @@ while [ "$(date +%s)" -lt "$end" ]; do
         found=$build/found/$t work=$build/work/$t
         mkdir -p "$found" "$work"
         start=$(date +%s)
-        # the first folder gets what is new; 1 GiB and 20 s are far more than any input needs
+        # libFuzzer writes new inputs to the first directory; 1 GiB and 20 s are far more than any
+        # input needs.
         if ! (cd "$here" && nice -n 19 "$build/tests/fuzz_$t" -max_total_time="$slice" -timeout=20 \
               -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found/" \
               "$work" "$top/tests/fuzz/corpus/$t") >"$build/$t.log" 2>&1; then

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# install-deps.sh - installs the Debian 12 packages that building and testing need; does nothing when all are there.
-# Usage: install-deps.sh [--browser]     --browser: chromium too (100 MB), for the test that opens the HTML report in it
+# install-deps.sh - installs the Debian 12 packages for building and testing; does nothing if all
+# are installed.
+# Usage: install-deps.sh [--browser]     --browser: also chromium (100 MB), for the test of the HTML
+#                                        report
 set -euo pipefail
 
 packages=(

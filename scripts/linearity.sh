@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# linearity.sh - GPTQ on models of random weights: time against samples, layers and tokens of a sample, each with the line
-# that fits it best and how far the times are from it.
+# linearity.sh - GPTQ on models of random weights: time against samples, layers and tokens of a
+# sample, each with the line that fits best and the distance of the times from it.
 #
 # Usage: scripts/linearity.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
-#   --oneshot BINARY     build/release/oneshot;  --make-model is built with the tests (build/release/tests/make_model)
+#   --oneshot BINARY     build/release/oneshot
+#   --make-model BINARY  build/release/tests/make_model, which is built with the tests
 #   --samples "8 16 32 64"   --layers "2 4 8 16"   --tokens "128 256 512 1024"   the sizes
 #   --at "16 4 512"      samples, layers and tokens while another of them changes
-#   --shape "..."        of a layer, as make_model takes it: SmolLM2-135M's
+#   --shape "..."        of a layer, as arguments of make_model: SmolLM2-135M's
 #   --runs N             3       the least time counts
-# Leave the machine alone while it runs: 4 minutes on two cores with AVX2.
+# Leave the machine alone during the run: 4 minutes on two cores with AVX2.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot make_model= out= runs=3 at="16 4 512"
@@ -29,7 +30,7 @@ quant_stage:
           weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 64}
 YAML
 
-seconds() { # samples, layers, tokens: the least of the runs
+seconds() { # samples, layers, tokens: prints the least time of the runs
     local dir=$out/model.$1.$2.$3 best= s
     rm -rf "$dir"
     # shellcheck disable=SC2086

@@ -1,23 +1,30 @@
 #!/usr/bin/env python3
-"""lint.py - prints habits of size, and fails on what must not be in the repository.
+"""lint.py - prints large files and functions, and fails on text that the repository must not have.
 
-Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside src/cli; paths of a
-development machine; notes of unfinished work; a .c or .h that does not open with its own name; a function of src/ with
-more than six parameters.
+Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside
+src/cli; paths of a development machine; notes of unfinished work; a .c or .h that does not open
+with its own name; a function of src/ with more than six parameters.
 
-In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it fails on: a word of NO_BEGINNING at the
-beginning of a statement; a retired word; a cell of a table with more than 25 words; a paragraph's sentence in which no word can
-be a verb.
+In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it fails on: a word
+of NO_BEGINNING at the beginning of a statement; a retired word; a cell of a table with more than 25
+words; a paragraph's sentence in which no word can be a verb.
 
-In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a word of NO_BEGINNING; a
-retired word in a comment (RETIRED); a static function whose name two files of these folders define, unless it is a column
-of a table of rows (COLUMNS). In the folders of PLAIN_TESTS it fails on the same lines and comments.
+In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a
+word of NO_BEGINNING; a retired word in a comment (RETIRED); a static function whose name two files
+of these folders define, unless it is a column of a table of rows (COLUMNS). In the folders of
+PLAIN_TESTS it fails on the same lines and comments.
+
+In the directories and files of PLAIN_SCRIPTS it fails on: such comments of shell, Python, CMake and
+C files; lines of comments over 100 characters, except the promised last line of an example; a
+script that does not open with its own name.
 Usage: lint.py [source folder]"""
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+
+from comments import c_comments, comments
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
 C_FILES = {".c", ".h", ".cu", ".cuh", ".def"}
@@ -30,9 +37,10 @@ DEV_PATH = re.compile(r"(?<![\w.}$])/(" + "|".join(["wo" + "rk", "tm" + "p", "ro
 CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|puts|putchar|vprintf)\s*\(|\bstdout\b")
 
 
-# Folders of src/ that follow the language rule of CONTRIBUTING.md. The others join when they are rewritten.
+# Folders of src/ that follow the language rule of CONTRIBUTING.md.
 PLAIN = set('''base text tensor tokenizer io math gpu chat ops data solver graph quant
-    hub store modifiers learn plan output run verify eval report api lib cli'''.split())
+    hub store modifiers learn match rewrite schedule budget plan output run verify eval report api lib
+    cli'''.split())
 # Folders of tests/ whose comments and lines follow it, too; "." has the files of tests/ itself.
 PLAIN_TESTS = {
     ".",
@@ -41,24 +49,34 @@ PLAIN_TESTS = {
     "prop",
     "unit",
 }
+# Directories and files outside src/ whose comments follow it.
+PLAIN_SCRIPTS = {
+    ".ci",
+    "CMakeLists.txt",
+    "Dockerfile",
+    "cmake",
+    "examples",
+    "packaging",
+    "scripts",
+    "tests/cli",
+    "tests/examples",
+    "tests/golden",
+    "tests/play",
+    "tests/slow",
+    "tests/tools",
+}
+SCRIPT_FILES = C_FILES | {".cc", ".cmake", ".py", ".sh"}
 MAX_PLAIN_LINE = 100
 NO_BEGINNING = re.compile(r"(of|what|where|as|those|the same|whether|which|behind|beside)\b", re.I)
 RETIRED = re.compile(r"\b(cards?(?!\.[ch])|played|affair|behind|ahead of|so many|way through)\b", re.I)
-COMMENT = re.compile(r'/\*(.*?)\*/|//([^\n]*(?:\n[ \t]*//[^\n]*)*)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 STATIC = re.compile(r"^static (?:inline )?[\w \t*]+?\**\b(\w+)\(", re.M)
 COLUMNS = set("ref infer attrs run scratch grad want compress end needs encode decode pack unpack main usage".split())
 
 
 def check_language(here, text, wrong):
     """Comments and lines of one file of a folder of PLAIN or PLAIN_TESTS."""
-    for m in COMMENT.finditer(text):
-        words = (m[1] or m[2] or "").strip(" *-\n\t/")
-        line = text.count("\n", 0, m.start()) + 1
-        first = NO_BEGINNING.match(words)
-        if first:
-            wrong.append(f"{here}:{line}: the comment begins with '{first[0]}': want subject, verb, object")
-        for word in RETIRED.finditer(words):
-            wrong.append(f"{here}:{line}: the comment has the retired word '{word[0]}' (CONTRIBUTING.md)")
+    for line, words in c_comments(text):
+        check_comment(here, line, words, wrong)
     for i, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_PLAIN_LINE:
             wrong.append(f"{here}:{i}: {len(line)} characters, at most {MAX_PLAIN_LINE}")
@@ -82,13 +100,15 @@ SPAN = re.compile(r"(`+)(?:(?!\1).)*\1")
 LINKED = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
-VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|were|read|write|run|make|take|"
+VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|"
+                  r"were|read|write|run|make|take|"
                   r"give|see|set|put|keep|hold|go|get|let|use|need|want|say|said|made|took|gave|found|kept|held|got|went|lost|"
-                  r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|start|equal|turn|learn)\b", re.I)
+                  r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|"
+                  r"start|equal|turn|learn)\b", re.I)
 
 
 def sentences(text):
-    """(line, kind, sentence) of a page: kind is cell, item or text. Code, headings and comments are left out."""
+    """Yields (line, kind, sentence) of a page. kind: cell, item or text. No code, no headings."""
     blocks, fenced, joined = [], False, False
     for i, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):
@@ -130,6 +150,43 @@ def check_page(path, wrong):
             wrong.append(f"{here}:{i}: a sentence without a verb: {sentence[:60]}")
 
 
+def check_comment(here, line, words, wrong):
+    """Beginning and words of one comment."""
+    words = words.strip(" *-\n\t/#")
+    first = NO_BEGINNING.match(words)
+    if first:
+        wrong.append(f"{here}:{line}: the comment begins with '{first[0]}': want subject, verb, object")
+    for word in RETIRED.finditer(words):
+        wrong.append(f"{here}:{line}: the comment has the retired word '{word[0]}' (CONTRIBUTING.md)")
+
+
+def check_script(path, wrong):
+    """Comments of one file of PLAIN_SCRIPTS."""
+    here = path.relative_to(ROOT)
+    text = path.read_text(encoding="utf-8")
+    lines = text.split("\n")
+    found = list(comments(path, text))
+    for line, words in found:
+        check_comment(here, line, words, wrong)
+        for i, part in enumerate(words.split("\n"), line):
+            code = i == line and not lines[i - 1].lstrip().startswith(("#", "/", '"', 'r"'))
+            if len(lines[i - 1]) > MAX_PLAIN_LINE and not code and not part.startswith(" Last line: "):
+                wrong.append(f"{here}:{i}: a comment of {len(lines[i - 1])} characters, at most {MAX_PLAIN_LINE}")
+    name = path.parent.name if path.name == "__init__.py" else path.name
+    if path.suffix not in {".c", ".h"} and not (found and found[0][1].lstrip(" *\n").startswith(name + " ")):
+        wrong.append(f"{here}:1: does not open with its own name")
+
+
+def check_scripts(wrong):
+    """Comments of all files of PLAIN_SCRIPTS."""
+    for name in sorted(PLAIN_SCRIPTS):
+        top = ROOT / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            script = path.suffix in SCRIPT_FILES or path.name in {"CMakeLists.txt", "Dockerfile", "run"}
+            if path.is_file() and script and "__pycache__" not in path.parts:
+                check_script(path, wrong)
+
+
 def check_statics(statics, wrong):
     for name, files in sorted(statics.items()):
         if len(files) > 1:
@@ -155,7 +212,7 @@ def function_sizes(code):
 
 
 def parameters(code):
-    """(line, name, number of parameters) of each function that is declared or defined in column 0."""
+    """Yields (line, name, number of parameters) of each function that begins in column 0."""
     code = re.sub(r"__(attribute__|launch_bounds__) *\([^\n]*?\)+(?= )", lambda m: " " * len(m.group(0)), code)
     for m in re.finditer(r"^(?!#)[A-Za-z_][\w \t*\n]*?\b(\w+)\(", code, re.M):
         depth, n = 0, 1
@@ -217,7 +274,7 @@ IN_ROOT = set('''.ci .clang-format .dockerignore .github .gitignore CHANGELOG.md
 
 
 def strays():
-    """What lies in the root and is tracked, but is none of the above: outputs of a run that somebody added."""
+    """Tracked files of the root that IN_ROOT does not list, such as an output that was added."""
     if not shutil.which("git"):
         print("no git: tracked files of the root are not looked at")
         return []
@@ -238,6 +295,7 @@ def main():
                     continue  # inputs of tests may hold anything
                 check(path, wrong, large, statics)
                 n += 1
+    check_scripts(wrong)
     for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
         if str(path.relative_to(ROOT)) not in GENERATED:
             check_page(path, wrong)

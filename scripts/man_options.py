@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""man_options.py - makes the pages of docs/reference that come from the program's tables: the options of the manual page from
-`oneshot help all` and `oneshot help all eval`, the page as roff, man/oneshot-COMMAND.1 for each command, and command-line.md.
+"""man_options.py - makes the pages of docs/reference that come from the program's tables: the
+options of the manual page from `oneshot help all` and `oneshot help all eval`, the page as roff,
+man/oneshot-COMMAND.1 for each command, and command-line.md.
 
-oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; this script makes
-these lines, then turns the whole into oneshot.1. The Markdown is a small part of it: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
-Usage: man_options.py [--check] BINARY     --check: writes nothing, fails where the files differ from what would be written"""
+oneshot.1.md is written by hand, except the lines between `<!-- oneshot help all -->` and `<!-- end
+-->`. This script writes those, and converts the whole page to oneshot.1. It knows a small part of
+Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`, and `term`
++ newline + `:   text` for a row of a list.
+Usage: man_options.py [--check] BINARY
+--check writes nothing, and fails if the files are out of date.
+"""
 import pathlib
 import re
 import subprocess
@@ -23,7 +28,7 @@ def run(binary, *words):
 
 
 def rows(help_text):
-    """`--flag` and its text, as Markdown rows."""
+    """Returns `--flag` and its text, as Markdown rows."""
     out = []
     for line in help_text.splitlines():
         m = OPTION.match(line)
@@ -50,13 +55,13 @@ def inline(text):
 
 
 def roff(page, version):
-    """One block at a time; blocks are separated by empty lines."""
+    """Converts one block at a time; blocks are separated by empty lines."""
     out = ['.\\" made by scripts/man_options.py from oneshot.1.md', f'.TH ONESHOT 1 "" "oneshot {version}" "User Commands"']
     page = re.sub(r"<!--.*?-->\n?", "", page)
     for block in re.split(r"\n\s*\n", page.strip("\n")):
         lines = block.split("\n")
         if lines[0].startswith("# "):
-            continue  # the title; .TH says it
+            continue  # the title is in .TH
         if lines[0].startswith("## "):
             out.append(".SH " + lines[0][3:].upper())
         elif all(line.startswith("    ") for line in lines):
@@ -69,13 +74,14 @@ def roff(page, version):
 
 
 def commands(binary):
-    """Those that `oneshot help` lists: the lines behind "COMMAND ..." up to an empty one."""
+    """Returns the commands that `oneshot help` lists: the lines after "COMMAND ..." up to an empty
+    one."""
     block = run(binary, "help").partition("COMMAND ...")[2].strip("\n").partition("\n\n")[0]
     return [line.split(None, 1) for line in block.splitlines()]
 
 
 def command_page(binary, name, does, version):
-    """What `oneshot COMMAND --help` says, and all its flags, as roff."""
+    """Returns the text of `oneshot COMMAND --help`, and all its flags, as roff."""
     first, _, rest = run(binary, "help", name).partition("\n")
     about = [line for line in rest.strip("\n").split("\n\n")[0].split("\n") if line and not line.startswith(" ")]
     out = ['.\\" made by scripts/man_options.py',
@@ -84,7 +90,7 @@ def command_page(binary, name, does, version):
                "oneshot " + inline(name), "\\fBoneshot " + inline(name) + "\\fR", 1)]
     if about and " ".join(about) != does:
         out += [".SH DESCRIPTION", inline(" ".join(about))]
-    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # of the command alone
+    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # the command's own
     flags = rows(run(binary, "help", "all", name)).split("\n\n") if name != "plan" and OPTIONED.search(rest) else []
     if name == "plan":
         out += [".SH OPTIONS", "Those of \\fBoneshot\\fR(1)."]
@@ -100,7 +106,7 @@ def command_page(binary, name, does, version):
 
 
 def table(help_text):
-    """Flags in tables, a heading for each group."""
+    """Returns flags in tables, with a heading for each group."""
     out = []
     for line in help_text.splitlines():
         m = OPTION.match(line)

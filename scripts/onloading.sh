@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# onloading.sh - one job in three ways, for docs/explanation/sequential-onloading.md: the whole model at once, layer by layer, Linear
-# by Linear. Prints a table in Markdown, and draws memory against time of each into OUT/TITLE-{basic,layer,linear}.svg.
+# onloading.sh - one job in three ways, for docs/explanation/sequential-onloading.md: the whole
+# model at once, layer by layer, Linear by Linear. Prints a table in Markdown, and draws memory
+# against time of each into OUT/TITLE-{basic,layer,linear}.svg.
 #
-# Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options] [-- flags of oneshot]
+# Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options]
+#                             [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
 #   --title TITLE        the model's directory, in the pictures' names
 #   --samples N          16      --length N          512
 #   --targets LIST       Linear  the third way's --sequential-targets
-# Leave the machine alone while it runs, or believe the memory alone.
+# Other work on the machine changes the times, and not the memory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot model= recipe= dataset= out= title= samples=16 length=512 targets=Linear

@@ -1,10 +1,12 @@
-# options.sh - command lines of the other scripts: source it, set the defaults, then
+# options.sh - parses the command lines of the other scripts: source it, set the defaults, then
 #
-#   options "model out runs install_peer!" "$@"     --model X, --out X and --runs X set the variables of these names,
-#                                                   --install-peer sets install_peer to 1, what is behind -- goes to flags
-#   needed model out                                complains of what is still empty
+#   options "model out runs install_peer!" "$@"     --model X, --out X and --runs X set the
+#                                                   variables of these names, --install-peer sets
+#                                                   install_peer to 1, the arguments after -- go to
+#                                                   flags
+#   needed model out                                complains about empty variables
 #
-# Anything else prints the comment that the script starts with, and exits with 2.
+# Other arguments print the comment at the top of the script, and exit with 2.
 
 flags=()
 options() {

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# proportion.sh - GPTQ on mixtures of tiny experts: what a batch and a Linear take where the model has a thousand
-# Linears, ten and forty thousand. Nothing that is done for one of them looks at all, so the columns are flat.
+# proportion.sh - GPTQ on mixtures of tiny experts: the time per batch and per Linear in models with
+# a thousand, ten thousand and forty thousand Linears. No work for one Linear depends on their
+# number, so the columns are constant.
 #
 # Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
-#   --oneshot BINARY     build/release/oneshot;  --make-model is built with the tests (build/release/tests/make_model)
+#   --oneshot BINARY     build/release/oneshot
+#   --make-model BINARY  build/release/tests/make_model, which is built with the tests
 #   --layers "3 26 105"  of the models;  --experts 128  of a layer: 388 Linears with 128
 #   --runs N             3       the run with the least time counts
-# A minute on two idle cores.
+# Takes a minute on two idle cores.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot make_model= out= runs=3 layers="3 26 105" experts=128
@@ -26,7 +28,7 @@ for n in $layers; do
             { cat "$out/log" >&2; exit 1; }
         cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
     done
-    # of a layer and a batch: both passes; of a Linear: its solve, and what the plan took
+    # Per layer and batch: both passes. Per Linear: its solve, and the time of the plan.
     python3 - "$n" "$out"/report."$n".*.json <<'P'
 import json, sys
 layers = int(sys.argv[1])

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# quickstart.sh - installs what is missing, builds the preset release, compresses the small model that the repository
-# carries, by rounding to nearest and by GPTQ, and prints size and perplexity before and after.
+# quickstart.sh - installs missing packages, builds the preset release, compresses the small model
+# of the repository by rounding to nearest and by GPTQ, and prints size and perplexity before and
+# after.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +9,8 @@ model=examples/docs-llama-3m out=build/quickstart oneshot=build/release/oneshot
 
 bash scripts/install-deps.sh
 cmake --preset release -D OSH_CUDA=OFF >/dev/null
-cmake --build --preset release --target product # oneshot, and the rest of what install and cpack put into packages
+# oneshot, and the other parts that install and cpack put into packages
+cmake --build --preset release --target product
 
 rm -rf "$out"
 mkdir -p "$out"

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""release.py - checks and sets the version number, which several files contain, and makes the tag of a release.
+"""release.py - checks and sets the version number, which is in several files, and tags a release.
 
-Without arguments (a lint): fails if a file names another version than CMakeLists.txt, if CHANGELOG.md does not begin
-with it, or if the Dockerfile or the workflow call a script, a preset or an option that does not exist.
+Without arguments (a lint) it fails if a file has another version than CMakeLists.txt, if
+CHANGELOG.md does not begin with it, or if the Dockerfile or the workflow call a script, a preset or
+an option that does not exist.
 Usage: release.py             checks
-       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md where the last one has a date
+       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md if the last one
+                               has a date
        release.py --notes      prints the release notes, which are the newest part of CHANGELOG.md
-       release.py --tag        of a clean tree whose CHANGELOG.md has a date: makes the tag vX.Y.Z here; pushes nothing"""
+       release.py --tag        makes the tag vX.Y.Z of a clean tree whose CHANGELOG.md has a date;
+                               pushes nothing"""
 import json
 import pathlib
 import re
@@ -15,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"\d+\.\d+\.\d+"
-PLACES = {  # file: what stands around the number
+PLACES = {  # file: the text around the number
     "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
     "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
     **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'
@@ -50,7 +53,7 @@ def check_numbers(version, wrong):
 
 
 def check_calls(wrong):
-    """Of the files that only other machines run."""
+    """Checks the files that only other machines run."""
     presets = {p["name"] for p in json.loads(read("CMakePresets.json"))["configurePresets"]}
     cmake = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
     for name in ("Dockerfile", ".github/workflows/ci.yml", ".ci/run", "scripts/test.sh"):
@@ -84,7 +87,7 @@ def set_version(version):
         (ROOT / name).write_text(places(name).sub(rf"\g<1>{version}\g<3>", read(name)), encoding="utf-8")
     log = read("CHANGELOG.md")
     last, date = HEAD.search(log).groups()
-    if last != version:  # what was never released gets another number
+    if last != version:  # a version that was never released gets another number
         rest = "" if date == "unreleased" else f"\n\n## [{last}] - {date}"
         log = HEAD.sub(f"## [{version}] - unreleased{rest}", log, count=1)
         (ROOT / "CHANGELOG.md").write_text(log, encoding="utf-8")

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""run_recipes.py - each recipe of a folder is planned, run on a tiny model and verified.
+"""run_recipes.py - plans each recipe of a directory, runs it on a tiny model and verifies the
+output.
 
 usage: run_recipes.py BINARY MODEL RECIPES FOLDER [NAME...]
-       in an environment with torch and transformers, where a recipe wants another architecture
+       in an environment with torch and transformers, if a recipe needs another architecture
 
-RECIPES has *.yaml, and beside each a *.src that says where it is from, which may be missing. A recipe whose name or origin has the
-name of a family runs on a tiny random model of that, in FOLDER/models; MODEL, a Llama with tokenizer and data/calibration.jsonl,
-serves all others, and is what a family's refusal falls back to. Four samples of 64 tokens each; iters is what the recipe says, but at
-most 20. Output: what was refused, and why; what failed; the counts. Exit code 1 where a run or verify fails that the plan
-allowed, or a run took more memory than foretold."""
+RECIPES has *.yaml, and beside each an optional *.src that names its origin. A recipe whose name or
+origin has the name of a family runs on a tiny random model of that family, in FOLDER/models. MODEL,
+a Llama with tokenizer and data/calibration.jsonl, is used for all others, and if a family's model
+is refused. Four samples of 64 tokens each; iters is that of the recipe, but at most 20. Output:
+refusals with their reasons; failures; the counts. Exit code 1 if a run or verify fails that the
+plan allowed, or a run used more memory than predicted."""
 import json
 import pathlib
 import re
@@ -26,7 +28,7 @@ DELTA = dict(layer_types=["linear_attention", "full_attention"] * 2, linear_num_
 PLAIN = {k: v for k, v in BIG.items() if k != "head_dim"}
 TOWER = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4)
 QWEN_TOWER = dict(depth=1, hidden_size=256, intermediate_size=512, num_heads=4, patch_size=4, out_hidden_size=256)
-FAMILIES = {  # what a recipe or its origin says, the model's type, its config
+FAMILIES = {  # text in a recipe or its origin, the model's type, its config
     "mixtral": ("mixtral", dict(BIG, num_local_experts=4, num_experts_per_tok=2)),
     "qwen3.?vl.?moe|qwen3-vl-30b": ("qwen3_vl_moe", dict(text_config=dict(BIG, **MOE), vision_config=QWEN_TOWER)),
     "qwen3.?vl": ("qwen3_vl", dict(text_config=BIG, vision_config=QWEN_TOWER)),
@@ -82,7 +84,8 @@ def call(*command):
 
 
 def run(binary, model, recipe, folder):
-    """'planned and run', or what kept it from that; whether that is a failure"""
+    """Returns 'planned and run', or the reason for a failure or refusal; and true if it is a
+    failure."""
     args = ["--model", model, "--recipe", recipe, "--dataset", model / "data" / "calibration.jsonl", "--num-calibration-samples", "4",
             "--max-seq-length", "64"]
     code, why = call(binary, "plan", *args)

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# schedule.sh - how a job's time would fall with more threads, each on a processor of its own, by simulation of the
-# schedule (tests/tools/schedule.c): needs as many processors as there are here, and other work disturbs little.
+# schedule.sh - simulates the time of a job with more threads, each on its own processor
+# (tests/tools/schedule.c). It needs no more processors than this machine has, and other work hardly
+# disturbs it.
 #
-# Usage: scripts/schedule.sh --schedule BINARY --out DIR [options] -- flags of oneshot but --threads, --output, --profile
+# Usage: scripts/schedule.sh --schedule BINARY --out DIR [options] -- flags of oneshot, without
+# --threads,
+#                            --output, --profile
 #   --schedule BINARY    build/release/tests/schedule, which is built with the tests
 #   --threads "1 2 4 8 16"
-# Prints for each: seconds on one processor, seconds simulated, how many times faster that is and which share of linear,
-# seconds of the caller alone, seconds of threads beside the pool; then where the workers of the last one are idle, the
-# largest ten.
+# Prints for each number of threads: seconds on one processor, simulated seconds, the speed-up and
+# its share of the linear one, seconds of the caller alone, seconds of threads beside the pool; then
+# the ten largest idle times of the workers for the last number.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 schedule= out= threads="1 2 4 8 16"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# slow.sh - the tests of tests/slow (label slow), which scripts/test.sh leaves out: runs that are killed, and machines that
-# lose power, at hundreds of moments. Minutes each.
-# Usage: slow.sh [PRESET]     release where none is given
+# slow.sh - runs the tests of tests/slow (label slow), which scripts/test.sh leaves out: runs that
+# are killed, and machines that lose power, at hundreds of moments. They take minutes each.
+# Usage: slow.sh [PRESET]     default: release
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}

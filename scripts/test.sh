@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# test.sh - installs what is missing, builds, and runs every test that needs no GPU, but for those that scripts/slow.sh runs.
-# The last line is "N passed, N failed", the sum over all presets.
-# Usage: test.sh [PRESET...] [-- OPTION...]     release where none is given; .ci/run gives release and asan. The options
-# are ctest's: test.sh release -- -R cli_packages
+# test.sh - installs missing packages, builds, and runs every test that needs no GPU, except those
+# of scripts/slow.sh. The last line is "N passed, N failed", the sum over all presets.
+# Usage: test.sh [PRESET...] [-- OPTION...]     default: release; .ci/run gives release and asan
+# The options are ctest's: test.sh release -- -R cli_packages
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do presets+=("$1"); shift; done
 [ $# -eq 0 ] || shift
 for preset in "${presets[@]:-release}"; do
     echo "== $preset"
-    new=() # of a fresh folder: no more than the tests need
+    new=() # a new build directory: only the targets that the tests need
     [ -e "build/$preset/CMakeCache.txt" ] || new=(--no-warn-unused-cli -DOSH_DEBUG_INFO=-g1 -DCMAKE_CUDA_ARCHITECTURES=80)
     cmake --preset "$preset" ${new[@]+"${new[@]}"} >/dev/null &&
         cmake --build --preset "$preset" -- --quiet || { echo "$preset does not build"; exit 1; }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""test_costs.py - runs the tests of a preset and prints the processor seconds of each, the largest last, and their sum.
+"""test_costs.py - runs the tests of a preset and prints the processor seconds of each, the largest
+last, and their sum.
 
-Processor seconds are user and system time of the test and of the processes that it waits for. Other work on the machine
-changes them little, and their number does not depend on how many tests run at once.
-Usage: test_costs.py PRESET [-R REGEX] [-j N] [--out FILE]     FILE gets a line "seconds result name" after each test"""
+Processor seconds are user and system time of the test and of the processes that it waits for. Other
+work on the machine changes them little, and they do not depend on the number of parallel tests.
+Usage: test_costs.py PRESET [-R REGEX] [-j N] [--out FILE]
+FILE gets a line "seconds result name" after each test."""
 import argparse
 import concurrent.futures
 import json

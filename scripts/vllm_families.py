@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""vllm_families.py - tiny random checkpoints of the families of compare_families.py, in sizes that vLLM's kernels for CPUs
-take, rounded to W4 in groups of 32 by this program and loaded by vLLM, which must make tokens of them.
+"""vllm_families.py - tiny random checkpoints of the families of compare_families.py, in sizes that
+vLLM's kernels for CPUs support, rounded to W4 in groups of 32 by this program and loaded by vLLM,
+which must generate tokens from them.
 
 usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [FAMILY...]
        in the environment of compare_families.py; VLLM_PYTHON: Python of one with vLLM for CPUs
 
-Each expert's Linears are in ignore: vLLM for CPUs has no kernel for experts with codes. A family that vLLM does not take dense
-either is listed as such and is no failure. Exit code 1 where vLLM takes the source and not the output."""
+Each expert's Linears are in ignore: vLLM for CPUs has no kernel for experts with codes. A family
+whose dense source vLLM refuses, too, is listed as such and is no failure. Exit code 1 if vLLM loads
+the source and not the output."""
 import argparse
 import os
 import pathlib
@@ -50,7 +52,8 @@ def make(family, folder):
 
 
 def loads(python, folder, log):
-    """Whether vLLM makes tokens of the checkpoint, and the last line of its log that names an error."""
+    """Returns whether vLLM generates tokens from the checkpoint, and the last line of its log that
+    names an error."""
     libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
     env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
                             LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))

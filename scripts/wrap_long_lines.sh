@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# wrap_long_lines.sh - lets clang-format wrap the lines of C files that lint.py refuses as too long, and no others.
-# Comments stay as they are (ReflowComments: false), since a list in one would become prose: wrap those by hand.
+# wrap_long_lines.sh - lets clang-format wrap the lines of C files that lint.py refuses as too long,
+# and no others. Comments stay as they are (ReflowComments: false), since a list in one would become
+# prose: wrap them by hand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 find src include tests -name '*.[ch]' | sort | while read -r file; do

@@ -1,8 +1,8 @@
-/* compress.c - the library in one page: arguments by name, progress and messages through callbacks, stages and
- * checkpoints of one's own in the profile.
+/* compress.c - the library in one page: arguments by name, progress and messages through callbacks,
+ * the program's own stages and checkpoints in the profile.
  *
- * Usage: compress MODEL DATASET OUTPUT PROFILE
- * GPTQ with 4-bit weights on 16 samples. Prints a line for each finished step. */
+ * Usage: compress MODEL DATASET OUTPUT PROFILE GPTQ with 4-bit weights on 16 samples. Prints a line
+ * for each finished step. */
 #include <oneshot.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ typedef struct watch {
     int n_steps;
 } watch;
 
-/* Called on the job's thread, often: it must be quick. */
+/* It is called often, on the job's thread: it must be quick. */
 static void on_progress(void *user, const oneshot_progress *p)
 {
     watch *w = user;
@@ -20,13 +20,14 @@ static void on_progress(void *user, const oneshot_progress *p)
     if (++w->n_steps == 2) oneshot_checkpoint(w->o, "two steps are done");
 }
 
-static void on_log(void *user, int level, const char *text) // warnings, since nothing else was asked for
+static void on_log(void *user, int level, const char *text) // the default level is warnings
 {
     (void)user;
     fprintf(stderr, "level %d: %s\n", level, text);
 }
 
-static void on_text(void *user, const char *text, size_t n) // what the program prints on standard output
+// the text that the program prints on standard output
+static void on_text(void *user, const char *text, size_t n)
 {
     (void)user;
     fwrite(text, 1, n, stdout);
@@ -39,7 +40,7 @@ static int compress(oneshot *o, char **argv)
         {"model", argv[1]}, {"dataset", argv[2]}, {"output", argv[3]}, {"scheme", "W4A16"}, {"method", "gptq"},
         {"num_calibration_samples", "16"}, {"max_seq_length", "128"}, {"overwrite", "true"}, {NULL, NULL}};
     oneshot_stage_end(o, stage);
-    int rc = oneshot_compress(o, args); // its stages go into the profile that is running
+    int rc = oneshot_compress(o, args); // its stages are recorded in the profile that is running
     if (!rc) oneshot_checkpoint(o, "compressed");
     return rc;
 }

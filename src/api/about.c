@@ -212,8 +212,8 @@ static osh_status gpu_print(osh_ctx *cx, osh_buf *b)
     rc = osh_cuda_open(cx, &d, 0, 0);
     if (!rc) rc = osh_cuda_free_bytes(cx, &n, 0);
     if (rc == OSH_E_NOMEM) goto done;
-    if (rc) OSH_TRY(osh_buf_line(cx, b, "card         none is used: %s", osh_error_text(cx)));
-    else OSH_TRY(osh_buf_line(cx, b, "card         %s, %.1f GB free", d->text, (double)n / 1e9));
+    if (rc) OSH_TRY(osh_buf_line(cx, b, "GPU          none is used: %s", osh_error_text(cx)));
+    else OSH_TRY(osh_buf_line(cx, b, "GPU          %s, %.1f GB free", d->text, (double)n / 1e9));
     osh_error_clear(cx);
 done:
     osh_device_close(cx, d);

@@ -188,7 +188,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (opt->device_model)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--device-model %s: a run takes the card that is there; it is for `oneshot plan`",
+                 "--device-model %s: a run uses the GPU that is there; this is for `oneshot plan`",
                  opt->device_model);
     if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");

@@ -282,9 +282,9 @@ static osh_status peaks_as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
         OSH_TRY(osh_buf_printf(cx, b, "attention       %10.3f TFLOP/s  %.2f of products of bf16\n",
                                p->card_attention / 1e12, p->card_attention / p->card_bf16));
-        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n",
+        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the GPU\n",
                                p->card_copy / 1e9));
-        OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n",
+        OSH_TRY(osh_buf_printf(cx, b, "host to GPU     %10.2f GB/s     page-locked\n",
                                p->card_put / 1e9));
         if (p->pinned > 0)
             OSH_TRY(osh_buf_printf(cx, b,
@@ -293,10 +293,10 @@ static osh_status peaks_as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
                                    p->pinned / 1e9, n, p->pinned_all / 1e9));
         if (p->card_file > 0)
             OSH_TRY(osh_buf_printf(
-                cx, b, "disk to card    %10.3f GB/s     through page-locked memory of the host\n",
+                cx, b, "disk to GPU     %10.3f GB/s     through page-locked memory of the host\n",
                 p->card_file / 1e9));
         if (p->card_cufile > 0)
-            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     by cuFile\n",
+            OSH_TRY(osh_buf_printf(cx, b, "disk to GPU     %10.3f GB/s     by cuFile\n",
                                    p->card_cufile / 1e9));
     }
 done:

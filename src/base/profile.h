@@ -64,7 +64,8 @@ int64_t osh_mem_uncounted(osh_ctx *cx);
  * n_bytes less osh_mem_uncounted and less a reserve for libraries. The limit is at least `least`:
  * an error that names the needed budget requires reading first. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* With the program's own memory, less than any job that reads data needs. */
+/* The value of `least` for jobs that read data. It includes the program's own memory; every such
+ * job needs more. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the most memory that the process has used since osh_ctx_new or osh_ctx_anew, including
  * that of libraries. */

@@ -163,7 +163,8 @@ size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor)
 
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
 {
-    int64_t source = p->manifest->out_info[out].source, unit = osh_checkpoint_unit(p->in->ck, source);
+    int64_t source = p->manifest->out_info[out].source,
+            unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
     /* One divides the other. */
@@ -174,7 +175,8 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out)
 {
     int64_t columns;
-    size_t n = (size_t)band_lower(p->manifest->out[out].end - p->manifest->out[out].begin, OSH_BAND_BYTES);
+    size_t n =
+        (size_t)band_lower(p->manifest->out[out].end - p->manifest->out[out].begin, OSH_BAND_BYTES);
     n = band_larger(n, osh_band_row_copy(p, out, &columns));
     r->in = band_larger(r->in, n);
     r->out = band_larger(r->out, n ? n : 1);
@@ -309,7 +311,8 @@ int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);
     if (!n) return 0;
-    return (int64_t)(osh_mem_gross((size_t)n * sizeof(int64_t)) + osh_mem_gross((size_t)p->manifest->n_out) +
+    return (int64_t)(osh_mem_gross((size_t)n * sizeof(int64_t)) +
+                     osh_mem_gross((size_t)p->manifest->n_out) +
                      osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES));
 }
 

@@ -11,7 +11,8 @@ int64_t osh_stats_bytes(const osh_budget *p, int subgraph)
         const osh_linear *l = &p->match->linears[i];
         bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
         for (int k = i - 1; first && k >= 0 && p->match->linears[k].subgraph == subgraph; k--)
-            first = p->match->linears[k].input != l->input || !(p->match->linears[k].wants & OSH_STAT_HESSIAN);
+            first = p->match->linears[k].input != l->input ||
+                    !(p->match->linears[k].wants & OSH_STAT_HESSIAN);
         if (first) bytes += l->I * l->I * 4 * (1 + l->shift);
     }
     return bytes;

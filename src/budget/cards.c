@@ -7,8 +7,8 @@
  *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
  *               the column loop (docs/how-to/cuda.md)
  *
- * The rates are the vendor's (docs/how-to/cuda.md names the sheets). This program was not measured on any
- * of these GPUs. */
+ * The rates are the vendor's (docs/how-to/cuda.md names the sheets). This program was not measured
+ * on any of these GPUs. */
 #include "budget/cards.h"
 
 #include <math.h>

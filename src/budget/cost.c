@@ -165,7 +165,8 @@ static bool leads_input(const osh_budget *p, int linear)
     const osh_linear *l = &p->match->linears[linear];
     if (!(l->wants & OSH_STAT_HESSIAN)) return false;
     for (int i = linear - 1; i >= 0 && p->match->linears[i].subgraph == l->subgraph; i--)
-        if (p->match->linears[i].input == l->input && (p->match->linears[i].wants & OSH_STAT_HESSIAN))
+        if (p->match->linears[i].input == l->input &&
+            (p->match->linears[i].wants & OSH_STAT_HESSIAN))
             return false;
     return true;
 }
@@ -245,7 +246,8 @@ static void cost_add_folds(osh_cost *cost, const osh_budget *p)
 {
     for (int i = 0; i < p->rewrites->n_folds; i++) {
         if (p->rewrites->folds[i].subgraph < 0) continue; // made in another traversal
-        osh_cost *c = &cost[p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : p->rewrites->folds[i].subgraph];
+        osh_cost *c =
+            &cost[p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : p->rewrites->folds[i].subgraph];
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->rewrites->folds[i]);
         c->flops[OSH_PHASE_SOLVE] += search_flops(p, &p->rewrites->folds[i]);
     }
@@ -255,7 +257,8 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
 {
     for (int64_t i = 0; i < p->manifest->n_out; i++)
         if (p->manifest->out_info[i].source >= 0)
-            c->work[OSH_PHASE_COPY] += 2 * (double)(p->manifest->out[i].end - p->manifest->out[i].begin) / bytes_per_s;
+            c->work[OSH_PHASE_COPY] +=
+                2 * (double)(p->manifest->out[i].end - p->manifest->out[i].begin) / bytes_per_s;
     c->flops[OSH_PHASE_TUNE] += osh_tuning_flops(p->schedule),
         c->work[OSH_PHASE_TUNE] += osh_tuning_flops(p->schedule) / products_per_s;
     c->work[OSH_PHASE_SEAL] += (double)p->manifest->total_bytes / bytes_per_s;
@@ -285,7 +288,8 @@ static double stats_flops(const osh_budget *p, const osh_range *r, const fed *op
 
 static bool step_feeds(const osh_step *s) { return (s->observe && !s->first_look) || s->fold; }
 
-static double step_flops(const osh_budget *p, const osh_range *r, const osh_step *s, const fed *open)
+static double step_flops(const osh_budget *p, const osh_range *r, const osh_step *s,
+                         const fed *open)
 {
     double tokens = (double)p->in->data.offsets[p->in->data.n],
            flops = step_feeds(s) ? stats_flops(p, r, open) : 0;
@@ -320,7 +324,8 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
 {
     memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
     for (int i = 0; i < p->rewrites->n_folds; i++)
-        if (osh_fold_inside(r, &p->rewrites->folds[i]) && osh_fold_searches(p->rewrites, &p->rewrites->folds[i]))
+        if (osh_fold_inside(r, &p->rewrites->folds[i]) &&
+            osh_fold_searches(p->rewrites, &p->rewrites->folds[i]))
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
@@ -437,7 +442,8 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     double all = cost[v->index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
     osh_range r = osh_range_at(p->schedule, v->index);
     *share = 1;
-    if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p->schedule)) || all <= 0)
+    if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p->schedule)) ||
+        all <= 0)
         goto done;
     OSH_NEW(cx, open, r.v1 - r.v0);
     if (v->stats) fed_open_stats(open, p, &r, v->stats);

@@ -5,7 +5,8 @@
 int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f)
 {
     size_t bytes = osh_tensor_gross((size_t)f->n * 2 * sizeof(float));
-    if (osh_fold_searches(p->rewrites, f)) bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
+    if (osh_fold_searches(p->rewrites, f))
+        bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
     return (int64_t)bytes;
 }
 

@@ -46,7 +46,8 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     OSH_NEW(cx, c, 1);
     c->p = p;
     c->n[OSH_LAYOUT_WEIGHT] = p->in->graph->n_weights;
-    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] = p->in->graph->n_values;
+    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] =
+        p->in->graph->n_values;
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
@@ -79,8 +80,10 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
     }
     int64_t b = index % p->schedule->n_batches,
-            n = p->in->data.offsets[p->schedule->batch_at[b + 1]] - p->in->data.offsets[p->schedule->batch_at[b]];
-    return (int64_t)osh_arena_gross((size_t)n * osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
+            n = p->in->data.offsets[p->schedule->batch_at[b + 1]] -
+                p->in->data.offsets[p->schedule->batch_at[b]];
+    return (int64_t)osh_arena_gross((size_t)n *
+                                    osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
 }
 
 static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index,
@@ -92,7 +95,7 @@ static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind 
     l = c->places;
     if (l->n == l->room) {
         place *more = osh_realloc(cx, l->all, (2 * l->room + 64) * sizeof *more);
-        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a GPU");
         l->all = more, l->room = 2 * l->room + 64;
     }
     l->all[l->n++] = (place){(uint32_t)c->visit, (uint8_t)c->way, (uint8_t)kind, index, at};
@@ -106,7 +109,7 @@ osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int
     if (s->taken) return OSH_OK;
     s->taken =
         osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
-    if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+    if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a GPU");
     return c->record ? layout_note_place(cx, c, kind, index, s->at) : OSH_OK;
 }
 
@@ -167,12 +170,14 @@ static const place *places_find(const osh_budget *p, int visit, osh_way way, osh
     return l ? bsearch(&key, l->all, l->n, sizeof key, compare_places) : NULL;
 }
 
-bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
+bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
+                    int64_t index)
 {
     return places_find(p, visit, way, kind, index) != NULL;
 }
 
-void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
+void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
+                    int64_t index)
 {
     static const osh_way order[][3] = {{OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD},
                                        {OSH_WAY_AGAIN, OSH_WAY_FIRST, OSH_WAY_AHEAD},

@@ -30,10 +30,12 @@ osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c); // *
  * place for the same step, so it fits wherever the whole run fits. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
-bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index);
+bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
+                    int64_t index);
 /* Aims the arena of p's GPU at the place of the next block: the one of this way, else another of
  * the visit. */
-void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index);
+void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
+                    int64_t index);
 void osh_places_aim_off(const osh_budget *p);
 int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index);
 #endif

@@ -45,7 +45,8 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     n += (int64_t)p->match->n_linears * (LINEAR_BYTES + (passes ? SOLVED_BYTES : 0));
     if (p->schedule->parts && p->in->pipeline == OSH_PIPELINE_SEQUENTIAL)
         n += (int64_t)p->schedule->parts->n * PART_BYTES;
-    n += osh_globals_bytes(p->match) + (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
+    n += osh_globals_bytes(p->match) +
+         (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 
@@ -116,7 +117,8 @@ static void take_phases(osh_budget *p, int i, int rounds)
     osh_visit *v = &p->schedule->visits[i];
     osh_range r = osh_range_at(p->schedule, i);
     if (r.block) rounds = 1; // a block learns as a whole
-    if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
+    if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS)
+        rounds = MOST_ROUNDS;
     int64_t largest, sum = range_hessians(p, &r, &largest);
     bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
     v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
@@ -451,8 +453,8 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
-                "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
-                !card                      ? "nothing runs on a card"
+                "--use-gds true: a GPU reads values that rest on the disk uncompressed; %s",
+                !card                      ? "nothing runs on a GPU"
                 : m->tier != OSH_TIER_DISK ? "here they rest in memory"
                                            : "--scratch-compression zstd compresses them");
 }
@@ -508,9 +510,12 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     /* One thread reads in advance. */
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     m->highest = -1;
-    osh_limits b = {.device = p->in->opt->device_memory, .host = p->in->opt->host_memory - m->base_bytes,
-                .scratch = p->in->opt->scratch_size, .device_given = p->in->opt->device_memory > 0,
-                .host_given = p->in->opt->host_memory > 0, .scratch_given = p->in->opt->scratch_size > 0};
+    osh_limits b = {.device = p->in->opt->device_memory,
+                    .host = p->in->opt->host_memory - m->base_bytes,
+                    .scratch = p->in->opt->scratch_size,
+                    .device_given = p->in->opt->device_memory > 0,
+                    .host_given = p->in->opt->host_memory > 0,
+                    .scratch_given = p->in->opt->scratch_size > 0};
     OSH_TRY(budget_of_gpu(cx, &b, p));
     if (p->in->graph) OSH_NEW(cx, ever, p->in->graph->n_weights);
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE) {
@@ -538,7 +543,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     /* For the next process, since a refusal names it. */
     m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES;
     bool again = s->n_traversals || s->tune.steps; // the output may be written twice
-    m->early = multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
+    m->early =
+        multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
     /* With a budget the base has them; without the list of places. */
     if (!osh_memory_blocks_in_base(p)) m->least_host += blocks;
@@ -550,7 +556,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     memory_choose_reader(cx, p, &b);
     if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
-                "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
+                "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
     m->direct = p->in->opt->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

@@ -11,7 +11,8 @@ bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_me
 /* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
  * ahead: the next one is read meanwhile. Results that wait to be written take the memory that
  * weight and work leave. */
-static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device, int64_t *host)
+static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
+                        int64_t *host)
 {
     int64_t before = 0; // weight and work of the previous Linear
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
@@ -39,7 +40,8 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_st_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
-        bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->match->linears[i]);
+        bool datafree =
+            p->in->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->match->linears[i]);
         if (datafree) m->read_bytes += e->end - e->begin;
     }
     for (int64_t i = 0; i < p->manifest->n_out; i++) {
@@ -49,7 +51,8 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
         seen[from] = false; // a second copy of a tensor reads it again
     }
-    for (int s = 0; s < p->manifest->n_shards; s++) m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
+    for (int s = 0; s < p->manifest->n_shards; s++)
+        m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
     m->read_bytes += osh_held_reread(p);
     m->reread_bytes = p->manifest->total_bytes;
 }

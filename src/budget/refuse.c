@@ -94,7 +94,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits 
         OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least_device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least_device));
     if (b->device_given && m->least_device > b->device)
         OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
@@ -114,7 +114,8 @@ done:
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
 {
     const osh_memory *m = &p->memory;
-    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++) osh_st_read_direct(p->in->ck->shards[s]);
+    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++)
+        osh_st_read_direct(p->in->ck->shards[s]);
     if (p->in->opt->device_memory > 0 && !p->in->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
     if (p->in->opt->host_memory > 0)

@@ -90,14 +90,16 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     s->lists = (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
                          osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
                          osh_batch_lists(g, s->batch_tokens));
-    if (osh_plan_by_sample(p->schedule, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
+    if (osh_plan_by_sample(p->schedule, s->n_threads))
+        s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
     if (s->card) { // the readers of the samples' ranges; a sample between GPU and disk
-        s->lists += (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
-                              2 * osh_mem_gross((size_t)p->in->data.n * 2 * sizeof(float)) +
-                              osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
-                              (size_t)p->in->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));
+        s->lists +=
+            (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
+                      2 * osh_mem_gross((size_t)p->in->data.n * 2 * sizeof(float)) +
+                      osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
+                      (size_t)p->in->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));
         s->frame += osh_acts_stage_bytes(g, &p->in->data);
     }
 done:
@@ -151,12 +153,14 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (!s->counts[i]) s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p->match, i);
+        if (!s->counts[i])
+            s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p->match, i);
         for (int k = 0; k < OSH_RANGED; k++) {
             if (l->ranged[k] < 0) continue;
             size_t *hook = osh_sim_hook(s, l->ranged[k]),
-                   range = osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
-                           osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
+                   range =
+                       osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
+                       osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
             if (*hook < range) *hook = range;
             if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->ranged[k]));
         }
@@ -197,7 +201,8 @@ static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int
     for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
          v = osh_next_set(st->out, v + 1, end)) {
         if (s->tier == OSH_TIER_DEVICE)
-            OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b));
+            OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS,
+                                    v * s->p->schedule->n_batches + b));
         *now += osh_sim_batch_rest(s, v, b);
         osh_sim_note(s, (int64_t)left, 0, *now);
     }
@@ -224,7 +229,8 @@ static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
     for (int i = st->first; i < st->first + st->n; i++) {
         if (!st->run[i - st->first] || !osh_is_picked(g, &g->nodes[i], 0)) continue;
         const osh_weight *w = &g->weights[g->nodes[i].w[0]];
-        s->to->read_bytes += s->p->schedule->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
+        s->to->read_bytes +=
+            s->p->schedule->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
         max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens));
     }
     return s->card ? most : 0;
@@ -278,8 +284,8 @@ static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, c
         b.marks = &s->marks;
         bool collects = st->observe || st->fold;
         if (collects) b.seen = s->p->schedule->seen;
-        osh_exec_span span = {s->p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
-                              collects ? NULL : st->routed, true};
+        osh_exec_span span = {s->p->in->graph, st->first, st->n, st->run, st->out,
+                              {s->r->v0, s->r->v1}, collects ? NULL : st->routed, true};
         OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
         max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
         max_into(&n->left, (int64_t)stays);
@@ -322,7 +328,8 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
                                   int64_t grow)
 {
     osh_status rc = OSH_OK;
-    int64_t out, taken, n = s->p->in->data.n - s->p->schedule->batch_at[s->n_kept], size = s->p->schedule->batch_size;
+    int64_t n = s->p->in->data.n - s->p->schedule->batch_at[s->n_kept];
+    int64_t out, taken, size = s->p->schedule->batch_size;
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
@@ -367,11 +374,13 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     sim_look_up(s, st);
     int64_t grow = st->observe && !st->first_look ? s->to_look : 0,
             tokens = s->p->in->data.offsets[s->p->in->data.n];
-    double share =
-        tokens ? (double)s->p->in->data.offsets[s->p->schedule->batch_at[s->n_kept]] / (double)tokens : 0;
+    double share = tokens ? (double)s->p->in->data.offsets[s->p->schedule->batch_at[s->n_kept]] /
+                                (double)tokens
+                          : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
     if (s->n_kept) OSH_TRY(sim_pass_kept(cx, s, st, hook, of_kept));
-    if (s->n_kept < s->p->schedule->n_batches) OSH_TRY(sim_pass_others(cx, s, st, hook, grow - of_kept));
+    if (s->n_kept < s->p->schedule->n_batches)
+        OSH_TRY(sim_pass_others(cx, s, st, hook, grow - of_kept));
     s->to_look -= grow, s->ahead = 0;
 done:
     return rc;
@@ -492,12 +501,15 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     for (int i = 0; i < p->schedule->n_visits; i++) {
         osh_visit old = p->schedule->visits[i];
         osh_range r = osh_range_at(p->schedule, i);
-        p->schedule->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes,
-                                   .n_rounds = old.n_rounds, .prefetch = old.prefetch,
-                                   .prefetch_device = old.prefetch_device,
-                                   .values_ahead = old.values_ahead, .apart = old.apart};
-        s.to = &p->schedule->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p->schedule, &r),
-        s.began = false, s.index = i;
+        p->schedule->visits[i] = (osh_visit){.segments = old.segments,
+                                             .round_bytes = old.round_bytes,
+                                             .n_rounds = old.n_rounds,
+                                             .prefetch = old.prefetch,
+                                             .prefetch_device = old.prefetch_device,
+                                             .values_ahead = old.values_ahead,
+                                             .apart = old.apart};
+        s.to = &p->schedule->visits[i], s.r = &r, s.began = false, s.index = i;
+        s.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
         OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
         sim_drop_dead(&s, &r);
         if (old.apart)

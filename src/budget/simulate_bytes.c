@@ -17,7 +17,8 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
         s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
     int64_t lists = s->lists + s->ranges;
     host += s->copies + lists;
-    if (s->looked) host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looked);
+    if (s->looked)
+        host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looked);
     if (s->card) dev = osh_layout_extent(s->card) + device;
     else dev += lists, host += dev - lists;
     max_into(&s->to->weight_bytes, s->weights);
@@ -56,9 +57,11 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
     int64_t sum = 0;
     if (v == p->in->graph->input_ids || s->n_kept == p->schedule->n_batches) return 0;
     if (s->card && s->tier == OSH_TIER_DISK)
-        return osh_slots_bytes(p->in->graph, &p->in->data, v, 0, !osh_scratch_is_packed(p->in->opt));
+        return osh_slots_bytes(p->in->graph, &p->in->data, v, 0,
+                               !osh_scratch_is_packed(p->in->opt));
     if (!s->card)
-        return osh_acts_bytes(p->in->graph, &p->in->data, s->tier, v, p->schedule->batch_at[s->n_kept]);
+        return osh_acts_bytes(p->in->graph, &p->in->data, s->tier, v,
+                              p->schedule->batch_at[s->n_kept]);
     for (int64_t b = 0; b < p->schedule->n_batches; b++) sum += osh_sim_batch_rest(s, v, b);
     return sum + osh_sim_list_rest(s, v);
 }
@@ -66,9 +69,9 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
 int64_t osh_sim_value_kept(const osh_sim *s, int v)
 {
     const osh_budget *p = s->p;
-    return v == p->in->graph->input_ids
-               ? 0
-               : osh_acts_kept_bytes(p->in->graph, &p->in->data, v, p->schedule->batch_at, s->n_kept);
+    return v == p->in->graph->input_ids ? 0
+                                        : osh_acts_kept_bytes(p->in->graph, &p->in->data, v,
+                                                              p->schedule->batch_at, s->n_kept);
 }
 
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v)

@@ -65,7 +65,10 @@ static bool group_is_done(const void *user, int linear)
 static osh_status group_init(osh_ctx *cx, group *g, const osh_sim *s, const osh_range *r)
 {
     osh_status rc = OSH_OK;
-    *g = (group){.call = {.p = s->p->schedule, .of = {r->l0, r->l1}, .done = group_is_done, .user = g,
+    *g = (group){.call = {.p = s->p->schedule,
+                          .of = {r->l0, r->l1},
+                          .done = group_is_done,
+                          .user = g,
                           .on_card = s->card != NULL}};
     OSH_NEW(cx, g->w, r->l1 - r->l0);
     OSH_NEW(cx, g->done, r->l1 - r->l0);
@@ -110,7 +113,8 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!l->wants || !values[l->input]) continue;
-        if (s->counts[i]) s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
+        if (s->counts[i])
+            s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
@@ -207,7 +211,8 @@ static bool linears_are_alike(const osh_linear *a, const osh_linear *b)
 static int count_readers(const osh_budget *p, const osh_range *r, int input)
 {
     int n = 0;
-    for (int of = osh_first_reader(p->match, input); of >= 0 && of < r->l1; of = osh_next_reader(p->match, of))
+    for (int of = osh_first_reader(p->match, input); of >= 0 && of < r->l1;
+         of = osh_next_reader(p->match, of))
         n += of >= r->l0 && p->match->linears[of].wants;
     return n;
 }
@@ -249,9 +254,9 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     size_t on_card = x->room;
     int64_t work = (int64_t)m->type->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_card);
+    /* A waiting call also holds the weights of its channels. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
                      osh_mem_gross((size_t)lead->I * sizeof(float));
-    /* With the weights of the channels. */
     sim_note_apart(s, (int64_t)on_card, work + x->pack + n * (int64_t)waiting);
 }
 
@@ -324,9 +329,11 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         else window_add(s, &w, &g, i, pack);
         if (others) continue;
         *osh_sim_hook(s, lead->input) = 0;
-        for (int of = osh_first_reader(p->match, lead->input); of >= 0; of = osh_next_reader(p->match, of))
+        for (int of = osh_first_reader(p->match, lead->input); of >= 0;
+             of = osh_next_reader(p->match, of))
             for (int k = 0; k < OSH_RANGED; k++)
-                if (p->match->linears[of].ranged[k] >= 0) *osh_sim_hook(s, p->match->linears[of].ranged[k]) = 0;
+                if (p->match->linears[of].ranged[k] >= 0)
+                    *osh_sim_hook(s, p->match->linears[of].ranged[k]) = 0;
         sim_close_sums(s, lead);
         if (w.n == osh_jobs_waiting(s->n_threads)) window_close(s, &w);
     }

@@ -32,7 +32,8 @@ void osh_sim_drop_copies(osh_sim *s)
 {
     for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
         bool waits = !s->kept[w];
-        for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits; i = osh_next_user(s->p->match, i))
+        for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits;
+             i = osh_next_user(s->p->match, i))
             waits = s->p->match->linears[i].wants && !s->solved[i];
         if (!waits) osh_sim_drop_copy(s, w);
     }
@@ -101,7 +102,8 @@ osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_s
     }
     osh_sim_note(s, 0, 0, s->values);
     for (int i = r->l0; i < r->l1; i++)
-        if (s->want[s->p->match->linears[i].weight] && osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
+        if (s->want[s->p->match->linears[i].weight] &&
+            osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
             osh_sim_note_reload(s, &s->p->match->linears[i]);
     if (s->card && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
     s->began = true;

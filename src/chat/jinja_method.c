@@ -1,7 +1,7 @@
 /* jinja_method.c - evaluates the part after a dot: keys, attributes, and methods of strings, dicts
  * and lists; and the global functions.
  *
- * As in Jinja, x.y is first a method, then a key; x['y'] is first a key, then a method. */
+ * The order is Jinja's: x.y is first a method, then a key; x['y'] is first a key, then a method. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"

@@ -316,7 +316,7 @@ const command osh_commands[] = {
      .about = "Matrix products, memory and disk, measured in this process.",
      .fields = osh_bench_fields, .run = run_bench},
     {.name = "doctor", .arguments = "",
-     .does = "what a run would use: instruction sets, libraries, memory, card",
+     .does = "what a run would use: instruction sets, libraries, memory, GPU",
      .run = run_doctor},
     {.name = "help", .arguments = "[TOPIC]",
      .does = "a command, a flag, all, schemes, modifiers, models or python", .most = 2,

@@ -195,7 +195,7 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
     if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
         osh_log(cx, OSH_LOG_WARN,
-                "--use-gds true: nothing runs on a card, the host reads all files");
+                "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // one step for the scores

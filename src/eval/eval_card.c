@@ -218,7 +218,7 @@ static osh_status arena_fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t 
     }
     if (least > budget && !c->o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  gpu_mib(budget), gpu_mib(least));
     if (least > budget)
         OSH_FAIL(cx, OSH_E_USAGE,
@@ -273,14 +273,14 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     if ((cached || outputs || on_host >= 0) && !strcmp(text, "auto")) goto done;
     if (on_host >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is not made on a card by this version: want --device cpu",
+                 "%s is not made on a GPU by this version: want --device cpu",
                  f->graph->nodes[on_host].op->name);
     if (cached)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "kv_cache_scheme is not made on a card by this version: want --device cpu");
+                 "kv_cache_scheme is not made on a GPU by this version: want --device cpu");
     if (outputs)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "output_activations are not made on a card by this version: want --device cpu");
+                 "output_activations are not made on a GPU by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // for its message
@@ -457,7 +457,7 @@ osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
     osh_status rc = OSH_OK;
     osh_cuda_counters counted;
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
-            c->rest_on_card ? "on the card" : "in host memory",
+            c->rest_on_card ? "on the GPU" : "in host memory",
             osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--)
         OSH_TRY(osh_forward_walk(cx, c->side[k].f, side_run_part,

@@ -107,7 +107,7 @@ static osh_status job_refuse_on_gpu(osh_ctx *cx, const job *j, int64_t peak)
 {
     return osh_fail(cx, OSH_E_USAGE,
                     "--host-memory %.0fMiB cannot be held: the smallest that would do with this "
-                    "card is --host-memory %.0fMiB",
+                    "GPU is --host-memory %.0fMiB",
                     memory_mib(j->o->host_memory), budget_mib(peak));
 }
 

@@ -25,15 +25,15 @@ static osh_status gpu_find(osh_ctx *cx, int ordinal)
                      "the NVIDIA driver is for CUDA %d.%d, wanted one for CUDA %d.%d or later",
                      driver / 1000, driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
         if (e != cudaErrorNoDevice)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "the NVIDIA driver does not tell its cards: %s (%s)",
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "the NVIDIA driver does not list its GPUs: %s (%s)",
                      cudaGetErrorString(e), cudaGetErrorName(e));
         n = 0;
     }
     if (!n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "there is no CUDA card in this machine, or CUDA_VISIBLE_DEVICES hides it");
+                 "there is no CUDA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
     if (ordinal < 0 || ordinal >= n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no card cuda:%d: this machine has %d", ordinal,
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "there is no GPU cuda:%d: this machine has %d", ordinal,
                  n);
     OSH_CUDA(cx, cudaSetDevice(ordinal));
 done:
@@ -103,7 +103,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
     if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
         (void)cudaGetLastError(); // it is reported here
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
-        OSH_FAIL(cx, OSH_E_NOMEM, "the card cuda:%d has %zu of %zu bytes free, wanted %zu",
+        OSH_FAIL(cx, OSH_E_NOMEM, "the GPU cuda:%d has %zu of %zu bytes free, wanted %zu",
                  c->ordinal, free_bytes, total, n_bytes);
     }
     c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);

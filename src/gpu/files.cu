@@ -36,7 +36,7 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
         return false; // osh_cuda_open reports it
     }
     if (!room)
-        snprintf(why, sizeof why, "the card's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
+        snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
     else if (!asked && !osh_cufile_has_module())
         snprintf(why, sizeof why, "the kernel has no module nvidia-fs");
     else if (osh_cufile_open(cx, why, sizeof why) && !osh_cufile_has_module())
@@ -44,7 +44,7 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
                 "the kernel has no module nvidia-fs: cuFile may go through host memory itself");
     if (why[0])
         osh_log(cx, asked ? OSH_LOG_WARN : OSH_LOG_INFO,
-                "files are read to the card through page-locked host memory,"
+                "files are read to the GPU through page-locked host memory,"
                 " not by cuFile: %s",
                 why);
     return !why[0];

@@ -26,11 +26,11 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
     const char *advice = "";
     if (e == cudaErrorNoKernelImageForDevice)
         advice =
-            ": this program has no code for a card of this generation; build with its number in"
+            ": this program has no code for a GPU of this generation; build with its number in"
             " CMAKE_CUDA_ARCHITECTURES";
     if (error_is_fatal(e))
         advice =
-            ": the card is lost to this process; the same command goes on where the journal ends";
+            ": the GPU is lost to this process; the same command goes on where the journal ends";
     return osh_fail(cx, OSH_E_IO, "%.*s: %s (%s)%s", (int)strcspn(what, "("), what,
                     cudaGetErrorString(e), cudaGetErrorName(e), advice);
 }

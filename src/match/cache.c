@@ -23,7 +23,8 @@ const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, in
     return k == OSH_INPUT ? &l->scheme->inputs : k == OSH_OUTPUT ? &l->scheme->outputs : &p->cache;
 }
 
-int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p, const osh_linear *l)
+int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
+                     const osh_linear *l)
 {
     int n = 0;
     for (int k = 0; k < OSH_INPUT; k++)
@@ -96,7 +97,8 @@ size_t osh_ranged_counts(const osh_matching *p, int linear)
 static osh_linear *cache_reader(osh_matching *p, int attention)
 {
     for (int i = 0; i < p->n_linears; i++)
-        if (osh_cache_attention(p->in->graph, p->linears[i].node) == attention) return &p->linears[i];
+        if (osh_cache_attention(p->in->graph, p->linears[i].node) == attention)
+            return &p->linears[i];
     return NULL;
 }
 

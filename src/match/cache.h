@@ -21,7 +21,8 @@ typedef struct osh_cache_leaf {
 const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
 /* Fills in the scale tensors of the Linear in the order in which they follow its own tensors.
  * Returns their number. */
-int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p, const osh_linear *l);
+int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
+                     const osh_linear *l);
 /* Returns the attention whose output the Linear `node` reads, as it is or rotated; -1: none. */
 int osh_cache_attention(const osh_graph *g, int node);
 /* Returns the modifier with a kv_cache_scheme for such a Linear; -1: none. */

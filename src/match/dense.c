@@ -46,8 +46,8 @@ done:
     return rc;
 }
 
-static osh_status dense_row_count(osh_ctx *cx, osh_matching *p, osh_map *rows, const osh_ckpt_tensor *t,
-                                  const char *why, osh_buf *key)
+static osh_status dense_row_count(osh_ctx *cx, osh_matching *p, osh_map *rows,
+                                  const osh_ckpt_tensor *t, const char *why, osh_buf *key)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *e = t->e;

@@ -1,5 +1,5 @@
-/* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes: spans
- * are found by binary search. Readers of a value and users of a weight are chained. */
+/* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so
+ * binary search finds spans. Readers of a value and users of a weight are chained. */
 #include "match/lookup.h"
 
 osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)

@@ -207,7 +207,8 @@ static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modu
          *mtp[] = {all_mtp}; // LLM Compressor writes this for such a block that is copied
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) && !p->in->recipe->modifiers[m].replaced)
+        if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) &&
+            !p->in->recipe->modifiers[m].replaced)
             OSH_TRY(ignore_entries(cx, p, cs, &p->in->recipe->modifiers[m].ignore));
     if (kept) OSH_TRY(ignore_entries(cx, p, cs, &kept->ignore));
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++)
@@ -386,9 +387,9 @@ osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *
     for (int64_t i = 0; i < cs->n; i++)
         names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
     osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
-    OSH_TRY(osh_q_vllm_check(
-        cx, &groups,
-        &(osh_q_modules){names, classes, which, (size_t)cs->n, osh_q_family_of(p->in->ck->config)}));
+    OSH_TRY(osh_q_vllm_check(cx, &groups,
+                             &(osh_q_modules){names, classes, which, (size_t)cs->n,
+                                              osh_q_family_of(p->in->ck->config)}));
 done:
     osh_free(cx, names);
     osh_free(cx, classes);

@@ -81,10 +81,10 @@ typedef struct osh_matching {
     double dense_share;      // part of the bytes of such weights in decoder blocks
     char *format;            // own: top-level format
     char *quantization_json; // own
-    /* What rewrites have done to the model before anything is matched: */
+    /* Rewrites of the model that precede all matching: */
     const osh_q_transforms *transforms; // view: of the rotations; NULL: nothing is rotated
-    int *experts_left; // own [decoder layers]: experts that remain, -1: no expert was removed; NULL:
-                       // no layer has lost experts
+    int *experts_left; // own [decoder layers]: experts that remain, -1: no expert was removed;
+                       // NULL: no layer has lost experts
 } osh_matching;
 
 /* True if no traversal collects data for it: it is rounded from its weight alone. */

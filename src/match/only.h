@@ -18,5 +18,6 @@ int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
  * target of the source may be the same. */
 osh_status osh_only_name(osh_ctx *cx, osh_matching *p, const char *const *names, const int *which,
                          int64_t n);
-osh_status osh_only_warn(osh_ctx *cx, const osh_matching *p); // warns about patterns without a match
+/* Warns about patterns without a match. */
+osh_status osh_only_warn(osh_ctx *cx, const osh_matching *p);
 #endif

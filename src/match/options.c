@@ -112,7 +112,7 @@ const osh_field osh_option_fields[] = {
             "it"},
     {ROW(device), .group = "Machine", .brief = "cpu, cuda or cuda:N [auto]", .type = OSH_F_STR,
      .dflt = "auto", .alias = "oneshot_device",
-     .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a card is "
+     .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a GPU is "
             "present. Decides last bits"},
     {ROW(host_memory), .brief = "a budget, such as 8GB", .type = OSH_F_BYTES, .dflt = "0", .min = 0,
      .max = 1e15, .doc = "bytes of memory for the whole program; 0: no budget. Changes no result"},
@@ -144,14 +144,14 @@ const osh_field osh_option_fields[] = {
             "allow. Changes no result, but for disk_f16: F32 values are looked at again as F16, in "
             "files of half the size"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "a card reads values that rest on the disk, and weights for --eval, itself by cuFile, "
+     .doc = "a GPU reads values that rest on the disk, and weights for --eval, itself by cuFile, "
             "GPUDirect Storage; true: also without the module nvidia-fs (docs/how-to/cuda.md). "
             "Changes no result"},
     {ROW(num_workers), .type = OSH_F_INT, .dflt = "1", .min = 0, .max = 256,
      .doc = "threads that read values of the disk tier ahead, where the budgets and --prefetch "
             "allow it (docs/explanation/memory.md); 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "with a card, values in host memory are page-locked, also on their way from the disk; "
+     .doc = "with a GPU, values in host memory are page-locked, also on their way from the disk; "
             "false: they are not. Changes no result"},
     {ROW(overwrite), .group = "Again", .brief = "replace a finished output", .type = OSH_F_BOOL,
      .dflt = "false", .doc = "replace a finished output of oneshot"},
@@ -182,7 +182,7 @@ const osh_field osh_option_fields[] = {
     {ROW(largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "plan: print the subgraph with the highest predicted memory, and nothing else"},
     {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
-     .doc = "plan: for a machine with this card, which need not be there: its memory, and how long "
+     .doc = "plan: for a machine with this GPU, which need not be there: its memory, and how long "
             "it would take"},
     {0},
 };
@@ -256,10 +256,10 @@ const osh_field osh_eval_fields[] = {
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of memory it may have; 0: no budget; changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",
-     .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a card is present. "
+     .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a GPU is present. "
             "Decides last bits"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes of a card that may be taken; 0: what it has free; changes no result"},
+     .doc = "bytes of a GPU that may be taken; 0: what it has free; changes no result"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "a GPU reads by cuFile"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
@@ -278,7 +278,7 @@ const osh_field osh_eval_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
     {ROW(dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
-     .doc = "directory whose disk is measured, with 256 MiB of it, to a card, too; default: no "
+     .doc = "directory whose disk is measured, with 256 MiB of it, to a GPU, too; default: no "
             "disk"},
     {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600,
      .doc = "of each measurement"},
@@ -287,9 +287,9 @@ const osh_field osh_bench_fields[] = {
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of the products"},
     {ROW(device), .type = OSH_F_STR, .dflt = "cpu",
-     .doc = "cuda or cuda:N: that card is measured, too"},
+     .doc = "cuda or cuda:N: that GPU is measured, too"},
     {ROW(side), .type = OSH_F_INT, .dflt = "8192", .min = 16, .max = 32768,
-     .doc = "rows and columns of the matrices that the card multiplies; tokens of its attention "
+     .doc = "rows and columns of the matrices that the GPU multiplies; tokens of its attention "
             "are twice as many"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
     {0},

@@ -92,7 +92,8 @@ static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, co
     osh_missing_head h;
     if (!osh_head_missing(&h, p->in->ck)) goto done;
     for (int64_t i = 0; i < cs->n; i++)
-        if (cs->c[i].module >= 0 && p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
+        if (cs->c[i].module >= 0 &&
+            p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
             goto done; // it is tied
     OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
                 (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
@@ -187,7 +188,8 @@ static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
     size_t n = 0;
     int n_active = 0;
     for (size_t m = 0; m < p->in->recipe->n; m++) {
-        if (p->in->recipe->modifiers[m].replaced || !osh_modifier_quantizes(&p->in->recipe->modifiers[m]))
+        if (p->in->recipe->modifiers[m].replaced ||
+            !osh_modifier_quantizes(&p->in->recipe->modifiers[m]))
             continue;
         n += p->in->recipe->modifiers[m].n_schemes;
         n_active++;
@@ -253,8 +255,8 @@ done:
     return rc;
 }
 
-static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c, const int *first_of,
-                               int *modifier)
+static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c,
+                               const int *first_of, int *modifier)
 {
     osh_status rc = OSH_OK;
     bool ignored = false;
@@ -497,7 +499,8 @@ done:
 
 /* Refuses modules that --only names and the recipe leaves dense: their codes are gone, so they
  * would be neither copied nor quantized. */
-static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p, const osh_plan_modules *cs)
+static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
+                                      const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; p->in->only && i < cs->n; i++) {
@@ -578,16 +581,17 @@ static osh_status plan_refuse_nothing(osh_ctx *cx, const osh_matching *p)
     const osh_dense *d = NULL;
     for (int64_t i = 0; i < p->n_dense; i++)
         if (p->dense[i].in_block && (!d || p->dense[i].bytes > d->bytes)) d = &p->dense[i];
-    return osh_fail(cx, OSH_E_USAGE,
-                    "the recipe matches no module of %s: nothing would be done%s%s%s%s", p->in->ck->dir,
-                    d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
+    return osh_fail(
+        cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done%s%s%s%s",
+        p->in->ck->dir, d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
 }
 
 static bool changes_model_alone(const osh_matching *p)
 {
     bool alone = p->transforms || p->experts_left;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        alone &= p->in->recipe->modifiers[m].type->rotates || p->in->recipe->modifiers[m].type->drops;
+        alone &=
+            p->in->recipe->modifiers[m].type->rotates || p->in->recipe->modifiers[m].type->drops;
     return alone;
 }
 

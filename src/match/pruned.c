@@ -50,7 +50,8 @@ static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, con
     int64_t at = -1;
     for (size_t n = strlen(name); n && modules; n--) {
         if (name[n] && name[n] != '.') continue;
-        if (!osh_map_get(modules, name, n, &at) || !cls || strcmp(p->in->graph->modules[at].cls, cls))
+        if (!osh_map_get(modules, name, n, &at) || !cls ||
+            strcmp(p->in->graph->modules[at].cls, cls))
             continue;
         *out = owl->sparsity;
         for (size_t i = 0; i < owl->n_shares; i++) {
@@ -133,7 +134,8 @@ done:
 osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, int pruner)
 {
     osh_status rc = OSH_OK;
-    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier], *by = &p->in->recipe->modifiers[pruner];
+    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier],
+                       *by = &p->in->recipe->modifiers[pruner];
     l->wants |= by->type->wants(by, l->scheme);
     OSH_TRY(osh_prune_takes(cx, by, l->name, l->I));
     if (m != by && m->type->freedom && (m->type->freedom(m) & OSH_FREE_ZEROS))

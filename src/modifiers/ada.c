@@ -120,7 +120,7 @@ static const char *const refused[][2] = {
     {"cache_dir", "where files of the run lie is --scratch-dir"},
     {"num_workers", "threads that read values of the disk tier are --num-workers"},
     {"pin_memory", "page-locked memory of values is --pin-memory"},
-    {"use_gds", "a card that reads values of the disk tier itself is --use-gds"},
+    {"use_gds", "a GPU that reads values of the disk tier itself is --use-gds"},
     {"select_max_mem_layer", "the largest subgraph alone is --only-largest-layer"},
 };
 

@@ -31,7 +31,7 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
     const char *text = p->in.opt->device;
     if (!p->in.opt->device_model && (device_is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s is not %s on a card by this version: want --device cpu", what, done);
+                    "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
 /* Returns the feature of the job that only the host has; NULL: none. room: for a name. */

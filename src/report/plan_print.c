@@ -225,7 +225,7 @@ static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     char time[32];
     OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->host_peak)));
     if (p->in.on_device)
-        OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", bytes_to_mb(m->device_peak)));
+        OSH_TRY(osh_buf_printf(cx, b, ", memory of the GPU %.1f MB", bytes_to_mb(m->device_peak)));
     OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->manifest.total_bytes)));
     if (m->scratch_peak)
         OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->scratch_peak)));
@@ -428,7 +428,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                 ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
             : acts
                 ? osh_strdup(
-                      cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
+                      cx, "vLLM on one NVIDIA GPU, which alone rotates what acts while the model "
                           "runs")
                 : osh_q_who_loads(cx, &p->match.schemes[i], p->in.graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
@@ -462,7 +462,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->schedule.batch_size));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
     if (p->in.on_device)
-        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n",
+        OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
                                p->in.ordinal, (long)p->schedule.n_batches,
                                (long)p->schedule.batch_tokens));
     OSH_TRY(print_traversals(cx, b, p));

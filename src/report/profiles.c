@@ -60,7 +60,7 @@ static void peaks_table(osh_page *pg, const osh_profiled *of, int n)
         "<div class=\"wide\"><table "
         "id=\"profiles\"><tr><th>profile</th><th>model</th><th>method</th>"
         "<th class=\"n\">time</th><th class=\"n\">highest memory</th><th class=\"n\">in use</th>"
-        "<th class=\"n\">resident set</th><th class=\"n\">card</th><th class=\"n\">card, by its "
+        "<th class=\"n\">resident set</th><th class=\"n\">GPU</th><th class=\"n\">GPU, by its "
         "driver</th><th class=\"n\">read</th><th class=\"n\">written</th></tr>\n");
     for (int i = 0; i < n; i++) profile_row(pg, &of[i]);
     OSH_PUT(pg, "</table></div>\n");
@@ -176,7 +176,7 @@ osh_status osh_profiles_text(osh_ctx *cx, char **text, const osh_profiled *of, i
     bool cut = false;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_line(cx, &b, "%10s %11s %10s %10s %10s %10s %10s %10s  MB of 2^20 bytes",
-                         "seconds", "memory", "in use", "resident", "card", "by driver", "read",
+                         "seconds", "memory", "in use", "resident", "GPU", "by driver", "read",
                          "written"));
     for (int i = 0; i < n; i++) {
         OSH_TRY(text_put_profile(cx, &b, &of[i]));

@@ -238,7 +238,8 @@ done:
 static const osh_reap *reap_of_plan(const osh_rewrites *p)
 {
     const osh_reap *a = NULL;
-    for (size_t m = 0; m < p->in->recipe->n && !a; m++) a = osh_reap_of(&p->in->recipe->modifiers[m]);
+    for (size_t m = 0; m < p->in->recipe->n && !a; m++)
+        a = osh_reap_of(&p->in->recipe->modifiers[m]);
     return a;
 }
 

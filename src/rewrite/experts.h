@@ -30,7 +30,7 @@ osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
 /* Prints the remaining experts by layer: a map of lists, valid as YAML and JSON. *out: own. */
 osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
-const char *osh_experts_file(const osh_rewrites *p); // view: the output file with that map; NULL: none
+const char *osh_experts_file(const osh_rewrites *p); // view: the output file with it; NULL: none
 /* True if the tensor belongs to a router that has lost rows. */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {

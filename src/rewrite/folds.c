@@ -42,7 +42,8 @@ static bool has_take(const found *f, int module)
 
 /* ---- rules of the graph ---- */
 
-static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found *f, const osh_node *n)
+static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found *f,
+                                const osh_node *n)
 {
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, "
@@ -605,7 +606,8 @@ bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f)
     return p->in->recipe->modifiers[f->modifier].type->search != NULL;
 }
 
-osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p, const osh_fold *f)
+osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
+                            const osh_fold *f)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;

@@ -25,7 +25,8 @@ enum { OSH_FOLD_PIECE = 1 << 20 };
  * input, not the layer's output. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
 /* Makes the descriptions of its Linears, in a model that is cut. *out: own [f->n_takes]. */
-osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p, const osh_fold *f);
+osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
+                            const osh_fold *f);
 static inline bool osh_fold_in(const osh_fold *f, int subgraph, int n_subgraphs)
 {
     return f->subgraph >= subgraph && f->subgraph < subgraph + n_subgraphs;

@@ -167,7 +167,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) b->at_linear[i] = -1;
     for (int i = 0; i < p->match->n_linears; i++) {
         if (p->match->linears[i].bias >= 0) b->at_linear[p->match->linears[i].bias] = BESIDE;
-        if (replaces_weight(p, &p->match->linears[i])) b->at_linear[p->match->linears[i].tensor] = i;
+        if (replaces_weight(p, &p->match->linears[i]))
+            b->at_linear[p->match->linears[i].tensor] = i;
         else p->untie = true;
     }
     OSH_TRY(manifest_count(cx, b, p));
@@ -177,13 +178,15 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
         const osh_st_entry *e = p->in->ck->tensors[i].e;
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // its stored parts are copied
         if (b->at_linear[i] == BESIDE) continue;
-        if (b->at_linear[i] >= 0) OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));
+        if (b->at_linear[i] >= 0)
+            OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));
         else
             OSH_TRY(manifest_push(cx, p, b, osh_strdup(cx, e->name), e,
                          (osh_out_tensor){.source = i, .linear = -1, .leaf = -1}));
     }
     for (int i = 0; i < p->match->n_linears; i++)
-        if (!replaces_weight(p, &p->match->linears[i])) OSH_TRY(manifest_push_linear(cx, p, b, match, i));
+        if (!replaces_weight(p, &p->match->linears[i]))
+            OSH_TRY(manifest_push_linear(cx, p, b, match, i));
     OSH_TRY(manifest_keep_head(cx, p, b));
 done:
     return rc;
@@ -305,7 +308,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     osh_fate *f = NULL; // own
     OSH_NEW(cx, f, p->in->ck->n_tensors);
     for (int i = 0; i < p->match->n_linears; i++) {
-        if (replaces_weight(p, &p->match->linears[i])) f[p->match->linears[i].tensor] = OSH_FATE_QUANTIZED;
+        if (replaces_weight(p, &p->match->linears[i]))
+            f[p->match->linears[i].tensor] = OSH_FATE_QUANTIZED;
         if (p->match->linears[i].bias >= 0) f[p->match->linears[i].bias] = OSH_FATE_CHANGED;
     }
     for (int64_t i = 0; i < p->n_out; i++) {
@@ -314,7 +318,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);
-        bool changed = osh_is_folded(p->rewrites, s) || osh_is_tuned(p, s) || osh_is_cut_router(p->rewrites, s);
+        bool changed = osh_is_folded(p->rewrites, s) || osh_is_tuned(p, s) ||
+                       osh_is_cut_router(p->rewrites, s);
         f[s] = changed ? OSH_FATE_CHANGED : OSH_FATE_COPIED;
     }
     for (int64_t s = 0; s < p->in->ck->n_tensors; s++)

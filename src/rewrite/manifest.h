@@ -30,8 +30,8 @@ typedef struct osh_manifest {
     int64_t dense_bytes;       // copied tensors
     char *config_text;         // own: config.json as it will be written
     bool untie;
-    bool *tuned;               // own [tensors of the source]: norms that tuning changed; NULL: none,
-                               // or not known yet
+    bool *tuned;               // own [tensors of the source]: norms that tuning changed; NULL:
+                               // none, or not known yet
 } osh_manifest;
 
 /* Fills out, shards and config.json, and the output tensors of each Linear. */

@@ -294,7 +294,8 @@ osh_status osh_plan_transforms(osh_ctx *cx, osh_rewrites *p, const osh_turned *t
     grouping_mark_nodes(&d);
     OSH_TRY((t->args->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4)
                  ? groups_of_spinquant : groups_of_quip)(cx, &d));
-    OSH_TRY(osh_online_find(cx, &r->online, p->in->graph, p->in->ck, &r->transforms, &t->args->seed));
+    OSH_TRY(osh_online_find(cx, &r->online, p->in->graph, p->in->ck, &r->transforms,
+                            &t->args->seed));
     OSH_TRY(turns_check(cx, &d));
     OSH_TRY(matrices_add_tensors(cx, &d));
 done:
@@ -333,7 +334,7 @@ void osh_online_warn(osh_ctx *cx, const osh_rewrites *p)
                                   : ", but what it caches is not what the scales of keys are of");
     if (b.len)
         osh_log(cx, OSH_LOG_WARN,
-                "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU "
+                "%s: rotated while the model runs. vLLM does that on one NVIDIA GPU%s, its CPU "
                 "build stops, and transformers loads the model without: what it says then is noise",
                 b.data, fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);

@@ -37,7 +37,8 @@ static bool targets_are_layers(const osh_schedule *p)
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;
-    if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || !p->in->graph) return "want --pipeline sequential";
+    if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || !p->in->graph)
+        return "want --pipeline sequential";
     if (!targets_are_layers(p)) return "--sequential-targets are not the decoder layers";
     if (!p->in->propagate_error) return "want --propagate-error true";
     if (p->rewrites->n_folds) return "factors are folded into weights";
@@ -64,7 +65,8 @@ static osh_status block_check_ops(osh_ctx *cx, const osh_schedule *p)
     osh_block b = {.g = g};
     OSH_NEW(cx, b.learns, p->match->n_linears);
     for (int i = 0; i < p->match->n_linears; i++)
-        if (block_learns(p, &p->match->linears[i])) b.learns[b.n_learns++].weight = p->match->linears[i].weight;
+        if (block_learns(p, &p->match->linears[i]))
+            b.learns[b.n_learns++].weight = p->match->linears[i].weight;
     for (int i = 0; i < g->n_nodes; i++)
         if (block_in_layer(g, i)) b.n = i + 1;
     OSH_TRY(osh_block_check(cx, &b));
@@ -155,7 +157,8 @@ void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed)
 {
     const osh_block_rule *rule = NULL;
     for (int i = r->l0; i < r->l1 && !rule; i++)
-        if (p->match->linears[i].wants & OSH_STAT_BLOCK) rule = block_rule_of(p, &p->match->linears[i]);
+        if (p->match->linears[i].wants & OSH_STAT_BLOCK)
+            rule = block_rule_of(p, &p->match->linears[i]);
     for (int i = 0; rule && rule->share < 1 && !r->same && i < r->n_live_in; i++) {
         int original = p->in->graph->values[r->live_in[i]].original;
         if (original >= 0) mixed[original] = true;
@@ -164,7 +167,8 @@ void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed)
 
 /* Lists the inputs and outputs of the block. read [values]: all false; set to the values that its
  * nodes read. */
-static void block_list_values(osh_block_of *o, const osh_schedule *p, const osh_range *r, bool *read)
+static void block_list_values(osh_block_of *o, const osh_schedule *p, const osh_range *r,
+                              bool *read)
 {
     const osh_graph *g = p->in->graph;
     osh_block *b = &o->b;
@@ -186,7 +190,8 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
 {
     osh_status rc = OSH_OK;
     bool *want = NULL; // own [values]
-    *o = (osh_block_of){.b = {.g = p->in->graph, .data = &p->in->data, .first = r->first, .n = r->n_nodes}};
+    *o = (osh_block_of){
+        .b = {.g = p->in->graph, .data = &p->in->data, .first = r->first, .n = r->n_nodes}};
     OSH_NEW(cx, o->run, r->n_nodes);
     OSH_NEW(cx, o->values, 2 * p->in->graph->n_values);
     OSH_NEW(cx, o->differs, p->in->graph->n_values);
@@ -205,7 +210,8 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
         o->linears[o->b.n_learns++] = i;
         w->weight = l->weight;
         if (l->bias >= 0)
-            w->bias = p->in->graph->nodes[l->node].w[1], w->bias_rate = block_rule_of(p, l)->bias_rate;
+            w->bias = p->in->graph->nodes[l->node].w[1],
+            w->bias_rate = block_rule_of(p, l)->bias_rate;
         w->args = (osh_ada_args){.rule.kind = block_rule_of(p, l)->kind, .O = l->O, .I = l->I,
                                  .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
     }
@@ -236,6 +242,7 @@ double osh_block_flops(const osh_schedule *p, const osh_linear *l)
     const osh_block_rule *rule = block_rule_of(p, l);
     double samples = p->in->data.n < rule->samples ? (double)p->in->data.n : (double)rule->samples;
     double tokens =
-        p->in->data.n ? (double)p->in->data.offsets[p->in->data.n] / (double)p->in->data.n * samples : 0;
+        p->in->data.n ? (double)p->in->data.offsets[p->in->data.n] / (double)p->in->data.n * samples
+                      : 0;
     return 6 * (double)l->O * (double)l->I * tokens * (double)rule->steps;
 }

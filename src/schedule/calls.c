@@ -14,7 +14,8 @@ osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
     int waiting = 0;
     osh_call_free(cx, c);
     c->n = c->others = 0;
-    for (int i = osh_first_reader(c->p->match, lead->input); i >= 0; i = osh_next_reader(c->p->match, i))
+    for (int i = osh_first_reader(c->p->match, lead->input); i >= 0;
+         i = osh_next_reader(c->p->match, i))
         waiting += i >= c->of.first && i < c->of.end && !c->done(c->user, i);
     OSH_NEW(cx, c->which, waiting);
     for (int i = first; i >= 0 && i < c->of.end; i = osh_next_reader(c->p->match, i))

@@ -159,7 +159,8 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p)
         if (l->wants & OSH_STAT_BLOCK) p->passes[l->subgraph].block = true;
     }
     for (int i = 0; i < p->rewrites->n_folds; i++)
-        if (p->rewrites->folds[i].subgraph >= 0) p->passes[p->rewrites->folds[i].subgraph].fold = true;
+        if (p->rewrites->folds[i].subgraph >= 0)
+            p->passes[p->rewrites->folds[i].subgraph].fold = true;
     for (int s = 0; s < p->parts->n; s++)
         if (p->passes[s].observe || p->passes[s].fold) last = s;
     for (int s = 0; s < last; s++) p->passes[s].propagate = true;
@@ -167,7 +168,8 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p)
         bool changes = false;
         osh_span own = osh_linears_of(p, s, 1);
         for (int i = own.first; i < own.end; i++)
-            changes |= !p->match->linears[i].elsewhere && osh_linear_propagates(p->match, &p->match->linears[i]);
+            changes |= !p->match->linears[i].elsewhere &&
+                       osh_linear_propagates(p->match, &p->match->linears[i]);
         p->passes[s].merged =
             p->passes[s].observe && p->passes[s].propagate && (!p->in->propagate_error || !changes);
     }
@@ -179,8 +181,8 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_schedule *p, osh_matching *match, osh_r
                         const osh_strs *targets, int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_partition_new(cx, &p->parts, p->in->graph, (const char *const *)targets->items, targets->n,
-                              per_subgraph));
+    OSH_TRY(osh_partition_new(cx, &p->parts, p->in->graph, (const char *const *)targets->items,
+                              targets->n, per_subgraph));
     OSH_TRY(osh_plan_index(cx, match));
     for (int i = 0; i < match->n_linears; i++) {
         osh_linear *l = &match->linears[i];

@@ -20,7 +20,8 @@ void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const
 {
     bool whole = s->n == r->n_nodes; // in segments they are read from the checkpoint
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
-        for (int k = 0; osh_fold_inside(r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes; k++)
+        for (int k = 0;
+             osh_fold_inside(r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes; k++)
             want[p->rewrites->folds[i].takes[k]] = true;
 }
 

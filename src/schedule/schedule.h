@@ -1,4 +1,4 @@
-/* schedule.h - the subgraphs of a run, their passes and batches, and how each subgraph is visited. */
+/* schedule.h - the subgraphs of a run, their passes and batches, and how each is visited. */
 #ifndef OSH_SCHEDULE_H
 #define OSH_SCHEDULE_H
 #include "graph/exec.h"

@@ -10,7 +10,8 @@
  * best does not tune. Fails if the recipe asks for tuning by name and it is impossible. */
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p);
 double osh_tuning_flops(const osh_schedule *p); // multiplications and additions of tuning
-bool osh_tuning_asked(const osh_schedule *p); // true if the recipe asks for it, whatever was decided
+/* True if the recipe asks for it, whatever was decided. */
+bool osh_tuning_asked(const osh_schedule *p);
 /* Sets p->tuned: the tensors of the norms are no copies then. */
 osh_status osh_tuning_kept(osh_ctx *cx, osh_manifest *p);
 #endif

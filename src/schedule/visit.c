@@ -531,7 +531,8 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     const osh_visitor *v = w->v;
     walk_clear(w, w->want);
     for (int i = 0; i < w->p->rewrites->n_folds; i++)
-        if (osh_fold_inside(&w->r, &w->p->rewrites->folds[i])) w->want[w->p->rewrites->folds[i].value] = true;
+        if (osh_fold_inside(&w->r, &w->p->rewrites->folds[i]))
+            w->want[w->p->rewrites->folds[i].value] = true;
     walk_choose_nodes(w), visit_find_last(w);
     if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
     for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {

@@ -1,5 +1,7 @@
-# AdaRound, AdaQuant and AutoRound: the same bytes for any threads, batch, tier, budget and kill; what it takes is predicted; verify
-# finds nothing; nearer to the model's outputs than rounding; the report has losses; refused on a card.
+# ada.sh - AdaRound, AdaQuant and AutoRound by Linear. The output bytes do not depend on threads,
+# batch, tier, budget or a kill. The predicted memory suffices. verify finds no fault. The model's
+# outputs are nearer to the original's than after rounding to nearest. The report has the losses. A
+# run on a GPU is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -15,7 +17,7 @@ recipe au AutoRoundModifier W4A16_ASYM ", iters: 20, batch_size: 8"
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
-recipes=(ar aq au) # the same engine: bytes of the others are compared once
+recipes=(ar aq au) # AdaQuant and AutoRound share AdaRound's engine: their bytes are compared once
 [ -z "$SANITIZED" ] || recipes=(ar)
 for r in "${recipes[@]}"; do
     one $r plain --threads 1 --sequential-targets Linear --log-level debug >/dev/null 2>log
@@ -51,7 +53,7 @@ P
     one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
     same out want "$r, killed"
 done
-# Where bits are chosen, a module loses what rounding to nearest would.
+# --target-bits counts the loss of rounding to nearest, for AutoRound, too.
 recipe few AutoRoundModifier W4A16 ", iters: 1"
 recipe near QuantizationModifier W4A16 ""
 for r in few near; do
@@ -59,11 +61,11 @@ for r in few near; do
     rm -rf chosen
 done
 diff few.chosen near.chosen || fail "the losses of a survey are not those of rounding"
-# Without steps it is rounding to nearest.
+# With 0 iterations, AutoRound gives the bytes of rounding to nearest.
 recipe none AutoRoundModifier W4A16 ", iters: 0"
 for r in none near; do "$ONESHOT" --model "$model" --recipe $r.yaml --progress none --output $r.out >/dev/null 2>log; done
 cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are not rounding"
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a card" msg || { cat msg; fail "not refused on a card"; }
+[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
 echo "the same bytes, nearer than rounded"

@@ -1,16 +1,17 @@
-# With little address space (ulimit -v) OpenBLAS would ask again for its buffers for ever: the program says what is wanted,
-# and ends. With enough it works.
+# address_space.sh - little address space (ulimit -v), in which OpenBLAS would retry to allocate its
+# buffers for ever. The program names the address space that it needs and exits. With enough it
+# works.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer maps terabytes"; exit 77; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-limited() { # KiB, flags: exit code, output in log; one that hangs is killed, which is 137
+limited() { # KiB, flags: exit code; the output is in log; a run that hangs is killed (137)
     (ulimit -v "$1" && shift && exec timeout -s KILL 120 "$ONESHOT" "$@") >log 2>&1
 }
 compress=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
           --num-calibration-samples 2 --max-seq-length 32 --progress none --output out)
 eval=(eval --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 1 --progress none)
-for least in 120000 200000 300000; do # room for the library and none, one or two buffers
+for least in 120000 200000 300000; do # room for the library and for no, one or two buffers
     for job in "${compress[*]}" "plan ${compress[*]}" "${eval[*]}" "bench --seconds 0.01"; do
         code=0
         # shellcheck disable=SC2086

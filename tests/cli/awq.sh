@@ -1,11 +1,12 @@
-# AWQ before rounding and before GPTQ, in one traversal: the same bytes for any threads, batch, tier, budget and kill; what
-# it takes is predicted; verify knows what was changed; rounded weights come nearer to the model's outputs than without
-# it; mappings in both spellings; what cannot be is refused, what upstream passes over is passed over.
+# awq.sh - AWQ before rounding and before GPTQ, in one traversal. The output bytes do not depend on
+# threads, batch, tier, budget or a kill. The predicted memory suffices. verify knows the changed
+# tensors. Rounded weights give outputs nearer to the model's than without AWQ. Mappings are read in
+# both spellings. Impossible mappings are refused; mappings that upstream skips are skipped.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, keys of AWQModifier, what comes behind it
+recipe() { # file, keys of AWQModifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    AWQModifier: {%s}\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 rtn="QuantizationModifier: {scheme: W4A16, ignore: [lm_head]}"
@@ -16,7 +17,8 @@ recipe given 'n_grid: 5, duo_scaling: false, mappings: [{smooth_layer: "re:.*v_p
         {smooth_layer: "re:.*up_proj$", balance_layers: ["re:.*down_proj$"], activation_hook_target: null},
         [["re:.*gate_proj$", "re:.*up_proj$"], "re:.*post_attention_layernorm$"]]' "$rtn"
 printf 's_stage:\n  s_modifiers:\n    %s\n' "$rtn" >plain.yaml
-# heads with values of their own, so that v_proj gives to o_proj; a width at which the memory of the search is to be seen
+# each head has its own values, so that v_proj maps to o_proj; the model is wide enough for the
+# memory of the search to show
 "$OSH_TOOLS/make_model" heads hidden=256 intermediate=640 heads=4 kv=4 layers=2 vocab=512 samples=6 tokens=64
 declare -A from=([docs]="$model" [heads]=heads)
 declare -A data=([docs]="$model/data/calibration.jsonl" [heads]=heads/calibration.jsonl)
@@ -33,11 +35,11 @@ plan() { # recipe, model
 
 plan rtn docs >plan.txt
 grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 modules' plan.txt ||
-    { cat plan.txt; fail "docs: not what is inferred where heads share their values"; }
+    { cat plan.txt; fail "docs: wrong mappings for heads that share values"; }
 plan rtn heads >plan.txt
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 modules' plan.txt ||
-    { cat plan.txt; fail "heads: not what is inferred where each head has its values"; }
-plan given docs >plan.txt 2>log # of v_proj and o_proj nothing: upstream's choice
+    { cat plan.txt; fail "heads: wrong mappings for heads with their own values"; }
+plan given docs >plan.txt 2>log # upstream skips the mapping from v_proj to o_proj
 grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 modules' plan.txt ||
     { cat plan.txt; fail "docs: not the mappings that are given"; }
 
@@ -73,14 +75,14 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # nearer to the model than what is rounded without it
+if [ -z "$SANITIZED" ]; then # the outputs are nearer to the model's than after rounding alone
     one plain docs out.plain >/dev/null
     head -c 40000 "$model/data/evaluation.txt" >evaluation.txt
     awq=$(kl out.rtn) rounded=$(kl out.plain)
     awk "BEGIN {exit !($awq < 0.98 * $rounded)}" || fail "KL divergence $awq, without AWQ $rounded"
 fi
 
-refused() { # keys, what comes behind, part of the message, flags
+refused() { # keys, modifiers after AWQ, part of the message, flags
     recipe bad "$1" "$2"
     code=0
     plan bad docs "${@:4}" >msg 2>&1 || code=$?
@@ -95,6 +97,6 @@ refused 'mappings: [{smooth_layer: a}]' "$rtn" "mappings: want a list of pairs"
 refused '' "QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: tensor}}}}" \
     "one scale for the whole weight"
 refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "reads what it makes, too"
-refused '' "$rtn" "is not made on a card" --device-model h100
+refused '' "$rtn" "is not made on a GPU" --device-model h100
 refused '' "$rtn" "needs calibration data" --pipeline datafree
-echo "refused what cannot be"
+echo "impossible jobs are refused"

@@ -1,4 +1,5 @@
-# Bad input: a clear error, the right exit code, nothing under the final name.
+# bad_input.sh - bad input gives a clear error and the right exit code, and leaves nothing under the
+# final name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 calib=$model/data/calibration.jsonl
@@ -24,7 +25,8 @@ want() { # exit code, words of the message, flags
     n=$((n + 1))
 }
 fresh() { rm -rf m; mkdir m; cp "$model"/*.json m; cp "$model/model.safetensors" m; chmod -R u+w m; }
-edit() { # python on the config: c; on the header: h (written back in place, same length)
+# Python code that edits the config (c) or the header (h, written back with the same length)
+edit() {
     python3 - "$1" <<'P'
 import json, struct, sys
 c = json.load(open("m/config.json"))
@@ -115,7 +117,7 @@ want 1 "quant_method is 'awq', want compressed-tensors, fp8" --model m --scheme 
 [ $n -ge 39 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
-edit 'c["initializer_range"] = float("nan")' # Python writes NaN, and the value decides nothing
+edit 'c["initializer_range"] = float("nan")' # Python writes NaN; the value has no effect
 "$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null 2>stderr
 if grep -i warning stderr; then echo "lm_head is the model's, tied as it is"; exit 1; fi
 python3 - <<'P'

@@ -1,4 +1,5 @@
-# oneshot bench measures something positive, as text and as JSON, and scripts/bench.sh makes its tables without a peer.
+# bench.sh - oneshot bench measures positive rates, as text and as JSON; scripts/bench.sh makes its
+# tables without a peer.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.05 --dir . >text
@@ -6,7 +7,8 @@ grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
-if grep -Eq 'isa=(amx|avx512_bf16) ' text; then # products of a job are made of pairs
+# these instruction sets multiply pairs of bf16 values
+if grep -Eq 'isa=(amx|avx512_bf16) ' text; then
     for what in 'q, o' 'k, v' 'gate, up, glu' down 'Hessian of 576' 'Hessian of 1536'; do
         grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
     done
@@ -31,7 +33,7 @@ grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
 grep -Eq '^process ' table
 grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s \([0-9.]+ before, [0-9.]+ after\); processors busy [0-9]+ % of the time$' table
 
-# Peers played by scripts: what they are called with, and their lines of the table.
+# Scripts stand in for the peers: their arguments and their rows of the table are checked.
 mkdir -p llama.cpp/build/bin
 cat >python <<'PYTHON'
 #!/bin/sh
@@ -63,15 +65,18 @@ for name in $names; do
 done
 grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-for name in llm-compressor llama-quantize; do # their output is the model
+for name in llm-compressor llama-quantize; do # their output is a copy of the model
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 
-# One that stops in a later turn has its turns so far in the table; the same command does what is left, another all.
+# A peer that fails in a later turn keeps its finished turns in the table. The same command then
+# does only the missing turns; another command does all.
 touch broken
 if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
-grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; } # ours of the third is there
-[ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; } # two turns of it
+# oneshot's third turn is in the table
+grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; }
+# two turns of this peer
+[ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; }
 rm broken
 first=$(cat peers/oneshot.1.time) && : >calls
 played --samples 2 --runs 4 >table

@@ -1,6 +1,7 @@
-# AutoRound by block: the same bytes for any threads, batch, tier, budget and kill; what it takes is predicted; verify
-# finds nothing; each layer's output is nearer to the original's than rounded; where it cannot be, each Linear learns, or it is
-# refused.
+# blocks.sh - AutoRound by block. The output bytes do not depend on threads, batch, tier, budget or
+# a kill. The predicted memory suffices. verify finds no fault. Each layer's output is nearer to the
+# original's than after rounding to nearest. Where a block cannot learn, each Linear learns alone,
+# or the job is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -11,12 +12,12 @@ recipe au W4A16_ASYM ", iters: 30, batch_size: 3, log_period: 20"
 recipe block W4A16 ", iters: 2, unit: block"
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, what was done
+same() { # output, label
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
     rm -rf "$1"
 }
 one au plain --threads 1 --log-level debug --profile p.yaml >/dev/null 2>log
-tuned() { # a profile: what is learned is a phase, and a stage, of its own
+tuned() { # the profile shows learning as a phase and a stage
     grep -q 'step: "learn model.layers.1 End"' p.yaml && ! grep -q 'step: "solve ' p.yaml &&
         awk -F'[:,]' '/stage: "Fast Finetune"/ { s = $4 } END { exit !(s > 0) }' p.yaml || { cat p.yaml; fail "no stage"; }
 }
@@ -31,8 +32,8 @@ import json, os
 m = json.load(open("plain/oneshot-report.json"))["memory"]
 assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
 P
-one au out --seed 7 >/dev/null 2>&1 # other samples of a step
-sums out | cmp -s want - && fail "--seed decides nothing"
+one au out --seed 7 >/dev/null 2>&1 # another seed draws other samples for the steps
+sums out | cmp -s want - && fail "--seed changes no byte"
 rm -rf plain out
 one au out --threads 3 --batch-size 4 >/dev/null 2>&1
 same out "threads and batch"
@@ -41,13 +42,14 @@ least=$("$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --json 2>
 least_memory=(--mem-opt-level 2 --device-memory $((least + 60000)))
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one au out "${least_memory[@]}" >log 2>&1
 same out "the smallest device memory"
-if [ -z "$SANITIZED" ]; then # in the middle of what a block's modules write
+if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
     if INJECT_AT=$(($(cat calls) * 80 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         one au out "${least_memory[@]}" >log 2>&1; then fail "not killed"; fi
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
-for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the same for any threads and batch
+# they stop early, judge by all samples, and do not depend on threads and batch
+for m in AdaRound AdaQuant; do
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
         $m "num_iterations: 30, batch_size: 3, drop_ratio: 0.5, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
     one ad plain --threads 1 --log-level info --profile p.yaml >/dev/null 2>log
@@ -60,7 +62,7 @@ for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the sa
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1
     same out "$m: threads, batch and tier"
     [ $m = AdaRound ] || continue
-    for part in 70 85; do # the original's values that are mixed in are there again
+    for part in 70 85; do # killed runs restore the original's values that are mixed in
         if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
             one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
         one ad out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$m does not go on"; }
@@ -68,7 +70,7 @@ for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the sa
     done
     sed 's/drop_ratio: 0.5, //' ad.yaml >whole.yaml
     one whole out >/dev/null 2>&1
-    sums out | cmp -s want - && fail "drop_ratio decides nothing"
+    sums out | cmp -s want - && fail "drop_ratio changes no byte"
     rm -rf out
 done
 "$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --sequential-targets Linear --log-level info >log 2>&1
@@ -76,7 +78,8 @@ grep -q "learns from the output of each Linear, and not of decoder layers" log |
 sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml
 for r in au linear; do "$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --log-level info >$r.said 2>&1; done
 grep -q "batch_size 3 decides nothing" linear.said && ! grep -q "batch_size 3 decides nothing" au.said || fail "$(cat linear.said au.said)"
-# Biases that learn: of OPT all six of a layer; the same for threads, tier and a kill; verify knows that they changed.
+# Biases that learn: all six of an OPT layer. Threads, tier and a kill do not change the bytes.
+# verify knows that the biases changed.
 "$OSH_TOOLS/tiny_model" opt opt
 tiny() { # output, flags
     "$ONESHOT" --model opt --recipe bias.yaml --dataset opt/calibration.jsonl --progress none --output "$@"

@@ -1,6 +1,7 @@
-# Codes that learn by block in families whose layers have ops of their own: a state that is kept, routers, sinks, heads of two
-# sizes, experts in one tensor. Each layer's output is nearer to the original's than rounded, the same bytes for other threads
-# and batches, the smallest device memory will do, and verify finds nothing.
+# blocks_families.sh - codes that learn by block in families whose layers have their own ops: a kept
+# state, routers, sinks, heads of two sizes, experts in one tensor. Each layer's output is nearer to
+# the original's than after rounding to nearest. The bytes do not depend on threads and batches. The
+# smallest device memory of the plan suffices. verify finds no fault.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 recipe() { # name, modifier, keys
@@ -11,7 +12,8 @@ recipe au AutoRoundModifier 'iters: 30' >au.yaml
 recipe ada AdaRoundModifier 'num_iterations: 40' >ada.yaml
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 check() { # case, layers
-    case "$SANITIZED $1" in # sanitizers are slow: one that keeps a state, one with experts
+    # sanitizers are slow: they get one family with a state and one with experts
+    case "$SANITIZED $1" in
     ' '* | *' mamba2' | *' deepseek_v3') ;;
     *) return 0 ;;
     esac

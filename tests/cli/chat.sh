@@ -1,4 +1,5 @@
-# Conversations and templates over columns give the same output as the texts that they become; what is wrong is named.
+# chat.sh - conversations, and templates over columns, give the same output as the texts that they
+# render to; errors name the fault.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -20,7 +21,7 @@ with open("pairs.csv", "w", newline="") as f:
 P
 job=(--model "$model" --scheme W4A16 --method gptq --max-seq-length 48 --progress none --sequential-targets Linear
      --overwrite --restart)
-same() { # as, then data and flags
+same() { # reference output, then data and flags
     "$ONESHOT" "${job[@]}" --output out --dataset "${@:2}" 2>err >/dev/null || fail "$* $(cat err)"
     [ -e "$1.want" ] || cp out/model.safetensors "$1.want"
     cmp out/model.safetensors "$1.want" || fail "$*: other bytes"
@@ -38,7 +39,7 @@ for data in text messages; do
 done
 cmp text.eval messages.eval
 
-refused() { # words, then flags
+refused() { # part of the message, then flags
     if last_wins "$ONESHOT" "${job[@]}" --output no --dataset "${@:2}" 2>err >/dev/null; then fail "taken: $*"; fi
     grep -qF -- "$1" err || fail "$* $(cat err)"
     [ ! -e no ] || fail "an output"

@@ -1,14 +1,15 @@
-# check-model: a checkpoint that fits its template, tensors that are missing, of another shape, read by no node or aside of the
-# template; the sample's loss, and what is said of one that guesses.
+# check_model.sh - oneshot check-model. It accepts a checkpoint that fits its template, and reports
+# tensors that are missing, have another shape, are read by no node, or are outside the template. It
+# prints the loss of the sample, and a remark about a model that guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
-check() { # exit code wanted, then arguments
+check() { # wanted exit code, then arguments
     local want=$1 code=0
     shift
     "$ONESHOT" check-model "$@" >out 2>err || code=$?
     [ $code = "$want" ] || fail "exit $code, wanted $want: $* $(cat err)"
 }
-says() { grep -q -- "$1" out err || fail "nothing says '$1'"; }
+says() { grep -q -- "$1" out err || fail "no line has '$1'"; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 check 0 "$model"
 says '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$'
@@ -19,7 +20,7 @@ says 'loss 5\.[0-9]*; who guesses has ln 4096 = 8.3178'
 check 0 random
 says 'made up without a tokenizer.json'
 cp "$model/tokenizer.json" random
-check 1 random # its ids are not this model's
+check 1 random # the sample's ids are not from this model
 says 'token id'
 sed -i 's/"vocab_size": 300/"vocab_size": 4096/' random/config.json
 check 1 random
@@ -33,7 +34,7 @@ cp "$model/tokenizer.json" random
 check 0 random
 says '^that is what guessing gives: the weights are random, or the template is wrong$'
 
-# a template that forgets a tensor, one that wants another, and what is no business of it
+# A template that omits a tensor, a template that wants another shape, and tensors outside it.
 mkdir templates
 sed '/post_attention_layernorm/d; s/"in": \["m"\]/"in": ["h"]/' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 check 1 random --models-dir templates
@@ -48,7 +49,7 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
-"$OSH_TOOLS/tiny_model" mllama seen # a layer that text passes by
+"$OSH_TOOLS/tiny_model" mllama seen # text does not pass through this layer
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'

@@ -1,5 +1,6 @@
-# The report of a mixture of experts: how many tokens each router sends where, each counted once however the run goes, and
-# which experts get next to none. A router of zeros sends all to the first experts.
+# coverage.sh - the report of a mixture of experts: the number of tokens that each router sends to
+# each expert, each token counted once for every pipeline and batch, and the experts that get almost
+# none. A router of zeros sends all tokens to the first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 python3 - <<'P'

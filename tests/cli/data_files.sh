@@ -1,4 +1,5 @@
-# The same rows as .jsonl, .json and .csv, plain and compressed, give the same output; what is missing is named.
+# data_files.sh - the same rows as .jsonl, .json and .csv, plain and compressed, give the same
+# output; errors name the missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -25,11 +26,11 @@ for data in c.jsonl c.json c.json.gz c.json.zst c.csv c.csv.gz c.csv.zst; do
     cmp out/model.safetensors want || fail "$data: other bytes"
 done
 mkdir folder
-head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # without its last newline
+head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file lacks its last newline
 tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
 "$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
 cmp out/model.safetensors want || fail "a folder: other bytes"
-if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a column that is not there"; fi
+if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a missing column is accepted"; fi
 grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
 [ ! -e other ] || fail "an output"
 head -n 20 c.jsonl | tail -n 10 >part.jsonl
@@ -41,7 +42,7 @@ for data in c.json c.csv; do
         --max-seq-length 64 --max-windows 4 --progress none >$data.eval
 done
 tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eval || fail "eval: $(cat c.json.eval c.csv.eval)"
-# with a reference: its perplexity beside the model's
+# With a reference, eval prints its perplexity beside the model's.
 "$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none >both.eval
 [ "$(sed -n 's/^reference //p' both.eval)" = "$(tail -n 1 c.json.eval)" ] || fail "not the reference's: $(cat both.eval)"
 if tail -n 1 both.eval | cmp -s - <(tail -n 1 c.json.eval); then fail "one perplexity for both: $(cat both.eval)"; fi

@@ -1,5 +1,6 @@
-# Defaults that work: --scheme alone leaves the head dense and says so; bits, groups and zero points by flags; lists with
-# commas; Python's spellings are taken, or what to do instead is said.
+# defaults.sh - defaults: --scheme alone leaves the head dense and reports it; flags set bits,
+# groups and zero points; lists are separated by commas; Python's spellings of flags are accepted,
+# or the message names the flag to use instead.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -16,7 +17,7 @@ want() { # exit code, words of the message, flags
 }
 same() { for f in model.safetensors config.json recipe.yaml; do cmp "$1/$f" "$2/$f"; done; }
 
-# the head, tied or not, as with --ignore lm_head
+# The head, tied or not, is left dense as with --ignore lm_head.
 for model in "$tied" untied; do
     flags=(--model "$model" --scheme W8A16 --group-size 16 --overwrite)
     oneshot "${flags[@]}" --output bare >stdout
@@ -37,13 +38,13 @@ for model in "$tied" untied; do
     if grep -q 'output head' stdout; then fail "no target reaches the head: $(cat stdout)"; fi
 done
 
-# what a recipe says stays what it is upstream
+# A recipe keeps its upstream meaning: no default applies.
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# bits, groups, zero points
-groups() { # flags of the weights in a recipe, flags of the line
+# Bits, groups, zero points.
+groups() { # flags of the weights in a recipe, flags of the command line
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
         "$1" >r.yaml
     shift
@@ -67,7 +68,7 @@ want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
 
-# Python's spellings
+# Python's spellings.
 oneshot --model untied --scheme W8A16 --group_size 16 --output_dir python --oneshot_device cpu --save_compressed \
     --trust_remote_code_model True --moe_calibrate_all_experts --sequential-offload-device cpu --propagate_error True \
     --preprocessing_num_workers 4 >/dev/null
@@ -77,7 +78,7 @@ want 2 'save_compressed: want true, got .no.' --model untied --scheme W8A16 --sa
 want 2 'stage is no option here: all stages' --model untied --scheme W8A16 --stage quant
 want 2 'ignore: want names with commas between them, got .lm_head,.' --model untied --scheme W8A16 --ignore lm_head,
 
-# an architecture that is not known, and data
+# An unknown architecture, with and without data.
 sed -i 's/LlamaForCausalLM/OddForCausalLM/' untied/config.json
 want 1 'OddForCausalLM.*LlamaForCausalLM.*; without data any architecture will do: --quality fast' \
     --model untied --scheme W8A16 --group-size 16 --method gptq --dataset untied/calibration.jsonl

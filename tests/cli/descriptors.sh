@@ -1,4 +1,5 @@
-# Standard descriptors that the caller closed: no file of the output gets their number, and what would be said there is in none.
+# descriptors.sh - standard descriptors that the caller closed. No file of the output gets their
+# numbers, so no message ends up in a file.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {
@@ -8,9 +9,9 @@ one() {
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 one plain >plain.said 2>plain.told
-[ -s plain.said ] && [ -s plain.told ] || { echo "nothing is said: the test would see nothing"; exit 1; }
+[ -s plain.said ] && [ -s plain.told ] || { echo "no message: the test cannot fail"; exit 1; }
 sums plain >want
-check() { # what is closed, exit code
+check() { # closed descriptors, exit code
     [ "$2" = 0 ] || { echo "with $1 closed: exit $2"; exit 1; }
     sums out >got
     diff -u want got || { echo "with $1 closed: other files"; exit 1; }

@@ -1,5 +1,7 @@
-# eval under --host-memory: refused with the smallest budget that would do, which then is held and changes no figure; fewer
-# windows, named by the refusal, fit into what did not do; a dense model, a quantized one, one against the other.
+# eval_memory.sh - eval under --host-memory. A budget that is too small is refused; the message
+# names the smallest sufficient one, which eval then keeps to without changing a figure. It also
+# names a smaller number of windows that fits. For a dense model, a quantized one, and one against
+# the other.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -21,6 +23,6 @@ check() { # flags
     [ -n "$windows" ] || fail "no number of windows: $(cat err)"
     "$ONESHOT" "${job[@]}" --host-memory $((least - 2))MiB --max-windows "$windows" >/dev/null || fail "$windows windows: $*"
 }
-[ "$SANITIZED" ] || check --model "$model" # the last has what these two have
+[ "$SANITIZED" ] || check --model "$model" # the last check covers these two
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
 check --model quantized --reference "$model"

@@ -1,5 +1,7 @@
-# Experts that go (docs/how-to/pruning.md): those that LLM Compressor drops, the others and their routers byte for byte, the same
-# bytes for any threads and behind a kill; quantizers behind; what cannot be is refused before the work. 2 s of processors.
+# experts.sh - experts that are pruned (docs/how-to/pruning.md): the ones that LLM Compressor drops.
+# The other experts and their router rows keep their bytes. The output does not depend on threads or
+# a kill. Quantizers can follow. Impossible jobs are refused before any work. Takes 2 s of processor
+# time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -40,7 +42,8 @@ def tensors(folder):
     return all
 a, b = tensors("m"), tensors("out")
 kept = json.load(open("out/kept.json"))
-# what LLM Compressor 0.14.0.1 keeps of this model and data (pipeline="basic"; its sequential pipeline loses the causal mask)
+# LLM Compressor 0.14.0.1 keeps these experts of this model and data (pipeline="basic"; its
+# sequential pipeline loses the causal mask).
 assert kept == {"model.layers.0.mlp": [0, 3, 4, 5, 6, 7], "model.layers.1.mlp": [0, 2, 3, 4, 6, 7],
                 "model.layers.2.mlp": [0, 3, 4, 5, 6, 7]}, kept
 want = {n: t for n, t in a.items() if ".mlp." not in n}
@@ -59,7 +62,7 @@ assert sorted(gone) == sorted(n for n in a if any(f"{l}.experts.{i}." in n for l
 P
 python3 look.py
 
-# the same with other threads, from its own recipe.yaml, and behind a kill
+# Other threads, the output's own recipe.yaml, and a run after a kill give the same bytes.
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${job[@]}" --threads 3 --batch-size 4 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: other bytes"
@@ -73,12 +76,13 @@ for at in 2 5 8; do
     [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
     rm -rf killed
 done
-sed 's/\[0, 3, /[1, 3, /' out/recipe.yaml >wrong.yaml && cp wrong.yaml other/recipe.yaml # another expert than is in it
+# names an expert that the recipe of the output does not
+sed 's/\[0, 3, /[1, 3, /' out/recipe.yaml >wrong.yaml && cp wrong.yaml other/recipe.yaml
 rc=0
 "$ONESHOT" verify other --model m >found 2>&1 || rc=$?
 [ $rc = 1 ] && grep -q 'model.layers.0.mlp.experts.0' found || fail "another expert: $rc, $(cat found)"
 
-# a quantizer behind it sees the model without them
+# A quantizer after the pruning sees the model without the pruned experts.
 for quantizer in QuantizationModifier GPTQModifier; do
     cat >behind.yaml <<R
 default_stage:
@@ -100,14 +104,14 @@ assert sparse == {"method": "prune", "num_experts": [4] * c["num_hidden_layers"]
 P
 done
 
-refused() { # EXIT TEXT, arguments
+refused() { # exit code, part of the message, arguments
     local exit=$1 text=$2 rc=0
     shift 2
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
     [ $rc = "$exit" ] && grep -q -- "$text" said || fail "$rc, and '$text' is not in: $(cat said)"
     [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
 }
-with() { # KEYS: a recipe of these
+with() { # keys: makes a recipe with them
     printf 'REAP_stage:\n  REAP_modifiers:\n    REAPPruningModifier: {%s}\n' "$1" >with.yaml
     echo with.yaml
 }
@@ -118,7 +122,8 @@ refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity
 echo '{"user": 1}' >mine.json && ln mine.json other.json
 for name in config.json Config.JSON model.safetensors.index.json tokenizer.json generation_config.json oneshot-report.json \
     ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
-    [ $name != calibration.json ] || cp mine.json m/Calibration.json # a file of the model that is copied
+    # this file of the model is copied to the output
+    [ $name != calibration.json ] || cp mine.json m/Calibration.json
     refused 2 'report_path .*: \(want a name\|want the name\|a model has\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
 done
 rm m/Calibration.json
@@ -131,7 +136,7 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-"$OSH_TOOLS/tiny_model" gpt_oss g # it went through with routers cut and experts left
+"$OSH_TOOLS/tiny_model" gpt_oss g # this model once passed with pruned routers and unpruned experts
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
 refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4

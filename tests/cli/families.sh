@@ -1,5 +1,6 @@
-# Every family of models/: a tiny checkpoint is calibrated and solved, whole layers and single Linears as targets; the
-# output verifies, has codes for each Linear of the layers, and its perplexity is near that of its source.
+# families.sh - every family of models/: a tiny checkpoint is calibrated and solved, with whole
+# layers and with single Linears as targets. The output verifies and has codes for each Linear of
+# the layers; its perplexity is near its source's.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -8,9 +9,9 @@ perplexity() { # model
     "$ONESHOT" eval --model "$1" --dataset "$case/calibration.jsonl" --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
 codes() { grep -o '"[^"]*weight_packed"' "$1/oneshot-manifest.json" | sort -u | wc -l; }
-check() { # case, Linears of a layer, layers, more
+check() { # case, Linears in a layer, layers, other Linears
     case=$1
-    case "$SANITIZED $case" in # sanitizers are slow: one of each kind
+    case "$SANITIZED $case" in # sanitizers are slow: they get one family of each kind
     ' '* | *' gemma3' | *' phi3_longrope' | *' gpt_neox' | *' opt_after' | *' qwen2_moe') ;;
     *) return ;;
     esac
@@ -39,8 +40,9 @@ check phi3_longrope 4 2
 check glm4 6 2
 check gemma2 7 2
 check gemma3 7 3
-check gemma4 9 4 -3 # two layers read the keys and values of others; a projection stands before the first
-check gemma4_k_eq_v 7 4 -2 # of the whole layers values are keys
+# two layers read other layers' keys and values; a projection is before the first layer
+check gemma4 9 4 -3
+check gemma4_k_eq_v 7 4 -2 # full-attention layers use keys as values
 check gpt_neox 4 2
 check gpt_neox_serial 4 2
 check opt 6 2
@@ -49,32 +51,34 @@ check falcon 4 2
 check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
-check gpt_oss 4 2 # of experts none has codes
-check qwen3_5 7 2 1 # 8 of the layer that keeps a state
+check gpt_oss 4 2 # no expert has codes
+check qwen3_5 7 2 1 # the layer with a state has 8 Linears
 check qwen3_next 6 2 13
 check qwen3_5_moe 19 2 1
 check qwen3_moe_stacked 16 2
 check mamba2 2 2
-check granite_hybrid 4 2 6 # of the layer with attention
+check granite_hybrid 4 2 6 # the layer with attention has 4
 check granite_hybrid_moe 4 2 6 # experts stay in their tensors
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
 check deepseek_v2 7 2 18
 check deepseek_v3 8 2 18
-check llava 7 2 # text models of models that see
+check llava 7 2 # text models of vision models
 check gemma3_vision 7 3
 check gemma4_vision 9 2 1 # its towers stay dense
 check gemma4_moe 7 2 # its experts stay in their tensors
 check qwen2_5_vl 7 2
 check qwen3_vl 7 2
-check mllama 7 2 # of 3 layers: no text reaches the other
-sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # whose head is language_model.lm_head in memory, too
-check llama4 7 2 38 # two dense layers, and two of 4 in attention, 4 experts and a shared one of 3 each
-check llama4_two 7 2 12 # one dense layer, and one with 4 experts, two for each token, and a shared one
+check mllama 7 2 # 2 of the 3 layers: text does not reach the third
+sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in memory its head is language_model.lm_head, too
+# two dense layers; two MoE layers, with 4 Linears in attention, 4 experts and a shared expert of 3
+check llama4 7 2 38
+# one dense layer, and one with 4 experts, two per token, and a shared expert
+check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
-# without data towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 behind it, but for what is ignored;
-# and the config says so in words that fit names in the file and in memory
+# Without data, towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 after
+# it, except for ignored ones. The config names the ignored ones by file names and by module names.
 "$OSH_TOOLS/tiny_model" llava sees
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/lm_head, "re:.*mlp.fc1", "re:language_model.*0.self_attn.[qkv]_proj"/' \
     recipe.yaml >tower.yaml
@@ -85,7 +89,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# what vLLM makes without a parameter for codes has none: Llama 4's tower and projector, Mistral 3's merging_layer
+# Linears for which vLLM creates no parameter for codes get none: Llama 4's tower and projector,
+# Mistral 3's merging_layer.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
@@ -99,7 +104,7 @@ for want in linear_1.weight_packed patch_merger.merging_layer.weight; do
     grep -aqF "multi_modal_projector.$want\"" merged/model.safetensors || fail "Mistral 3: no $want"
 done
 
-# what a template cannot do is said before anything runs; rounding needs no template
+# A config that a template cannot run is refused before anything runs; rounding needs no template.
 "$OSH_TOOLS/tiny_model" stablelm s
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json
 if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
@@ -108,8 +113,8 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
-# of a family without a Linear nothing is quantized, which is said; eval reads its transposed weights, and a checkpoint with
-# nothing before its names, as the one that was released, is the same model
+# A family without a Linear is not quantized, and a message says so. eval reads its transposed
+# weights. A checkpoint whose names have no prefix, like the released one, is the same model.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare
@@ -120,17 +125,18 @@ n=$(perplexity conv)
 if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
 grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 
-# rows by route are not for a card, and experts that stay in one tensor are in ignore
+# Routed rows are refused on a GPU; experts that stay in one tensor are in ignore.
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
 job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)
-"$ONESHOT" plan "${job[@]}" >/dev/null || fail "sinks are not for a card"
-if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fail "rows by route on a card"; fi
-grep -q 'routed_rows is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
+"$ONESHOT" plan "${job[@]}" >/dev/null || fail "sinks are not for a GPU"
+if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fail "rows by route on a GPU"; fi
+grep -q 'routed_rows is not made on a GPU by this version: want --device cpu' err || fail "$(cat err)"
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# an expert of several that a token has sees it times its own weight, whether routed to it or not
+# With several experts per token, each expert sees the token times its own weight, routed to it or
+# not.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

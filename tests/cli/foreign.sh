@@ -1,5 +1,6 @@
-# Nothing of the user's is deleted or written over: what lies where a run would write, replace or delete and was not made by
-# oneshot is refused with its path, and every file stays as it was.
+# foreign.sh - oneshot deletes or overwrites no file of the user. If a run would write, replace or
+# delete a file that oneshot did not make, the run is refused with its path, and every file stays as
+# it was.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -10,14 +11,14 @@ cp -r "$model" m && chmod -R u+w m
 cp m/data/calibration.jsonl data.jsonl
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
-killed() { # at a call of the disk; what one takes
+killed() { # number of a disk call; arguments of one()
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
-state() { # whoever writes into a file changes its time
+state() { # a write into a file changes its time
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-refused() { # what is said; what one takes: exit code 2, and nothing has changed
+refused() { # part of the message; arguments of one(): exit code 2, and no file changes
     state >../before
     local code=0
     one "${@:2}" >../log 2>&1 || code=$?
@@ -30,7 +31,7 @@ calls=$(cat ../calls) p=o.oneshot-partial
 half=$((calls / 2))
 mv o finished
 
-# the directory where the output is made
+# The directory in which the output is made.
 mkdir mine && echo mine >mine/file
 ln -s mine $p; refused "$p is a symbolic link" o; refused "$p is a symbolic link" o --restart; rm $p
 ln -s nowhere $p; refused "$p is a symbolic link" o; rm $p
@@ -45,13 +46,16 @@ rm $p/oneshot-journal; ln elsewhere $p/oneshot-journal
 refused "$p/oneshot-journal is a file with a second name" o --restart
 rm -r $p elsewhere
 mkdir $p; echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file that oneshot did not make" o; rm -r $p
-for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do # what a loss of power leaves of its first bytes
+# a power loss leaves these first bytes of a journal
+for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do
     mkdir $p && printf "$part" >$p/oneshot-journal && one o >/dev/null && rm -r o
 done
-mkdir $p; killed 1 o; killed 2 o; killed 3 o # what a killed run leaves when it has hardly begun is its own
+# a run that is killed at its start recognizes its own files
+mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
-# a file in it that the run does not know; those of a killed run are known, the temporary ones too
+# A file in it that the run does not know is refused. Files of a killed run are known, temporary
+# ones included.
 for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     killed $at o
     for flag in "" --restart "--restart --max-shard-size 1MB"; do
@@ -66,16 +70,17 @@ for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     mv $p/model-00001-of-00002.safetensors first; ln -s ../first $p/model-00001-of-00002.safetensors
     refused 'model-00001-of-00002.safetensors is a symbolic link' o
     rm $p/model-00001-of-00002.safetensors; mv first $p/model-00001-of-00002.safetensors
-    one o --restart --max-shard-size 1MB >/dev/null; rm -r o # its shards and side files are known from the journal
+    # the journal names its shards and side files
+    one o --restart --max-shard-size 1MB >/dev/null; rm -r o
 done
 killed $half o
 echo side >m/side.txt
 one o --restart >/dev/null; rm -r o
-killed $((calls - 3)) o # sealed
+killed $((calls - 3)) o # killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# a file that comes while the run is at work
+# A file that appears during the run.
 INJECT_AT=$half INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB \
     --progress none --threads 1 --output o >../log 2>&1 &
 pid=$!
@@ -86,7 +91,7 @@ code=0; wait $pid || code=$?
 [ $code = 1 ] && grep -q "$p/notes.txt is a file that oneshot did not make" ../log && [ ! -e o ] || fail "$(cat ../log)"
 mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
 
-# the place of an output that is replaced
+# The directory that holds a replaced output.
 cp -r finished o
 mkdir o.oneshot-replaced
 refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite
@@ -95,15 +100,15 @@ rm -r o.oneshot-replaced; cp -r finished o.oneshot-replaced; refused 'o.oneshot-
 rm -r o.oneshot-replaced; ln -s mine o.oneshot-replaced; refused 'o.oneshot-replaced is a symbolic link' o --overwrite
 rm -r o.oneshot-replaced
 
-# what lies in an output that is to be replaced
+# Files in an output that is to be replaced.
 echo mine >o/notes.txt; refused 'o/notes.txt is a file that oneshot did not make' o --overwrite; rm o/notes.txt
 mkdir o/sub; refused 'o/sub is a directory' o --overwrite; rmdir o/sub
 mv o/oneshot-manifest.json manifest; refused 'o is neither empty nor made by oneshot' o --overwrite
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
-# an output that has the model, the data, the recipe or another input in it, however they are named
-inside() { # path in o, flag: an input moves there
+# An output that contains the model, the data, the recipe or another input, by any path.
+inside() { # path in o, flag: moves an input there
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
     mv o/x "$1"
@@ -119,7 +124,7 @@ mkdir models; inside models --models-dir --models-dir o/x; inside models --scrat
 refused '--profile .*lies in o, ' o --overwrite --profile o/profile.yaml
 refused '--log-file .*lies in o, ' o --overwrite --log-file o/run.log
 refused '--scratch-dir .*lies in o.oneshot-partial, ' o --overwrite --scratch-dir o.oneshot-partial/s
-mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # one file of it alone
+mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # only one file of the model
 refused "the model's file m/model.safetensors lies in o, " o --overwrite
 rm m/model.safetensors; mv o/x m/model.safetensors
 ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --model o/x; mv o/x m
@@ -130,7 +135,7 @@ mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwr
 one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
 rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
 
-# a directory for values that somebody else made
+# A directory for values that another program made.
 gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
 calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
 INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"
@@ -143,7 +148,7 @@ rm -r "$dir"; ln -s ../mine "$dir"; refused "$dir is a symbolic link" v; rm "$di
 one v >/dev/null
 [ -z "$(ls s)" ] || fail "left: $(ls s)"
 
-# a trial of the largest layer leaves what is not its own
+# A trial of the largest layer keeps files that it did not make.
 one() { last_wins "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
 t=o.oneshot-trial.oneshot-partial
 mkdir $t && echo mine >$t/file; refused "$t was not made by oneshot" o; rm -r $t

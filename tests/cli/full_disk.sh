@@ -1,4 +1,5 @@
-# A disk without room: refused before anything is computed, or where it fills up meanwhile; nothing under the final name.
+# full_disk.sh - a full disk: the run is refused before any computation, or fails when the disk
+# fills up during the run; nothing is left under the final name.
 set -euo pipefail
 mkdir small
 mount -t tmpfs -o size=2m none small 2>/dev/null || { echo "cannot mount a small file system here"; exit 77; }

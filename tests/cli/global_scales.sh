@@ -1,17 +1,18 @@
-# NVFP4's global scale, which q, k and v share, and gate and up: the first look at their weights goes with the rounding, and
-# what it holds is not read again. Budget, threads and a run that is cut off decide how much is held, and no byte.
+# global_scales.sh - NVFP4's global scale, which q, k and v share, and gate and up. The rounding
+# pass finds it in its first read of the weights; weights that are held are not read again. Budget,
+# threads and a kill change how much is held, and no byte of the output.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=1024 intermediate=2048 heads=8 kv=2 head_dim=128 vocab=512 layers=2 samples=1 tokens=8
-sleep 0.2 # a file that was made a moment ago is read again at the seal
+sleep 0.2 # a file that has just been made is read again at the seal
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 run() { "$ONESHOT" "${job[@]}" --progress none --output out "$@"; }
 sums() { (cd out && sha256sum ./*.safetensors); }
-number() { # of the plan
+number() { # a number of the plan
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-reads() { # flags: how many bytes were read, and those of the source by plan
+reads() { # flags: bytes read, and bytes of the source in the plan
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)
     rm -rf out
@@ -25,7 +26,7 @@ sums >want
 reads --prefetch false
 twice=$((planned - whole))
 [ $twice = $((2 * 2 * (3 * 1024 * 2048 + 1024 * (2 * 1024 + 2 * 256)))) ] || fail "$twice bytes are read twice by plan"
-more=$((n - once - twice)) # headers, by each thread that opens a shard
+more=$((n - once - twice)) # the headers, which each thread that opens a shard reads
 [ ${more#-} -lt 500000 ] || fail "$n bytes are read where all is read twice, $once where nothing is, $twice more by plan"
 sums | cmp - want || fail "--prefetch false: other bytes"
 least=$(number host_bytes)
@@ -49,7 +50,7 @@ for threads in 1 3; do
     sums | cmp - want || fail "--threads $threads: other bytes"
 done
 
-# cut off, where q may be written and k not
+# Killed when q may be written and k not.
 rm -rf out
 calls=$(INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null && cat n)
 for tenth in 2 4 5 6 7 8 9; do
@@ -59,7 +60,7 @@ for tenth in 2 4 5 6 7 8 9; do
     sums | cmp - want || fail "killed at $tenth tenths: other bytes"
 done
 
-# beside Linears of other schemes; a scale that is searched for is found before the stream
+# Linears of other schemes in the same model; a searched scale is found before the stream.
 cat >mixed.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -82,11 +83,11 @@ rm -rf out
 run >/dev/null
 sums | cmp - want || fail "mixed: other bytes"
 
-# what is not finite is found by the first look, and the source stays as it is
+# The first read finds values that are not finite; the source stays as it is.
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 rm -rf out
 "$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # a NaN
 code=0
 run >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q 'model.layers.1.self_attn.k_proj.weight holds a NaN or an infinity' log || fail "exit $code: $(cat log)"
-[ ! -e out ] || fail "there is an output"
+[ ! -e out ] || fail "there is an output after the error"

@@ -1,5 +1,6 @@
-# GPTQ on the grids of NVFP4 and MX: the same bytes for any threads, batch, budget and kill; what it takes is predicted;
-# verify finds nothing; nearer to the model's outputs than rounding; quality best lowers the losses.
+# gptq_float4.sh - GPTQ on the grids of NVFP4 and MX. The output bytes do not depend on threads,
+# batch, budget or a kill. The predicted memory suffices. verify finds no fault. The model's outputs
+# are nearer to the original's than after rounding. --quality best lowers the losses.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -43,7 +44,8 @@ P
     one $scheme gptq out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$scheme: does not go on"; }
     same out want "$scheme, killed"
 done
-# quality best: no step raises a loss, all together lower it; threads leave no trace; what it takes is predicted
+# --quality best: no step raises a loss, and all steps together lower it. Threads do not change the
+# bytes. The predicted memory suffices.
 for scheme in "${schemes[@]}"; do
     part=(--targets 're:model.layers.[01].self_attn.*')
     one $scheme best best "${part[@]}" --threads 1 >/dev/null

@@ -1,9 +1,10 @@
-# Help on one screen, topics, "did you mean", completion of what the tables have, and what is said of program and machine.
+# help.sh - help on one screen, topics, "did you mean", completion from the option tables, and the
+# lines of doctor about program and machine.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 
-# one screen: 48 lines of 80 columns
+# One screen has 48 lines of 80 columns.
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
@@ -14,7 +15,7 @@ for c in '' plan verify eval inspect check-model graph tokenize report bench doc
 done
 "$ONESHOT" help all >all
 n=0
-while read -r flag; do # each flag has its row or is named behind the others of its group
+while read -r flag; do # each flag has its own row or is named after the others of its group
     grep -qE -- "(^| )$flag( |\$)" usage || fail "$flag is not in the usage"
     "$ONESHOT" help $flag >one
     grep -q -- "^$flag" one || fail "help $flag: $(cat one)"
@@ -25,7 +26,7 @@ done < <(grep -o '^  --[a-z-]*' all)
 grep -q -- --no-special-tokens help
 if grep -q -- --scheme help; then fail "tokenize has no --scheme"; fi
 
-# topics
+# Topics.
 "$ONESHOT" help schemes >list
 grep -q '^W4A16_ASYM  weights 4-bit integer, a scale for each group of 128 and a zero point$' list || fail "$(cat list)"
 grep -q '^FP8 .*, from --dataset$' list
@@ -43,8 +44,8 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# did you mean
-meant() { # words of the message, exit code, line
+# Did you mean.
+meant() { # part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
     [ $code = "$2" ] || fail "${*:3}: exit $code"
@@ -71,10 +72,10 @@ if grep -q 'did you mean' stderr; then fail "nothing is near: $(cat stderr)"; fi
 meant "completion wants one of bash, zsh or fish" 2 completion
 meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 
-# completion
+# Completion.
 "$ONESHOT" completion bash >bash.sh
 bash -n bash.sh
-complete_line() { # words; the last is completed
+complete_line() { # words; the last one is completed
     bash -c 'source bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _oneshot; printf "%s\n" "${COMPREPLY[@]}"' - oneshot "$@"
 }
 [ "$(complete_line pl)" = plan ] || fail "$(complete_line pl)"
@@ -100,4 +101,4 @@ done
 head -n 1 version | grep -qE '^oneshot [0-9.]+$'
 grep -qE '^built with (gcc|clang) ' version && grep -q 'zstd [0-9]' version || fail "$(cat version)"
 "$ONESHOT" doctor >doctor
-for word in processor 'sets  *generic' memory libraries card disk 'a run uses  *--isa'; do grep -q "^$word" doctor || fail "no $word: $(cat doctor)"; done
+for word in processor 'sets  *generic' memory libraries GPU disk 'a run uses  *--isa'; do grep -q "^$word" doctor || fail "no $word: $(cat doctor)"; done

@@ -1,5 +1,7 @@
-# Data sets by name, from a server of rows on the loopback (tests/tools/hub_server.py): the same bytes as from a file with
-# these rows; LLM Compressor's names and texts; rows that were asked for once need no network; what is refused says why.
+# hub_data.sh - data sets by name, from a server of rows on the loopback
+# (tests/tools/hub_server.py). The bytes are those from a file with these rows. LLM Compressor's
+# names and texts are known. Rows that were fetched once need no network. A refusal gives its
+# reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -10,7 +12,7 @@ server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine is no lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
 export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 run() { # output, data
@@ -18,7 +20,7 @@ run() { # output, data
 }
 rows() { echo "home/oneshot/rows/$1.jsonl"; }
 
-# Rows as they are, in pages; a slice; LLM Compressor's text.
+# Rows in pages; a slice; LLM Compressor's text.
 run a --dataset ok/data --splits 'train[:4]'
 file=$(rows "ok--data/-/train%5B%3A4%5D.512")
 [ "$(wc -l <"$file")" = 4 ] || fail "$(wc -l <"$file") rows"
@@ -40,7 +42,7 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
-# Conversations, by the model's chat template; other texts by one of the user's.
+# Conversations by the model's chat template; other rows by a template of the user.
 run g --dataset ultrachat --splits 'train[:3]' 2>err
 file=$(rows "HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A3%5D.512")
 [ "$(sed -n 1p "$file")" = '{"messages":[{"role":"system","content":""},{"role":"user","content":"ask 0"},{"role":"assistant","content":"say 0 é"}]}' ] ||
@@ -53,7 +55,8 @@ for k in 0 1 2; do echo "{\"text\": \"do $k: #### $((2 * k))\"}"; done >filled.j
 run j --dataset filled.jsonl
 cmp i/model.safetensors j/model.safetensors
 
-# No more rows than are wanted; all of a split; percents; smaller pages where the server cannot; a busy server.
+# No more rows than wanted; a whole split; percents; smaller pages for a server with limits; a busy
+# server.
 plan() { "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
 plan --dataset ok/data --num-calibration-samples 130
 [ "$(wc -l <"$(rows "ok--data/-/train.130")")" = 130 ] || fail "130"
@@ -70,7 +73,7 @@ ls home/oneshot/rows/HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A1%5D%2
 plan --dataset unready/data --splits 'train[:2]'
 grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
 
-refused() { # exit code, what is said, arguments
+refused() { # exit code, part of the message, arguments
     local want=$1 says=$2 code=0
     shift 2
     "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || code=$?
@@ -94,8 +97,8 @@ refused 1 "rows.jsonl" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
-# The host memory that is asked for holds while the server answers: rows of 200,000 numbers, 16 MB as trees each.
-most() { # MiB that the program has at most (with what python3 has before it starts), command
+# --host-memory holds while the server answers: rows of 200,000 numbers, 16 MB each as trees.
+most() { # MiB that the program may use (with python3's own at its start), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
@@ -106,7 +109,7 @@ sys.exit(code)' "$@" >out 2>err || fail "$*: $(cat err)"
 most 40 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset wide/data --num-calibration-samples 20 --host-memory 40MiB
 [ "$(wc -l <"$(rows "wide--data/-/train.20")")" = 20 ] || fail "wide"
 
-# Perplexity on rows by name, as on a file with these rows.
+# Perplexity on rows by name equals that on a file with these rows.
 eval() { # arguments
     "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"
 }
@@ -122,7 +125,7 @@ cp home/oneshot/rows/ok--data/-/train%5B2%3A5%5D%2Btest%5B%3A1%5D.jsonl local4.j
 eval --dataset local4.jsonl --splits 'x[1:3]' >sliced
 grep -q '^samples 2 ' sliced || fail "$(cat sliced)"
 
-# What was asked for once is there without a network.
+# Rows that were fetched once need no network.
 kill $server
 : >log
 run e --dataset ok/data --splits 'train[:4]'

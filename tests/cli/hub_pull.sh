@@ -1,13 +1,14 @@
-# `oneshot pull` and the pull of --model from a Hub on the loopback (tests/tools/hub_server.py): redirects, ranges, refusals,
-# retries, checksums, resuming, two at once, what a stranger's server may not do; and the token stays with the Hub.
+# hub_pull.sh - `oneshot pull`, and the pull of --model, from a Hub on the loopback
+# (tests/tools/hub_server.py): redirects, ranges, refusals, retries, checksums, resuming, two pulls
+# at once, and a hostile server. Only the Hub gets the token.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
-rm m/calibration.jsonl # no file of a model
+rm m/calibration.jsonl # it is not a file of the model
 mkdir m/additional_chat_templates m/original
 echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
-echo '{"model": {}}' >m/tokenizer.json # a large file, by its name
+echo '{"model": {}}' >m/tokenizer.json # its name marks it as a large file
 echo x | tee m/original/consolidated.safetensors m/LICENSE.txt m/notes.txt >/dev/null
 : >m/empty.json
 python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports &
@@ -16,7 +17,7 @@ trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine is no lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
@@ -26,7 +27,7 @@ pull() { # in the background: fault[@revision], variables
     shift
     (code=0; env "$@" "$ONESHOT" pull "$name/tiny$revision" --progress none >"$name.out" 2>"$name.err" || code=$?; echo $code >"$name.exit") &
 }
-whole() { # repository: the files of the model, no others
+whole() { # repository: it has the files of the model and no others
     local at; at=$(repo "$1")/snapshots/$first
     [ "$(cat "$1.exit")" = 0 ] || fail "$1: $(cat "$1.err")"
     [ "$(cat "$1.out")" = "$PWD/$at" ] || fail "$1: $(cat "$1.out")"
@@ -37,18 +38,18 @@ whole() { # repository: the files of the model, no others
     [ "$(cat "$(repo "$1")/refs/main")" = $first ] || fail "$1: no ref"
     ! ls "$(repo "$1")/blobs" | grep incomplete || fail "$1: a part is left"
 }
-refused() { # repository, what is said
+refused() { # repository, part of the message
     [ "$(cat "$1.exit")" = 1 ] && grep -qF -- "$2" "$1.err" || fail "$1: exit $(cat "$1.exit"), $(cat "$1.err"), wanted: $2"
     [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
 }
 
-# All faults, at once.
+# All faults at once.
 good="ok paged busy flaky cut norange slow wrongonce expired token dead moved"
 bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk gone"
 for fault in $good $bad; do pull $fault; done
 pull gated HF_TOKEN=
 pull private
-pull slower # two at once
+pull slower # two pulls at once
 (code=0; "$ONESHOT" --model slower/tiny --scheme W4A16 --output both --progress none >run.out 2>run.err || code=$?; echo $code >run.exit) &
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 for fault in $good slower; do whole $fault; done
@@ -70,7 +71,8 @@ refused gated "is gated: want its terms accepted on its page at http://127.0.0.1
 refused private "not found at http://127.0.0.1:$hub, or private"
 [ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
 
-# What was asked: the token by the Hub only, ranges where an answer was cut, each file once for two processes.
+# The requests: only the Hub gets the token; a cut answer is followed by a range; two processes
+# request each file once.
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
@@ -79,7 +81,7 @@ for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
 
-# The layout: links to blobs by hash, nothing asked for twice, a commit, another revision, no links.
+# The layout: links to blobs by hash, nothing requested twice, a commit, another revision, no links.
 at=$(repo ok)/snapshots/$first
 template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | sha1sum | cut -c1-40)
 [ "$(readlink "$at/additional_chat_templates/tool.jinja")" = "../../../blobs/$template" ] || fail "a link"
@@ -87,10 +89,10 @@ template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | s
 [ -e home/hub/CACHEDIR.TAG ] && [ -d home/hub/.locks/models--ok--tiny ] || fail "$(ls -A home/hub)"
 lines=$(grep -c /resolve/ log)
 "$ONESHOT" pull ok/tiny >/dev/null
-[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for what is there"
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing file"
 rm "$at"/model-00002* # the blob stays
 "$ONESHOT" --model ok/tiny --scheme W4A16 --output again --progress none >/dev/null
-[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for a blob that is there"
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing blob"
 "$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
 [ "$(cat "$(repo ok)/refs/refs/pr/1")" = $second ] && [ -e "$(repo ok)/snapshots/$second/config.json" ] || fail "refs/pr/1"
 HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$first" >/dev/null 2>&1
@@ -98,14 +100,15 @@ HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$firs
 "$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
 grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 
-# A plan reads the headers of weights alone, once; what it prints is the plan of the whole model.
+# A plan reads only the headers of weights, once, and prints the plan of the whole model.
 : >log
 "$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
-same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; } # the process that asks a network is larger
+# a process that uses the network is larger
+same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; }
 diff <(same plan.there) <(same plan.here) || fail "another plan"
 ! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
-for shard in m/*.safetensors; do # no more than the header, and 16 KiB
+for shard in m/*.safetensors; do # at most the header and 16 KiB
     asked=$(sed -n "s|^cdn /ok/planned/$(basename "$shard").* range=bytes=\([0-9]*\)-\([0-9]*\) .*|\2 \1|p" log | awk '{ n += $1 - $2 + 1 } END { print n }')
     [ "$asked" -le $((16384 + $(od -An -N8 -tu8 "$shard"))) ] || fail "$shard: $asked bytes were asked for"
 done
@@ -123,7 +126,7 @@ done
 "$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
 grep -q "does not send the part that is asked for" err || fail "$(cat err)"
 
-# Killed in the middle: the next one goes on where the parts end.
+# Killed during a download: the next run continues at the end of the parts.
 blobs=killed/models--slow--tiny/blobs
 HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null 2>&1 &
 job=$!
@@ -135,9 +138,9 @@ HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
 grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
 
-# A large file in ranges at once, no byte of it different and none of it in memory: where one of them is cut, where the first
-# has a wrong byte, where the server looks at no range, and after a kill.
-large() { # fault: into large/
+# A large file in parallel ranges: all bytes are right and none stays in memory, with a cut range, a
+# wrong byte in the first range, a server that ignores ranges, and after a kill.
+large() { # fault: pulls into large/
     HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"
     [ "$(ls "large/models--$1--large/blobs" | wc -l)" = 2 ] || fail "$1/large: $(ls "large/models--$1--large/blobs")"
@@ -161,7 +164,8 @@ wait $job 2>/dev/null || true
 large slow
 [ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
 
-# Through a proxy, whose variable is in capitals; without a network, the cache; a path is never asked for.
+# Through a proxy, from a variable in capitals. Without a network, the cache. A path is never
+# requested from the Hub.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null

@@ -1,5 +1,6 @@
-# Pulls into a cache that others use, too: a pull that is killed at any file leaves no snapshot that counts as whole; pulls
-# with and without links at once; what somebody planted in the cache is not written through; wrong blobs are replaced.
+# hub_shared.sh - pulls into a shared cache. A pull that is killed at any file leaves no snapshot
+# that counts as whole. Pulls with and without links run at once. Planted files and links are not
+# written through. Wrong blobs are replaced.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || exit 77
@@ -7,7 +8,7 @@ command -v python3 >/dev/null || exit 77
 rm m/calibration.jsonl
 mkdir m/additional_chat_templates
 echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
-echo '{"model": {}}' >m/tokenizer.json # a large file, by its name
+echo '{"model": {}}' >m/tokenizer.json # its name marks it as a large file
 python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
@@ -15,19 +16,20 @@ while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine is no lost connection
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine must not look like a lost connection
 export HF_ENDPOINT=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 NO_PROXY=127.0.0.1
 commit=c0ffee0000000000000000000000000000000000
 whole() { # snapshot
     (cd m && find . -type f) | while read -r file; do cmp "m/$file" "$1/$file" || exit 1; done || fail "$1: $(ls -lR "$1")"
 }
-refused() { # what is said, command
+refused() { # part of the message, command
     local want=$1 code=0; shift
     "$@" >out 2>err || code=$?
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# Killed while one file is missing, at each file in turn; found by its commit, offline and then online.
+# Killed while one file is missing, for each file in turn; found by its commit, offline and then
+# online.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do
     [ -e "m/$file" ] || continue
@@ -49,7 +51,8 @@ for file in config.json model.safetensors.index.json tokenizer.json generation_c
 done
 [ $n -ge 4 ] || fail "$n files"
 
-# While another pull is at it: the run waits for the file. A file that is removed later is missed, and comes back.
+# During another pull the run waits for the file. A file that is removed later is missed and pulled
+# again.
 : >hold
 HF_HOME=$PWD/during "$ONESHOT" pull stall/tokenizer.json --progress none >/dev/null 2>&1 &
 first=$!
@@ -66,7 +69,7 @@ HF_HOME=$PWD/during HF_HUB_OFFLINE=1 refused "lacks tokenizer.json" "$ONESHOT" i
 HF_HOME=$PWD/during "$ONESHOT" inspect stall/tokenizer.json >/dev/null
 whole "$at/snapshots/$commit"
 
-# With and without links, at once, into one cache.
+# Pulls with and without links, at once, into one cache.
 export HF_HUB_CACHE=$PWD/mixed
 for i in 1 2 3; do
     HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull slower/tiny --progress none >/dev/null 2>"plain$i" & jobs="${jobs:-} $!"
@@ -75,13 +78,13 @@ done
 for job in $jobs; do wait "$job" || fail "$(cat plain? linked?)"; done
 whole "mixed/models--slower--tiny/snapshots/$commit"
 rm -r mixed
-"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # links, of which one becomes a file again
+"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # one of these links becomes a file again
 rm "mixed/models--ok--tiny/snapshots/$commit/config.json"
 HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"
 whole "mixed/models--ok--tiny/snapshots/$commit"
 
-# A list of 99,000 files that no model has, under a host memory that holds while the Hub answers.
+# A list of 99,000 files, none of a model: --host-memory holds while the Hub answers.
 python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
@@ -89,10 +92,11 @@ sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --prog
 [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
 refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
 
-# Planted: files and links in the place of files are replaced, links in the place of directories refused.
+# Planted: files and links instead of files are replaced; links instead of directories are refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
-planted() { # path below the repository, how: link, hard, wrong, of a file that is right but for its bytes
+# path below the repository; kind: link, hard, wrong, or else a file with wrong bytes only
+planted() {
     rm -rf planted && mkdir planted
     echo precious >victim
     local at=planted/$2

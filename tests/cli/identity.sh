@@ -1,5 +1,6 @@
-# Everything that decides the bytes is a field of the journal and of the manifest: whichever of them differs, a run is refused
-# and the field is named with both values. Files of the source, the recipe and the scheme are what they say.
+# identity.sh - every input that decides the bytes is a field of the journal and of the manifest. A
+# run that differs in one is refused; the message names the field and both values. Changed files of
+# the source, the recipe and the scheme are named.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -32,8 +33,8 @@ for field in program 'source config.json' 'source model.safetensors' 'source tok
     pipeline propagate_error arithmetic max_shard_size layout back_end isa; do
     grep -qx "$field" fields || fail "no field '$field': $(tr '\n' ' ' <fields)"
 done
-if grep -qE '^(time|stamp) of' fields; then fail "an output depends on when and where its source lies"; fi
-changed() { # the field that a change is seen in, flags
+if grep -qE '^(time|stamp) of' fields; then fail "an output depends on the time or the path of its source"; fi
+changed() { # the field that shows the change, flags
     local field=$1 code=0
     one "${@:2}" >/dev/null 2>err || code=$?
     [ $code = 2 ] && grep -qF "of this run $field " err || fail "$field: exit $code, $(cat err)"
@@ -48,5 +49,5 @@ finished || fail "a shard that was only touched"
 echo '# read again' >>recipe.yaml && changed recipe
 cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
 sed -n 2,12p m/data/calibration.jsonl >rows.jsonl && changed data --dataset rows.jsonl
-finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "what decides no byte"
+finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "a flag that changes no byte is refused"
 echo "$n fields"

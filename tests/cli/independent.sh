@@ -1,12 +1,13 @@
-# --pipeline independent: a traversal for each modifier that wants data, each on the model as the ones before left it. It
-# makes what runs of one modifier each make behind each other; the same bytes for any threads, batch, tier, budget and
-# kill; what it takes is predicted; what cannot be is refused.
+# independent.sh - --pipeline independent makes one traversal for each modifier that wants data, on
+# the model as the modifiers before it left it. The output is that of separate runs of one modifier
+# each. The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory
+# suffices. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifiers: a stage each, as some have the same name
+recipe() { # file, modifiers: one stage each, since some have the same name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"
@@ -42,17 +43,17 @@ print(len(a), sum(a[k] != b.get(k) for k in a))
 P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4" ] || fail "$1, $2, $3: $(python3 same.py "$1" "$2" "$3")"; }
 
-# Each modifier sees what the one before made of all layers.
+# Each modifier sees all layers as the modifier before it left them.
 must pair pair
 must first first
 "$ONESHOT" --model first --recipe second.yaml --only 're:.*down_proj' "${data[@]}" --progress none --output chain >log 2>&1
 tensors pair chain '.' '62 0'
-# Rounding is not seen by the next one, nor are its ranges those of what comes behind it.
+# A modifier sees neither the rounding of the one before it nor the ranges of the one after it.
 must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-tensors pair joint 'self_attn.q_proj.weight$' '4 3' # before layer 0 there is nothing
+tensors pair joint 'self_attn.q_proj.weight$' '4 3' # nothing is before layer 0
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"

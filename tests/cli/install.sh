@@ -1,11 +1,12 @@
-# cmake --install: program, library, header, models, licence and man page under the prefix, a program that works from
-# there, and one of examples/c-api that is built against it.
+# install.sh - cmake --install puts program, library, header, models, licence and man pages under
+# the prefix. The program works from there, and examples/c-api builds against it.
 set -euo pipefail
 build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
 
-# A build of the target oneshot alone: install, cpack and the wheel name what is missing and the target that makes it.
+# A build of the target oneshot alone: install, cpack and the wheel name the missing file and the
+# target that makes it.
 mkdir -p unbuilt/tests/play
 : >unbuilt/tests/play/cmake_install.cmake
 for file in cmake_install.cmake CPackConfig.cmake CMakeCache.txt; do
@@ -16,7 +17,7 @@ for command in "cmake --install unbuilt --prefix nothing" "cpack --config unbuil
                "python3 $OSH_SOURCE_DIR/packaging/wheel.py unbuilt"; do
     [[ $command != cpack* || -e unbuilt/CPackConfig.cmake ]] || continue
     $command >refused 2>&1 && { echo "$command succeeds without liboneshot"; exit 1; }
-    tr -s ' \n' ' ' <refused >words # cmake breaks lines
+    tr -s ' \n' ' ' <refused >words # cmake wraps its lines
     grep -q "unbuilt/liboneshot.so.[0-9.]* is not built.*cmake --build $PWD/unbuilt --target product" words || { cat refused; exit 1; }
 done
 [ ! -e nothing ]
@@ -29,14 +30,16 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
         "liboneshot.so.$("$ONESHOT" --version | sed -n "s/^oneshot //p")"
     echo ./share/man/man1/oneshot.1
-    "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1' # of each
+    # one page per command
+    "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1'
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
 } | sort >want
 diff -u want files
 cmp usr/share/man/man1/oneshot.1 "$OSH_SOURCE_DIR/docs/reference/oneshot.1"
 diff -r usr/share/oneshot/models "$OSH_SOURCE_DIR/models"
-for library in $(readelf -d usr/bin/oneshot | sed -n 's/.*Shared library: \[lib\([a-z]*\).*/\1/p'); do # each in NOTICE
+# NOTICE names each library
+for library in $(readelf -d usr/bin/oneshot | sed -n 's/.*Shared library: \[lib\([a-z]*\).*/\1/p'); do
     case $library in c|m|ld|asan|ubsan|tsan|cudart|gcc|stdc) continue ;; pcre) library=pcre2 ;; esac
     grep -qi "^  \(lib\)\?$library" usr/share/doc/oneshot/NOTICE || { echo "NOTICE does not name $library"; exit 1; }
 done
@@ -47,7 +50,7 @@ usr/bin/oneshot graph --model "$OSH_SOURCE_DIR/examples/docs-llama-3m" --dot >bu
 usr/bin/oneshot graph --model "$OSH_SOURCE_DIR/examples/docs-llama-3m" --models-dir usr/share/oneshot/models --dot >dir.dot
 cmp built_in.dot dir.dot
 
-# The library: what it shows is what its header declares, and the header stands alone in C and C++.
+# The library exports exactly what its header declares; the header alone compiles as C and C++.
 header=usr/include/oneshot.h library=usr/$libdir/liboneshot.so
 nm -D --defined-only "$library" | sed -n 's/.* [A-Z] \([a-z_]*\)@@ONESHOT_0$/\1/p' | sort >shown
 sed -n 's/^ONESHOT_API .*[ *]\(oneshot_[a-z_]*\)(.*/\1/p' $header | sort >declared
@@ -63,7 +66,7 @@ cp alone.c alone.cc
 cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
 c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
 
-# A program on the installed tree, which was moved, by pkg-config and by find_package.
+# A program against the installed tree, which was moved, by pkg-config and by find_package.
 [ -z "$SANITIZED" ] || exit 0
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api
@@ -73,7 +76,7 @@ export PKG_CONFIG_PATH=$PWD/moved/$libdir/pkgconfig
 cc "$source/compress.c" -o by_pkg_config $(pkg-config --cflags --libs oneshot)
 cmake -S "$source" -B by_cmake -DCMAKE_PREFIX_PATH="$PWD/moved" >cmake.log
 cmake --build by_cmake >>cmake.log
-ldd by_cmake/compress >libraries # no pipe: it ends where grep has found what it wants
+ldd by_cmake/compress >libraries # not a pipe: grep -q would end it early
 grep -q "$PWD/moved/$libdir/liboneshot.so.0 " libraries
 for program in ./by_pkg_config by_cmake/compress; do
     LD_LIBRARY_PATH=$PWD/moved/$libdir "$program" "$model" "$model/data/calibration.jsonl" out profile.yaml >run.log

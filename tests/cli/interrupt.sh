@@ -1,14 +1,16 @@
-# SIGTERM in each phase of a run, and in each command: exit code 1, a message, no phase begun behind it, less than a second
-# of processors from the signal to the end; and the same command goes on to the same bytes. The signal comes at a record of
-# the profile or at a read, so it hits the phase that it is meant for. Where a call never comes back it is not waited for.
+# interrupt.sh - SIGTERM in each phase of a run and in each command. The exit code is 1 with a
+# message; no later phase begins; the program uses less than a second of processor time after the
+# signal; the same command then continues to the same bytes. The signal is sent at a record of the
+# profile or at a read, so that it hits the intended phase. The program does not wait for a call
+# that never returns.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-most=1 # second of processors, with one thread
+most=1 # second of processor time, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
-may_be=  # done: it may be by then
-stopped() { # what happened, words of the command: asked to stop, it stops
+may_be=  # done: the command may have finished by then
+stopped() { # label, words of the command: the command must stop when asked
     local code=0
     rm -f after
     INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >said 2>log || code=$?
@@ -18,7 +20,7 @@ stopped() { # what happened, words of the command: asked to stop, it stops
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-# a run
+# A run.
 calibrated=(--scheme W4A16 --method gptq --mem-opt-level 2 --dataset "$model/data/calibration.jsonl"
             --num-calibration-samples 3 --max-seq-length 32)
 declare -A steps=(
@@ -39,7 +41,7 @@ for kind in calibrated rounded; do
         rm -rf out
         INJECT_STEP="\"$step Start\"" INJECT_WHAT=TERM stopped "$step" "${job[@]}"
         behind=$(sed -n "/\"$step Start\"/,\$p" profile.yaml | grep ' Start"$' | grep -v 'read ahead' | tail -n +2)
-        [ -z "$behind" ] || fail "begun behind the signal in '$step': $behind"
+        [ -z "$behind" ] || fail "begun after the signal in '$step': $behind"
         [ ! -e out ] || fail "$step: there is an output"
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial$' log ||
             fail "$step: no hint: $(cat log)"
@@ -48,16 +50,16 @@ for kind in calibrated rounded; do
     done
 done
 
-# a call that never comes back, in the middle of the output
+# A call that never returns, in the middle of the output.
 rm -rf out
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
 grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]/%none/json}"
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
-"$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "behind a call that hangs: $(cat log)"
+"$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "after a call that hangs: $(cat log)"
 
-# other commands, at their first read and in the middle
-reads() { # words of the command: how many
+# Other commands, at their first read and in the middle.
+reads() { # words of the command: prints its number of reads
     INJECT_CALLS=reads INJECT_COUNT=count LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "$@" >/dev/null && cat count
 }
 "$ONESHOT" --model "$model" --ignore lm_head --scheme W8A16 --max-shard-size 1MB --output sharded --progress none >/dev/null
@@ -77,7 +79,7 @@ eval --model $model --dataset $model/data/evaluation.txt --max-seq-length 64 --p
 tokenize --model $model $model/data/evaluation.txt
 COMMANDS
 
-# long texts: nothing but newlines, one line, one word
+# Long texts: only newlines, one line, one word.
 bytes=30000000
 [ -z "$SANITIZED" ] || bytes=4000000
 lines() { head -c $bytes < <(yes 'all of it is one line ') | tr -d '\n'; }
@@ -85,7 +87,7 @@ head -c $bytes /dev/zero | tr '\0' '\n' >newlines.jsonl
 { printf '{"text": "'; lines; printf '"}\n'; } >line.jsonl
 lines >line.txt
 head -c $bytes /dev/zero | tr '\0' x >word.txt
-chunks=$((bytes >> 18)) # of which each is a read
+chunks=$((bytes >> 18)) # each chunk is one read
 for text in newlines.jsonl line.jsonl; do
     INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text --model "$model" --scheme W4A16 \
         --method gptq --ignore lm_head --num-calibration-samples 2 --max-seq-length 32 --dataset $text --threads 1 \

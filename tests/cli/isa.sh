@@ -1,6 +1,6 @@
-# --isa pins the kernels of the libraries too: whatever core the environment asks OpenBLAS for, and however many threads, a
-# pinned set gives the same bytes; auto is the best set; every set gives nearly the same perplexity; one that the CPU lacks is
-# refused by name.
+# isa.sh - --isa pins the kernels of the libraries, too. A pinned set gives the same bytes for any
+# core that the environment requests from OpenBLAS and for any number of threads. auto is the best
+# set. All sets give nearly the same perplexity. A set that the CPU lacks is refused by name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # output, flags
@@ -23,7 +23,7 @@ for isa in generic avx2 avx512 avx512_bf16 amx; do
         continue
     fi
     best=$isa
-    for core in Zen Sandybridge Prescott; do # all run on what has avx2
+    for core in Zen Sandybridge Prescott; do # every CPU with avx2 runs these
         [ "$isa" != generic ] || [ $core = Prescott ] || grep -qw avx2 /proc/cpuinfo || continue
         got=$(OPENBLAS_CORETYPE=$core OPENBLAS_NUM_THREADS=3 OMP_NUM_THREADS=3 run other --isa $isa)
         [ "$got" = "$base" ] || { echo "$isa: OPENBLAS_CORETYPE=$core changes the bytes"; exit 1; }
@@ -35,7 +35,7 @@ for isa in generic avx2 avx512 avx512_bf16 amx; do
         { echo "$isa: perplexity $got, generic $want"; exit 1; }
     echo "$isa: $base perplexity $got"
 done
-# Intel's bf16 instructions without tiles are slower than its f32.
+# On Intel CPUs without tiles, bf16 instructions are slower than f32.
 if [ "$best" = avx512_bf16 ] && grep -qw GenuineIntel /proc/cpuinfo; then best=avx512; fi
 [ "$(run auto)" = "$(run named --isa $best)" ] || { echo "auto is not $best"; exit 1; }
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi

@@ -1,11 +1,11 @@
-# Killed at any call that changes the disk, at random moments, by SIGTERM and SIGINT, by a disk that fails or is full, with a
-# journal that was cut or changed: the same command again, and the files are those of a run that nothing disturbed.
-# KILLS: how many kill -9 there are at least.
+# kill.sh - a run that is killed at any call that changes the disk or at random moments, that gets
+# SIGTERM or SIGINT, whose disk fails or is full, or whose journal was cut or changed. The same
+# command again gives the files of an undisturbed run. KILLS: the least number of kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 kills=${KILLS:-50}
-few=6 # of what else there is
+few=6 # repetitions of the other faults
 [ -z "$SANITIZED" ] || few=2
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=42
@@ -18,13 +18,13 @@ declare -A how=(
     [basic]="--scheme W8A16 --method gptq --pipeline basic"
 )
 names=(gptq asym gptq int8 rtn fp8 gptq basic)
-one() { # how, output
+one() { # kind of job, output
     last_wins "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, wanted, what happened
+same() { # output, wanted sums, label
     sums "$1" >got.txt
     diff -u "$2" got.txt >diff.txt || { echo "$3: other files than those of a run without"; cat diff.txt; exit 1; }
     [ ! -e "$1.oneshot-partial" ] || { echo "$3: the partial directory is still there"; exit 1; }
@@ -36,8 +36,8 @@ done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
-# kill -9 at a call: chains, each going on from the one before
-# What decides no byte may be another each time.
+# kill -9 at a call: in a chain, each run continues the one before. Flags that do not change the
+# bytes may differ each time.
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do
@@ -57,7 +57,7 @@ while [ $n -lt "$kills" ]; do
 done
 echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 
-# at random moments, and asked to stop: the second kind says so and how to go on
+# Random moments, by SIGKILL and by signals that ask to stop; a stopped run says how to continue.
 flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
     --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output out)
 moment() { printf '0.%03d' $((RANDOM % 250 + 1)); }
@@ -67,7 +67,7 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        [ $code = 1 ] || continue # finished, or not yet listening
+        [ $code = 1 ] || continue # the run has finished, or does not handle the signal yet
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
         stopped=$((stopped + 1))
@@ -78,7 +78,8 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# a disk that fails, or is full, from some call on: an error that says so; the same command again when it is well
+# A disk that fails, or is full, from some call on: the error says so. The same command succeeds
+# when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
     for i in $(seq $few); do
@@ -92,7 +93,8 @@ for what in EIO ENOSPC; do
         errors=$((errors + 1))
     done
 done
-for call in pwrite fsync fdatasync rename fallocate mkdir; do # the first of a kind and all that follow
+# the first call of this kind, and all calls after it, fail
+for call in pwrite fsync fdatasync rename fallocate mkdir; do
     code=0
     INJECT_CALLS=$call INJECT_AT=1 INJECT_WHAT=EIO injected one gptq out >log 2>&1 || code=$?
     [ $code = 1 ] && grep -q 'Input/output error' log || { echo "EIO of $call: exit $code"; cat log; exit 1; }
@@ -102,8 +104,8 @@ for call in pwrite fsync fdatasync rename fallocate mkdir; do # the first of a k
 done
 echo "$errors runs on a failing disk"
 
-# a journal that was cut, or one of whose bytes changed; a shard one of whose bytes changed
-leave() { # a partial directory with some work in it
+# A journal that was cut or has a changed byte; a shard with a changed byte.
+leave() { # makes a partial directory with some work in it
     rm -rf out out.oneshot-partial
     INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out "$@" >/dev/null 2>&1 || true
     [ -e out.oneshot-partial/oneshot-journal ]
@@ -116,13 +118,14 @@ flip() { # file, offset
 for i in $(seq $few); do
     leave
     size=$(stat -c %s out.oneshot-partial/oneshot-journal)
-    at=$((8 + RANDOM % (size - 8))) # without its first 8 bytes it would be no journal (foreign.sh)
+    at=$((8 + RANDOM % (size - 8))) # a file without these 8 bytes would be no journal (foreign.sh)
     if [ $((i % 2)) = 0 ]; then truncate -s $at out.oneshot-partial/oneshot-journal
     else flip out.oneshot-partial/oneshot-journal $at; fi
     one gptq out >log 2>&1 || { cat log; exit 1; }
     same out want.gptq "a damaged journal"
 done
-caught=0 remade=0 # behind the last barrier a tensor is made again at once; before it, it is an error first
+# after the last barrier a damaged tensor is made again at once; before it, it is an error first
+caught=0 remade=0
 for shard in plain.gptq/model-*.safetensors; do
     leave
     [ $((caught + remade)) = 0 ] || { INJECT_AT=20 INJECT_WHAT=kill injected one gptq out >/dev/null 2>&1 || true; }
@@ -140,7 +143,8 @@ done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
 
-# what is not done again: with activations in memory a finished layer is run forward once, in the disk tier not at all
+# Work that is not repeated: with activations in memory a finished layer is run forward once; in the
+# disk tier it is not run.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
@@ -155,12 +159,12 @@ steps >steps.txt
     { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
 same out want.gptq "resumed from the disk tier"
 
-# one process at a time; what decides the bytes must be the same, what does not may change
+# One process at a time. Inputs that decide the bytes must be the same; others may change.
 leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'another process is writing it' log || { echo "two processes: exit $code"; cat log; exit 1; }
-refused() { # what is named, flags
+refused() { # named field, flags
     code=0
     one gptq out "${@:2}" >log 2>&1 || code=$?
     [ $code = 2 ] && grep -q "was begun by another run: $1 is" log || { echo "$1: exit $code"; cat log; exit 1; }
@@ -183,7 +187,7 @@ leave
 one gptq out --num-calibration-samples 4 --restart >/dev/null
 [ ! -e out.oneshot-partial ] && ! one gptq out 2>log && grep -q 'holds a finished checkpoint.*of this run data is' log
 
-# an output that is replaced, killed while it is
+# A kill while an output is being replaced.
 for at in 60 $(seq $((calls - 6)) 2 $((calls + 12))); do
     rm -rf out
     one gptq out --num-calibration-samples 4 >/dev/null

@@ -1,5 +1,6 @@
-# Scales of keys and values: LLM Compressor's on the same samples; the same bytes for any threads, batch, budget and kill;
-# eval rounds what a cache would; verify finds one that cannot be.
+# kv_cache.sh - scales of keys and values are those of LLM Compressor on the same samples. The bytes
+# do not depend on threads, batch, budget or a kill. eval rounds keys and values like a cache.
+# verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -25,9 +26,10 @@ P
 )
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# A sum over a row of activations is rounded in another order: a unit in the last place of BF16. A search may end one step
-# of 1 % apart then, which is up to 2.56 such units. The largest query is a sum of which most cancels: in BF16 it is up to
-# 2.5 % from that in F32, which is 3.2 units.
+# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
+# last place of BF16. A search may then end one step of 1 % away, which is up to 2.56 such units.
+# The largest query is a sum that mostly cancels: in BF16 it differs by up to 2.5 % from that in
+# F32, which is 3.2 units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -96,7 +98,8 @@ P
 done
 echo "the same bytes"
 
-# Where codes learn by block, the original model is carried beside the quantized one, whose keys and values count.
+# When codes learn by block, the original model runs beside the quantized one; the scales are those
+# of the quantized one's keys and values.
 cache="kv_cache_scheme: {num_bits: 8, type: float}"
 recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
 one learned out >/dev/null
@@ -117,7 +120,7 @@ assert any(a[k] != b[k] for k in a), "later layers read what others made"
 P
 rm -rf out
 
-# a cache of 8 bits shows in the loss, and only there where it is asked for
+# A cache of 8 bits changes the loss, and only if the recipe asks for it.
 head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" | sed -n 's/.*nll //p'; }
 [ "$(nll gptq.out)" != "$(nll gptq.out --no-activation-quantization)" ] || fail "eval does not round keys and values"
@@ -133,7 +136,7 @@ P
 grep -q 'model.layers.2.self_attn.v_scale: is 0' verify.txt || { cat verify.txt; fail "a scale of 0 is not said"; }
 code=0
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "kv_cache_scheme is not made on a card" msg || { cat msg; fail "not refused on a card"; }
+[ $code -gt 0 ] && grep -q "kv_cache_scheme is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
 code=0
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --sequential-targets Linear >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "are in two subgraphs" msg || { cat msg; fail "not refused where attention is apart"; }

@@ -1,5 +1,6 @@
-# plan --largest-layer names the subgraph with the highest prediction; --only-largest-layer runs it alone, within the
-# prediction and close to the peak of the whole run, and leaves nothing behind.
+# largest_layer.sh - plan --largest-layer names the subgraph with the highest prediction.
+# --only-largest-layer runs only this subgraph, within the prediction and close to the peak of the
+# whole run, and leaves no file.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 args=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"

@@ -1,10 +1,10 @@
-# scripts/check_layers.py fails on includes and calls upwards and between siblings, on circles of more than three files,
-# and on names of rows outside their room; and on nothing else.
+# layers.sh - scripts/check_layers.py fails on includes and calls upwards and between siblings, on
+# cycles of more than three files, and on names of rows outside their prefix; and on nothing else.
 set -euo pipefail
-[ -z "$SANITIZED" ] || { echo "a script is what is looked at"; exit 77; }
+[ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 check() { python3 "$OSH_SOURCE_DIR/scripts/check_layers.py" "$@" >said 2>&1; }
-refused() { # words, arguments
+refused() { # part of the message, arguments
     local words=$1
     shift
     if check "$@"; then echo "'$words' passes"; exit 1; fi
@@ -38,7 +38,7 @@ refused '4 files call each other in a circle: run/pace.c run/solve.c run/stats.c
 
 cp -r "$OSH_SOURCE_DIR/src" "$OSH_SOURCE_DIR/include" .
 check . || { cat said; exit 1; }
-changed() { # words, line, file: the line at its end
+changed() { # part of the message, line, file: appends the line to the file
     cp "src/$3" kept
     echo "$2" >>"src/$3"
     refused "$1" .
@@ -56,6 +56,7 @@ check . || { cat said; exit 1; }
 
 # lint.py needs no git.
 mkdir nothing
-python=$(python3 -c 'import sys; print(sys.executable)') # not a script that wants PATH
+# sys.executable: a wrapper script would need PATH
+python=$(python3 -c 'import sys; print(sys.executable)')
 PATH=$PWD/nothing "$python" "$OSH_SOURCE_DIR/scripts/lint.py" >lint.txt || { cat lint.txt; exit 1; }
 grep -q '^no git' lint.txt

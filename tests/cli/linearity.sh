@@ -1,4 +1,5 @@
-# scripts/linearity.sh prints a table for samples, layers and tokens, with the line through the times.
+# linearity.sh - scripts/linearity.sh prints a table for samples, layers and tokens, with the
+# straight line that fits the times.
 set -euo pipefail
 [ -x "$OSH_TOOLS/make_model" ]
 bash "$OSH_SOURCE_DIR/scripts/linearity.sh" --oneshot "$ONESHOT" --make-model "$OSH_TOOLS/make_model" --out out --runs 1 \
@@ -10,7 +11,7 @@ for what in samples layers tokens; do grep -Eq "^$what +seconds +on the line +of
 if bash "$OSH_SOURCE_DIR/scripts/linearity.sh" --out out 2>stderr; then exit 1; fi
 grep -q 'linearity.sh: --make-model is not given' stderr
 
-# scripts/proportion.sh: a row for each size
+# scripts/proportion.sh prints a row for each size.
 bash "$OSH_SOURCE_DIR/scripts/proportion.sh" --oneshot "$ONESHOT" --make-model "$OSH_TOOLS/make_model" --out tiny \
     --runs 1 --layers "1 2" --experts 4 >table
 grep -Eq '^ +Linears +total s +plan s +MB +us a Linear +us to plan +ms a batch$' table || { cat table; exit 1; }

@@ -1,22 +1,24 @@
-# The same bytes under every budget, tier and phase; a budget that cannot be held is refused with the smallest that can be,
-# which then works; a budget is held by the allocator; each byte of the source is read once.
+# memory_budgets.sh - every budget, tier and phase gives the same bytes. A budget that is too small
+# is refused with the smallest sufficient one, which then works. The allocator keeps to a budget.
+# Each byte of the source is read once.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-# Leaks are the unit tests' to find: LeakSanitizer's tracer was seen to crash here, on a CPU with AMX.
+# The unit tests look for leaks: LeakSanitizer's tracer has crashed here, on a CPU with AMX.
 [ -z "$SANITIZED" ] || export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
-field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
 run() { # flags: prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial
 }
-last_wins "$ONESHOT" plan "${job[@]}" --batch-size 1 --json >plan.json # under a budget that is scarce one sample runs at a time
+# under a scarce budget one sample runs at a time
+last_wins "$ONESHOT" plan "${job[@]}" --batch-size 1 --json >plan.json
 base=$(run)
 device=$(field plan.json device_bytes)
 rounds=0 segments=0
@@ -34,14 +36,14 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
-# what the plan calls the smallest will do, to the byte
+# The smallest budget of the plan suffices, to the byte.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
 if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --host-memory "$least")" = "$base" ] || fail "--host-memory $least changes the bytes"
-# of host memory a quarter of a MiB is for what the next process may have more
+# The smallest host memory includes a quarter of a MiB, since the base differs between processes.
 if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
 grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
@@ -53,7 +55,8 @@ for kind in host device; do
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
 
-# The first refusal names what the passes before and after the run need, too: with that budget all of them pass.
+# The first refusal already counts the passes before and after the run: with its budget all passes
+# succeed.
 for kind in Sparse Wanda; do
     name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
     echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \
@@ -63,7 +66,7 @@ echo 's_modifiers: {REAPPruningModifier: {sparsity: 0.5}}' >reap.yaml
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 experts=8 topk=2 layers=2 vocab=256 \
     samples=6 tokens=32
 head -c 3000 "$OSH_SOURCE_DIR/README.md" >eval.txt
-passes() { # what takes the most, job: with the named budget it passes, with a MiB less nothing is written
+passes() { # label, job: it passes with the named budget; with a MiB less nothing is written
     local of=$1 least
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi
@@ -84,7 +87,7 @@ passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
 passes ", where " "${plain[@]}" --target-bits 4.5
 passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
-# a refusal names Linears as targets, and their budget, where that would be smaller, and only there
+# A refusal suggests Linears as targets, and their budget, only if that budget is smaller.
 grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
 "$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64
 long=(--model long --scheme W4A16 --method gptq --ignore lm_head --dataset long/calibration.jsonl --threads 2
@@ -97,7 +100,8 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
 
-# threads that read values ahead take what is planned for them, no fewer batches and no more; a budget decides how many
+# Threads that prefetch values use the planned memory, with the same number of batches. A budget
+# decides the number of threads.
 "$OSH_TOOLS/make_model" read hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=32 tokens=512
 cat >static.yaml <<'Y'
 s_modifiers: {QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear],
@@ -110,11 +114,11 @@ for n in 0 16; do
 done
 cmp out0/model.safetensors out16/model.safetensors || fail "threads that read ahead change the bytes"
 if [ -z "$SANITIZED" ]; then
-# a base differs by a few pages from process to process
+# The base differs by a few pages from process to process.
 more=$((used[16] - used[0])) want=$((planned[16] - planned[0]))
 [ $more -le $((want + 65536)) ] && [ $more -gt $((16 * 512 * 256 * 2)) ] || fail "16 samples ahead take $more bytes, planned are $want"
 plan_read() { "$ONESHOT" plan "${job[@]}" --host-memory "$1" --num-workers "$2" --json >plan.json || fail "no plan: $*"; }
-plan_read 1GiB 4 # under a budget the base has room to read past the page cache
+plan_read 1GiB 4 # with a budget, the base includes room for reads past the page cache
 plan_read $(($(field plan.json host_bytes) + 100000)) 16
 [ "$(field plan.json num_workers)" = 4 ] || fail "room for 4 threads is for $(field plan.json num_workers)"
 plan_read 1GiB 16
@@ -123,7 +127,8 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# of an embedding the rows that tokens name: no budget needs the table, and Linears as targets need no more than layers
+# Only the rows of an embedding that tokens name are read: no budget needs the table, and Linears
+# as targets need no more than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
 whole=$(run)
@@ -134,12 +139,13 @@ for targets in "" "--sequential-targets Linear"; do
     [ "$least" -lt $((120000 * 64)) ] || fail "$least bytes beside a table of $((120000 * 128)) $targets"
     got=$(run --device-memory "$least" $targets)
     [ "$targets" ] || [ "$got" = "$whole" ] || fail "--device-memory $least changes the bytes"
-    [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers" # a norm
+    # the size of a norm
+    [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers"
     of_layers=$least
 done
 rm -r tall
 
-# a little less than everything in memory: the values of most batches stay there
+# Slightly less than everything in memory: the values of most batches stay there.
 "$OSH_TOOLS/make_model" narrow hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=64 tokens=256
 job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narrow/calibration.jsonl --threads 2
      --sequential-targets Linear)
@@ -147,7 +153,7 @@ job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narr
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 whole=$(run)
 lesses="6000000 14000000" sizes="1 3"
-if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # one stands for all: sanitizers are slow
+if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # sanitizers are slow: they try only one size
 for less in $lesses; do
     for size in $sizes; do
         flags="--host-memory $((host - less)) --batch-size $size"
@@ -163,7 +169,7 @@ job=("${short[@]}")
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
-# One read: what the program read through its files is the source, the output at the seal, and little else.
+# One read: the program reads the source and, at the seal, the output, and little else.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
 read -r _ rchar wchar <watched
@@ -171,7 +177,8 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2)) # of the embedding, looked up
+# the rows of the embedding that are looked up
+rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2))
 [ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)
 extra=$((counted - planned - output))

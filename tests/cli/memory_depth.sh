@@ -1,5 +1,6 @@
-# Memory does not grow with the depth of a model: neither what is predicted, which is a bound, nor, without data and without
-# codes that wait in what a peak leaves free, what is measured.
+# memory_depth.sh - memory does not grow with the depth of a model. This holds for the prediction,
+# which is a bound. It also holds for the measured peak of jobs without data and without codes that
+# wait in memory below a peak.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }
@@ -21,7 +22,8 @@ check() { # flags
     done
     local more=$((predicted_deep - predicted_shallow)) measured=$((measured_deep - measured_shallow))
     echo "8 layers of $layer bytes more: $more predicted, $measured measured: $*"
-    # names and shapes of a layer take 1 % of these small ones; a layer that stayed would be a hundred times that
+    # Names and shapes of a layer are 1 % of these small layers; a layer that stayed in memory would
+    # be a hundred times that.
     [ $more -lt $((8 * layer / 50)) ] || fail "the prediction grows by $more"
     case "$*" in *gptq*) ;; *) [ $measured -lt $((layer / 2)) ] || fail "the peak grows by $measured" ;; esac
 }

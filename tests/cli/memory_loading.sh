@@ -1,13 +1,14 @@
-# --host-memory holds from the first allocation: lines of 40 MB, rows that are not chosen, texts of which a part is wanted; a
-# normalizer that grows is refused; what cannot be cut is refused with its line; reading and tokenizing can be interrupted.
+# memory_loading.sh - --host-memory holds from the first allocation: lines of 40 MB, rows that are
+# not chosen, texts of which a part is used. A normalizer that grows its text is refused. A text
+# that cannot be split is refused with its line. Reading and tokenizing can be interrupted.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: none of them is new. ' | tr -d '\n'); }
-held() { # name, MiB, arguments: runs under that budget, and stays there
+held() { # name, MiB, arguments: the run keeps to this budget
     local name=$1 budget=$2
     shift 2
-    [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's own counts as the program's
+    [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's memory counts as the program's
     rm -rf out
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "$@" --host-memory "${budget}MiB" >got 2>err || fail "$name: $(cat err)"
     read -r peak _ <watched
@@ -26,19 +27,19 @@ held "a row" 48 "${job[@]}" --dataset line.jsonl
 held "its plan" 48 plan "${job[@]}" --dataset line.jsonl
 held "a text" 48 eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none
 held "ids" 24 tokenize --model "$model" line.txt
-# the same tokens as those of a text that is no longer than they are
+# The first tokens of a long text are those of a text of just that length.
 head -c 4000 line.txt >begin.txt
 want=$("$ONESHOT" eval --model "$model" --dataset begin.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)
 [ "$("$ONESHOT" eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)" \
     = "$want" ] || fail "another perplexity of a long text"
-# rows that are not chosen
+# Rows that are not chosen.
 row=$(text 60000)
 for i in $(seq $((size / 60000))); do printf '{"text": "%s %s"}\n' "$i" "$row"; done >rows.jsonl
 for flags in "" "--concatenate-data"; do
     held "rows $flags" 48 "${job[@]}" --dataset rows.jsonl --shuffle-calibration-samples $flags
 done
 
-# nothing certain to cut at: refused with the line, not held
+# A text without a certain position to split at is refused with its line, and not held.
 mkdir one && cp "$model"/*.json one
 sed 's/"pre_tokenizer": *{/"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=x)y"},"behavior":"Isolated","invert":false},"was":{/' \
     "$model/tokenizer.json" >one/tokenizer.json
@@ -51,7 +52,7 @@ if [ -z "$SANITIZED" ]; then
         fail "$(cat err)"
     [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
 fi
-# a normalizer that makes ten times as much, eight times
+# A normalizer that makes the text ten times as long, eight times.
 python3 - "$model/tokenizer.json" >one/tokenizer.json <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -62,12 +63,12 @@ PY
 if "$ONESHOT" tokenize --model one begin.txt 2>err >got; then fail "text that grows to 10^8 times"; fi
 grep -q "normalizers make more than" err || fail "$(cat err)"
 
-# a data file of 64 GiB that is no text is refused at its first bytes
+# A data file of 64 GiB that is no text is refused at its first bytes.
 truncate -s 64G endless.txt
 if "$ONESHOT" eval --model "$model" --dataset endless.txt >got 2>err; then fail "NULs are taken for text"; fi
 grep -q 'endless.txt: a NUL in line 1, at byte 0' err || fail "$(cat err)"
 
-# an interrupt ends reading: of a file that would take minutes
+# An interrupt ends the reading of a file that would take minutes.
 "$ONESHOT" tokenize --model "$model" endless.txt >got 2>err &
 pid=$!
 sleep 0.3
@@ -76,7 +77,7 @@ code=0
 wait $pid || code=$?
 [ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
 
-# the smallest budget that a refusal names is the smallest: it will do, and none below does
+# The smallest budget that a refusal names suffices, and no smaller one does.
 [ -z "$SANITIZED" ] || exit 0
 for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear"; do
     asked=(plan "${job[@]}" --dataset line.txt $flags)
@@ -84,7 +85,7 @@ for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear";
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
-    for less in 2 4 8; do # a base is measured: within 1 MiB
+    for less in 2 4 8; do # the base is measured: exact to 1 MiB
         if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
     done
 done

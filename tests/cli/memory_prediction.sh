@@ -1,5 +1,6 @@
-# Measured <= predicted <= 1.15 x measured, for jobs of 128 MiB and more: modifiers, targets, pipelines, tiers. Measured is
-# the highest RssAnon + RssShmem of the process; the program maps no file of its own.
+# memory_prediction.sh - measured <= predicted <= 1.15 x measured, for jobs of 128 MiB and more:
+# modifiers, targets, pipelines, tiers. Measured is the highest RssAnon + RssShmem of the process;
+# the program maps no file of its own.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }
@@ -28,7 +29,7 @@ check wide 128 --recipe smooth.yaml
 echo 's_modifiers: {AdaRoundModifier: {scheme: W4A16, ignore: [lm_head], num_iterations: 2}}' >learned.yaml
 check wide 128 --recipe learned.yaml
 check wide 128 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
-# ranges of weights and activations that are searched, channels weighed by their squares
+# Searched ranges of weights and activations, with channels weighted by their squares.
 cat >searched.yaml <<'YAML'
 s_modifiers:
   GPTQModifier:
@@ -40,10 +41,10 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: mse}
 YAML
 check wide 128 --recipe searched.yaml
-# experts
+# Experts.
 "$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
 check moe 256 $gptq
-# one scale for a tensor: Linears lie in memory as a whole
+# One scale per tensor: each Linear is in memory as a whole.
 cat >whole.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -55,13 +56,13 @@ quant_stage:
 YAML
 check wide 128 --recipe whole.yaml
 check long 256 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# the original model beside it: two streams of values, a shift for each Hessian
+# The original model beside the quantized one: two streams of values, a shift for each Hessian.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 256 --recipe original.yaml --sequential-targets Linear --batch-size 16
 check wide 128 --recipe original.yaml --sequential-targets Linear
 check long 256 $gptq --sequential-targets Linear --host-memory 280MiB # some values in memory, some on the disk
-# what is looked at twice, kept in memory
+# Values that are read twice, kept in memory.
 cat >twice.yaml <<'YAML'
 s_modifiers:
   QuantizationModifier:
@@ -73,7 +74,7 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 256 --recipe twice.yaml --calib-cache ram --num-calibration-samples 320
-# by rows they go through memory in bands, whatever a weight takes
+# Row by row, weights pass through memory in bands, whatever their size.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \
@@ -83,8 +84,9 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
 rm -rf out
-# jobs of a few MiB, where what is predicted and never allocated shows; the best of three looks at what is over in 0.1 s
-small() { # times 100, flags: predicted is at most so many hundredths of measured
+# Jobs of a few MiB, in which predicted memory that is never allocated would show. The best of three
+# measurements counts, since a job takes 0.1 s.
+small() { # hundredths, model, flags: the prediction is at most so much of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
@@ -109,15 +111,16 @@ YAML
     for threads in 1 2; do small 115 wide --recipe rotated.yaml --threads $threads; done
 done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
-# what shares a global scale is held
+# Weights that share a global scale are held.
 for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
-# where 3 to 5 MB are all that is wanted, half a MiB for the C library and stacks of threads is more than that
+# At 3 to 5 MB in total, half a MiB for the C library and the threads' stacks is more than 15 %.
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
-# many Linears, of which each has a line in the manifest and the report
+# Many Linears, each with a line in the manifest and in the report.
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
-# again, where the output is there: its manifest does not lie in memory as a whole, to be believed or to be replaced
+# Again with an existing output: its manifest is never in memory as a whole, neither to be trusted
+# nor to be replaced.
 again=(--model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 --progress none --output out)
 "$ONESHOT" "${again[@]}" >/dev/null || fail "failed: to have an output"
 for flag in "" --overwrite; do
@@ -131,13 +134,13 @@ read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
 rm -rf out
-# the same where nobody reads for a second what is said of each: what is done meanwhile does not pile up
+# Again with a log reader that reads nothing for a second: messages do not pile up.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
 rm -rf out
 read -r peak _ <watched
 echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: nobody reads"
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: nobody reads"
-# and many subgraphs
+# Many subgraphs.
 small 115 many --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --sequential-targets Linear --threads 2 \
     --dataset many/calibration.jsonl

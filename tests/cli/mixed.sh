@@ -1,5 +1,6 @@
-# Bits for each module (docs/how-to/mixed-precision.md): the size promised is kept, modules that runtimes fuse get the same, the
-# bytes depend on neither threads nor batch nor where a run was killed, and what cannot be is refused before the work.
+# mixed.sh - bits for each module (docs/how-to/mixed-precision.md). The target size is kept. Modules
+# that runtimes fuse get the same bits. The bytes do not depend on threads, batch or a kill.
+# Impossible jobs are refused before the work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -35,7 +36,7 @@ for m, b in bits.items():
         parent, leaf = m.rsplit(".", 1)
         if leaf in fused: assert all(bits[parent + "." + x] == b for x in fused), m
 P
-python3 - out <<'P' # the report has the choice: its units' bytes, a curve that falls
+python3 - out <<'P' # the report has the choice: the bytes of each unit, and a falling curve
 import json, sys
 c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
 assert c["weighed_by"] == "gradients" and "not_by_gradients" not in c, c
@@ -50,7 +51,7 @@ want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${plain[@]}" "${data[@]}" --threads 3 --batch-size 4 --target-bits 3.7 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: other bytes"
 
-# killed in the survey, and in the run behind it
+# Killed in the survey and in the run after it.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --target-bits 3.7 --output all >/dev/null
 for at in 3 8; do
     if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
@@ -61,10 +62,11 @@ for at in 3 8; do
     rm -rf killed
 done
 
-# by size: of what is quantized, and of all
+# Target sizes: of the quantized modules, and of the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
-[ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes" # with header
+# with the header
+[ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes"
 cat >recipe.yaml <<'R'
 default_stage:
   default_modifiers:
@@ -76,7 +78,8 @@ default_stage:
 R
 "$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
 grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
-sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml # the output's gradient is not made
+# the head's output has no gradient
+sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml
 head=(--model "$model" --recipe head.yaml "${data[@]}" --threads 1 --progress none --target-bits 3.9)
 "$ONESHOT" "${head[@]}" --output head >said
 python3 - head <<'P'
@@ -87,7 +90,8 @@ P
 "$ONESHOT" plan "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
-# schemes as candidates: a format for each group, the loss of rounding inputs, too; the same bytes for any threads
+# Schemes as candidates: one format per group; the loss of rounding inputs counts, too; the bytes do
+# not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml
@@ -121,7 +125,7 @@ assert 2 * loss("MXFP6A16") < loss("MXFP8") and loss("W8A8") < loss("MXFP8"), "i
 P
 }
 
-refused() { # TEXT, arguments
+refused() { # part of the message, arguments
     local text=$1 rc=0
     shift
     last_wins "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?

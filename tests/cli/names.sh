@@ -1,5 +1,5 @@
-# Names of tensors, files and architectures may hold control characters: a terminal that shows the log, a message, the
-# progress, a plan, findings or `inspect` sees them quoted.
+# names.sh - names of tensors, files and architectures may hold control characters. A terminal that
+# shows the log, a message, the progress, a plan, findings or `inspect` gets them quoted.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
@@ -10,11 +10,13 @@ evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233\342\200\256\342\200
 _proj.weight"
 "$OSH_TOOLS/st_edit" m index
 shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
-clean() { # a file: no control character but ends of lines, none of C1, nothing that turns text around or is not seen
+# a file: it has no control characters except newlines, no C1, no bidirectional or invisible
+# characters
+clean() {
     local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
     if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi
 }
-says() { # a file, what it holds
+says() { # a file, its wanted text
     clean "$1"
     grep -qF -- "$2" "$1" || fail "$1 has no '$2': $(cat "$1")"
 }
@@ -29,7 +31,7 @@ says stderr "$shown"
 says log "$shown"
 clean stdout
 says out/oneshot-report.html "$shown"
-# objectives belong to Hessians: none is made up where there is none
+# An objective is printed only if there is a Hessian.
 if grep -q objective stderr log; then fail "an objective without a Hessian"; fi
 sed -i 's/"ignore": \[/&"re:.*_proj", /' out/config.json
 if "$ONESHOT" verify out >findings 2>err; then fail "nothing found"; fi
@@ -38,7 +40,7 @@ code=0
 "$ONESHOT" --model "$evil" --scheme W4A16 --output other --progress none 2>err || code=$?
 [ $code = 1 ] || fail "exit $code"
 says err "$shown: is not a directory"
-# names of a template that is not the program's
+# Names from a template of the user.
 mkdir templates
 sed 's/"h"/"h\\u202e"/g' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 data=$OSH_SOURCE_DIR/examples/docs-llama-3m

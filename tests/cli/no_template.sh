@@ -1,5 +1,6 @@
-# A checkpoint of an architecture that no template describes: only what is certainly a Linear of a decoder block is
-# quantized; what stays dense is listed with the reason, warned of where it is much, and may not carry codes.
+# no_template.sh - a checkpoint of an architecture without a template. Only tensors that are
+# certainly Linears of a decoder block are quantized. Dense ones are listed with the reason; a
+# warning appears if they are many; none of them may have codes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=2 vocab=96 experts=4 topk=2 \
@@ -23,7 +24,7 @@ tr -d '\n ' <out/config.json |
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 "$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
 
-# codes where no loader takes them
+# Codes on modules for which no loader takes them.
 planted() { # module, its new name, what it is, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
@@ -42,7 +43,7 @@ planted $o model.layers.0.post_norm "a norm"
 planted $o model.layers.0.attn.c_proj "a Conv1D, stored transposed" 's/"odd"/"gpt2"/'
 rm -rf out f
 
-# named in the targets: what is perhaps a Linear is done, a router never
+# Named in the targets: a possible Linear is quantized, a router never.
 run --targets 're:.*lm_head$' >/dev/null 2>&1
 [ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "more than lm_head"
 rm -rf out
@@ -57,7 +58,8 @@ code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
 [ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
-# much of the blocks stays dense: said in the plan, before the work, at its end and in the report
+# If much of the blocks stays dense, a warning says so in the plan, before the work, after it and in
+# the report.
 rm -rf out
 plan --ignore 're:.*self_attn.*' >plan
 warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'
@@ -67,7 +69,8 @@ run --ignore 're:.*self_attn.*' >/dev/null 2>err
 grep -q '"dense_share": *0.20' out/oneshot-report.json || fail "not in the report"
 rm -rf out
 
-# what transformers may know by another name stands in ignore as a regex, too: its lm_head is GPT-NeoX's embed_out
+# A module that transformers may know by another name is in ignore as a regex, too: its lm_head is
+# GPT-NeoX's embed_out.
 edit m rename lm_head.weight embed_out.weight
 edit m index
 run >/dev/null

@@ -1,5 +1,5 @@
-# A NaN or an infinity in a weight or an activation stops the run and says where; a module that cannot be solved is rounded
-# and reported, and is fatal with --strict.
+# nonfinite.sh - a NaN or an infinity in a weight or an activation stops the run with a message that
+# says where. A module that cannot be solved is rounded and reported; with --strict it is an error.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -18,13 +18,13 @@ run() { # model, output, flags
     last_wins "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
         --progress none --output "$to" "$@" >/dev/null 2>stderr.txt
 }
-refused() { # what, words of the message; then as run
+refused() { # label, part of the message; then the arguments of run()
     want=$1
     shift
     if run "$@"; then echo "accepted: $want"; exit 1; fi
     grep -Eq -- "$want" stderr.txt || { echo "wanted: $want"; cat stderr.txt; exit 1; }
     [ ! -e "$2" ] || { echo "$want: $2 was made"; exit 1; }
-    rm -rf "$2.oneshot-partial" # what was done before
+    rm -rf "$2.oneshot-partial" # earlier work
 }
 gptq="--scheme W4A16 --method gptq --ignore lm_head"
 plant nan model.layers.1.mlp.up_proj.weight 1000 '\300\177'
@@ -32,11 +32,13 @@ refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out $gptq
 refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out --scheme W4A16 --ignore lm_head
 plant inf model.layers.0.self_attn.q_proj.weight 7 '\200\377'
 refused 'model.layers.0.self_attn.q_proj.weight.*not finite' inf out $gptq
-plant large model.layers.1.input_layernorm.weight 5 '\177\177' # 3.4e38: finite, and its product with most activations not
+# 3.4e38 is finite, but its product with most activations is not
+plant large model.layers.1.input_layernorm.weight 5 '\177\177'
 refused 'model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5' \
     large out $gptq
 
-# three samples of 8 tokens have singular Hessians: without damping there is no factor, and the ladder is climbed
+# Three samples of 8 tokens have singular Hessians: without damping there is no factor, and the
+# solver raises the damping step by step.
 cat >undamped.yaml <<YAML
 quant_stage:
   quant_modifiers:

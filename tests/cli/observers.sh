@@ -1,5 +1,6 @@
-# Observers that need data, in whole runs: imatrix_mse by rounding and by GPTQ, static activations. Same bytes for any threads, batches and
-# budget; verify accepts them; what cannot be is said.
+# observers.sh - observers that need data, in whole runs: imatrix_mse with rounding and with GPTQ,
+# static activations. The bytes do not depend on threads, batches and budget. verify accepts them.
+# Impossible jobs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --progress none)
@@ -13,7 +14,7 @@ same() { # name: two more runs, one of them with the smallest budget
     fi
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1" >/dev/null
-    [ -n "$SANITIZED" ] || # twice is enough there
+    [ -n "$SANITIZED" ] || # two runs are enough under sanitizers
         "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.1" --threads 1 --batch-size 4 >/dev/null
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.2" --threads 3 \
         --host-memory "$least" --scratch-dir . >/dev/null
@@ -57,8 +58,8 @@ want() { # message, flags
     grep -qE "$pattern" log || { echo "want /$pattern/:"; cat log; exit 1; }
 }
 want 'needs calibration data' --recipe rtn.yaml
-want 'observer imatrix_mse is not served on a card.*--device cpu' --recipe rtn.yaml "${data[@]}" --device cuda
-want 'observer (mse|imatrix_mse) is not served on a card' --recipe static.yaml "${data[@]}" --device cuda
+want 'observer imatrix_mse is not served on a GPU.*--device cpu' --recipe rtn.yaml "${data[@]}" --device cuda
+want 'observer (mse|imatrix_mse) is not served on a GPU' --recipe static.yaml "${data[@]}" --device cuda
 recipe strict QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse, observer_kwargs: {strict: true}'
 want 'strict: true wants weights of strategy channel or group' --recipe strict.yaml "${data[@]}"
 recipe loose QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse'

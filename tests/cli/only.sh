@@ -1,17 +1,18 @@
-# --only: what it does not name is copied bit for bit. Of a dense source weights, of one of compressed-tensors the codes and
-# the group as they are, beside the new ones; verify and eval read what comes of it, and what would lie is refused.
+# only.sh - modules that --only does not name are copied bit for bit: weights of a dense source;
+# codes and groups of a compressed-tensors source, beside the new ones. verify and eval read the
+# result. A config that would be wrong is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 one() { "$ONESHOT" --progress none "$@" >log 2>&1 || fail "exit $?: $*"; }
-refused() { # exit code, what is said, arguments
+refused() { # exit code, part of the message, arguments
     local code=0
     "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
 }
 verify() { "$ONESHOT" verify "$@" >log 2>&1 || fail "verify $*"; }
-equal() { # tensors of A and B whose names match are the same bytes; how many there must be
+equal() { # tensors of A and B with matching names have the same bytes; their wanted number
     "$ONESHOT" inspect "$1" | awk -v re="$3" '$1 ~ re {print $1}' >names
     [ "$(wc -l <names)" = "$4" ] || fail "$(wc -l <names) tensors match $3, wanted $4"
     while read -r name; do
@@ -53,9 +54,10 @@ one --model packed "${mlps[@]}" --output solved1 --quality gptq --dataset "$data
 cmp solved/model.safetensors solved1/model.safetensors
 verify solved --model packed
 equal packed solved 'self_attn.*weight(_scale)?$' 32
-one --model packed "${mlps[@]}" --output mixed # it is there already
+one --model packed "${mlps[@]}" --output mixed # the output exists already
 refused 2 'only' --model packed --scheme W4A16 --group-size 32 --only 're:.*mlp.*' --output mixed
-one --model mixed --scheme W8A16 --group-size 32 --only 're:.*layers.1.mlp.*' --output third # of three formats
+# an output of three formats
+one --model mixed --scheme W8A16 --group-size 32 --only 're:.*layers.1.mlp.*' --output third
 verify third --model mixed
 
 refused 1 'q_proj has group_1, but vLLM, which looks it up as .*qkv_proj' --model packed --scheme W4A16 \
@@ -64,7 +66,7 @@ refused 2 'the recipe leaves dense: want it out of --only' --model packed --sche
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
-# one that is given twice does not move those behind it
+# An entry that is given twice does not shift the entries after it.
 "$ONESHOT" plan --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }

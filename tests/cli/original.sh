@@ -1,6 +1,7 @@
-# target 'original': another result, the same bytes under every number of threads, batch, tier, phase and budget and after
-# kills, with decoder layers, Linears and several of them in a subgraph; what is the same in both models is carried once;
-# pipelines that change no input are refused.
+# original.sh - target 'original'. The result differs from that of target 'quantized'. The bytes do
+# not depend on threads, batch, tier, phase, budget or kills, with decoder layers, Linears and
+# several of them per subgraph. Values that are equal in both models are carried once. Pipelines
+# that change no input are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -14,7 +15,7 @@ recipe quantized >quantized.yaml
 recipe original >original.yaml
 job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6
      --max-seq-length 64 --progress none --threads 2)
-field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
 sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
 run() { # flags: prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
@@ -51,16 +52,17 @@ if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 Mi
 host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
 [ "$(run --host-memory "$host")" = "$base" ] || fail "--host-memory $host changes the bytes"
 
-# two layers in a subgraph: what comes into the first of them is the same in both models
+# Two layers in a subgraph: the input of the first one is the same in both models.
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
-# of layers q, k and v of all but the first are compared, and it says so; of Linears all
+# With layers as targets, q, k and v of all layers but the first are compared, and a message says
+# so; with Linears as targets, all modules are.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
 
-# the first layer has no shift to collect: its statistics are those of the other target
+# The first layer has no shift to collect: its statistics are those of the other target.
 "$ONESHOT" plan "${job[@]}" >plan.txt
 last_wins "$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
 first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
@@ -68,7 +70,8 @@ first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)
 [ "$carrying" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
 
-# killed at calls that change the disk: the finished subgraphs go forward in both models, or are taken up
+# Killed at calls that change the disk: finished subgraphs run forward in both models, or their
+# values are read from the disk.
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out
@@ -77,7 +80,7 @@ tiers=("" "--mem-opt-level 2" "--sequential-targets Linear" "--sequential-target
 [ -z "$SANITIZED" ] || tiers=("${tiers[@]:1:2}")
 for tier in "${tiers[@]}"; do
     case $tier in *Linear*) wanted=$linears ;; *) wanted=$base ;; esac
-    for share in 60 15 30; do # of the first run's calls; those that go on from it have fewer
+    for share in 60 15 30; do # percent of the first run's calls; runs that continue it have fewer
         at=$((calls * share / 100 + RANDOM % 5)) code=0
         INJECT_AT=$at INJECT_WHAT=kill injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
         [ $code != 0 ] || break
@@ -89,9 +92,9 @@ for tier in "${tiers[@]}"; do
     "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "$(cat log)"
     rm -rf out
 done
-[ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left work behind"
+[ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left finished work"
 
-# what it is for: at 3 bits predictions are nearer to the original's
+# Purpose: at 3 bits the predictions are nearer to the original's.
 if [ -z "$SANITIZED" ]; then
     for target in quantized original; do
         cat >three.yaml <<YAML

@@ -1,5 +1,5 @@
-# What an output directory holds: shards and index, config.json changed by one key, side files byte for byte, the recipe; and what is
-# refused about its name.
+# output.sh - the files of an output directory: shards and index, config.json with one key changed,
+# side files byte for byte, the recipe. Wrong names of outputs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cp -r "$model" src
@@ -44,7 +44,7 @@ grep -q 'neither empty nor made by oneshot' err
 [ "$(cat foreign/file)" = mine ]
 mkdir empty && one --output empty >/dev/null && [ -e empty/config.json ]
 
-# a tied head that is quantized is untied, and eval reads it back
+# A tied head that is quantized is untied; eval reads it.
 "$ONESHOT" --model src --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 grep -q '"tie_word_embeddings": false' head/config.json
 "$ONESHOT" inspect head >list

@@ -1,5 +1,6 @@
-# output_activations: LLM Compressor's scales on the same samples, one per batch; the same bytes for any threads, batch, budget,
-# kill and pipeline; eval rounds what Linears make; verify finds a scale that cannot be.
+# outputs.sh - output_activations: the scales are those of LLM Compressor on the same samples, one
+# per batch. The bytes do not depend on threads, batch, budget, kill and pipeline. eval rounds the
+# outputs of Linears. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json
@@ -17,8 +18,9 @@ for name, recipe in json.load(open(sys.argv[1])).items():
     print(name)
 P
 )
-# Sums over a row of activations are rounded in another order: a unit in the last place of BF16, of a zero point 1. A solve
-# that breaks a tie the other way moves what stands behind it: there, a few units.
+# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
+# last place of BF16, and a zero point by 1. If a solve breaks a tie the other way, later scales
+# differ by a few units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -70,7 +72,7 @@ same out want "the smallest device memory"
     one solved out --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
     one solved out --mem-opt-level 2 >log 2>&1 || { cat log; fail "does not go on"; }
     same out want "killed"
-    # without a solve nothing behind it changes
+    # Without a solve, no later value changes.
     one symmetric a >/dev/null; sums a | grep safetensors >want
     for how in "--pipeline basic" "--sequential-targets Linear"; do
         one symmetric b $how >/dev/null
@@ -79,7 +81,7 @@ same out want "the smallest device memory"
     done
 }
 
-# eval: 8 bits cost little, 2 bits much; what rounds nothing is another
+# eval: 8 bits cost little, 2 bits much; without rounding the figure differs.
 head -c $([ -z "$SANITIZED" ] && echo 20000 || echo 6000) "$model/data/evaluation.txt" >evaluation.txt
 perplexity() {
     "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" |
@@ -104,5 +106,5 @@ P
 grep -q 'model.layers.2.mlp.up_proj.output_scale: is 0' verify.txt || { cat verify.txt; fail "a scale of 0 is not said"; }
 code=0
 "$ONESHOT" plan --model "$model" --recipe solved.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
-[ $code -gt 0 ] && grep -q "output_activations is not made on a card" msg || { cat msg; fail "not refused on a card"; }
+[ $code -gt 0 ] && grep -q "output_activations is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
 echo "LLM Compressor's scales"

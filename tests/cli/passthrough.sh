@@ -1,8 +1,9 @@
-# Ranges that are handed on: what a slice makes has the range of its source, where --calib-passthrough says so and the source is
-# seen in the same subgraph; the plan lists it; budgets, cuts and second looks change nothing of it.
+# passthrough.sh - ranges that pass through slices. With --calib-passthrough, the result of a slice
+# gets the range of its source if the source is observed in the same subgraph. The plan lists it.
+# Budgets, cuts and second passes do not change it.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-scales() { # output, ending of the name: the F32 or BF16 numbers
+scales() { # output, ending of the name: prints the F32 or BF16 numbers
     python3 - "$@" <<'P'
 import json, struct, sys
 with open(sys.argv[1] + "/model.safetensors", "rb") as f:
@@ -23,7 +24,7 @@ plan() { "$ONESHOT" plan --model "$1" --recipe "$2.yaml" --dataset "$1/calibrati
 "$OSH_TOOLS/tiny_model" phi3 phi3
 "$OSH_TOOLS/tiny_model" deepseek_v2 deepseek
 
-# queries, keys and values of one projection, in a model without rope: its range is theirs together
+# Queries, keys and values of one projection, in a model without rope: they share its range.
 mkdir models
 python3 - "$OSH_SOURCE_DIR/models/phi3.json" <<'P'
 import json, sys
@@ -49,7 +50,8 @@ for what in keys values queries; do
     grep -q "^not observed: $what of model.layers.\*.self_attn.o_proj, .*: the range is that of model.layers.\*.qkv" plan.txt || fail "$(cat plan.txt)"
 done
 
-# behind rope keys and queries are observed; heads are not a projection's; no- takes an op out again
+# After rope, keys and queries are observed. A range per head is not that of the projection. "no-"
+# removes an op from the list.
 plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
 [ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
 sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml
@@ -58,7 +60,8 @@ if plan phi3 attention --calib-passthrough slice,no-slice | grep '^not observed'
 plan phi3 attention --calib-passthrough rope | grep -q 'rope makes values of its own, with another range: want slice' || fail "rope"
 plan phi3 attention --calib-passthrough slicer | grep -q 'slicer is no op: want slice' || fail "slicer"
 
-# an input: DeepSeek's attention makes zeros behind each head's values, which a slice leaves out. Ends are the same, percentiles not
+# An input: DeepSeek's attention appends zeros to each head's values, and a slice removes them. The
+# ends of the range are the same, percentiles differ.
 acts() { # observer, kwargs
     echo "s_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $1, observer_kwargs: {$2}}}}}}"
@@ -80,5 +83,5 @@ for how in "${ways[@]}"; do
     cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"
     rm -rf out
 done
-# with single Linears as targets the source is in an earlier subgraph
+# With single Linears as targets the source is in an earlier subgraph.
 if plan deepseek percentiles --calib-passthrough slice --sequential-targets Linear | grep '^not observed'; then fail "Linears"; fi

@@ -1,5 +1,6 @@
-# What the user names to be written is nothing that is read, and no file that oneshot did not make, by whatever name: refused
-# before anything is written. Of a flag that is no list two values are refused. 3 s of processors.
+# paths.sh - a path that the user names for writing must not be an input or a file that oneshot did
+# not make, by any name; otherwise the job is refused before any write. A flag that is no list takes
+# one value. Takes 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -11,11 +12,12 @@ ln m/model.safetensors hard.yaml
 ln -s m/model.safetensors soft.log
 ln d/rows.jsonl rows.log
 ln -s ../r.yaml sub/recipe.log
-: >d/empty.jsonl && ln d/empty.jsonl empty.log # an empty file is taken, but not one that is read
-state() { # whoever writes into a file changes its time
+# an empty file may be overwritten, but not if it is an input
+: >d/empty.jsonl && ln d/empty.jsonl empty.log
+state() { # a write into a file changes its time
     find . -not -name . -not -name said -printf '%y %p %i %n %s %T@\n' | sort
 }
-refused() { # TEXT, arguments: exit code 2, and nothing is written
+refused() { # part of the message, arguments: exit code 2, and nothing is written
     local text=$1 rc=0 was
     shift
     was=$(state)
@@ -41,7 +43,7 @@ refused '--per-token hard.yaml would be written over m/model.safetensors' "${eva
 refused '--per-token user.txt: .* not a list of f32' "${eval[@]}" --per-token user.txt
 refused '--per-token m/x.npy lies in m' "${eval[@]}" --per-token m/x.npy
 
-# the files that it made are taken again: a log grows, the others are replaced
+# Files that oneshot made are written again: a log grows, the others are replaced.
 for _ in 1 2; do
     "$ONESHOT" --model m --recipe r.yaml --progress none --overwrite --output o --profile p.yaml --log-file run.log >/dev/null
     "$ONESHOT" "${eval[@]}" --per-token t.npy >/dev/null
@@ -55,8 +57,8 @@ cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 "$ONESHOT" report p.yaml --output p.html >/dev/null 2>said || code=$?
 [ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
 
-# flags twice
-twice() { # FLAG A B, arguments
+# Flags that are given twice.
+twice() { # flag, its two values, arguments
     refused "$1 was given twice: '$2' and '$3'" "${@:4}"
 }
 twice --dataset a b "${job[@]:0:4}" --dataset a --dataset b --output o2
@@ -69,4 +71,5 @@ twice --model a b eval --model a --model b --dataset d/rows.jsonl
 twice --model a b verify o --model a --model b
 twice --format text svg report p.yaml --format text --format svg
 "$ONESHOT" --model m --scheme W4A16 --ignore lm_head --ignore 're:.*0.mlp.*' --progress none --output lists >said
-grep -q ' 25 modules' said && ! grep -q 'output head' said || fail "lists: $(cat said)" # 7 of each of 4 layers, without 3
+# 7 in each of 4 layers, less 3
+grep -q ' 25 modules' said && ! grep -q 'output head' said || fail "lists: $(cat said)"

@@ -1,4 +1,5 @@
-# What `oneshot plan` says is what the run does: the pipeline basic, and what both refuse before the work.
+# plan.sh - `oneshot plan` describes what the run does: the pipeline basic, and the refusals that
+# both share.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -6,7 +7,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 2 --max-seq-length 32)
 
-# basic: the whole model at once, observed and never propagated
+# basic: the whole model at once, observed and never propagated.
 "$ONESHOT" plan "${job[@]}" --pipeline basic >plan
 [ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
@@ -16,22 +17,22 @@ grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-
 "$ONESHOT" "${job[@]}" --pipeline basic --checkpoint 'end=the whole model' --output basic --progress line >/dev/null 2>err
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
-# alike subgraphs are one row with a count; the last line is what is needed
+# Similar subgraphs share a row with a count; the last line gives the needed memory.
 rows() { last_wins "$ONESHOT" plan "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
 rows
 [ "$(wc -l <rows)" = 4 ] && grep -q '^\[  3/5\] model.layers.\*, 2 alike, each: .*live out: model.layers.\*.h$' rows || fail "sequential: $(cat rows)"
 rows --sequential-targets Linear
 [ "$(wc -l <rows)" -lt 12 ] && grep -q '^\[  7/18\] model.layers.\*.self_attn.o_proj, 3 alike' rows || fail "Linear: $(cat rows)"
 n=0
-while read -r row; do # nothing is lost
+while read -r row; do # the rows cover all subgraphs
     alike=$(sed -n 's/.*, \([0-9]*\) alike, each:.*/\1/p' <<<"$row")
     n=$((n + ${alike:-1}))
 done <rows
 [ $n = 18 ] || fail "$n of 18 subgraphs: $(cat rows)"
 tail -n 1 plan | grep -qE '^needs: host memory [0-9.]+ MB, disk 3\.[0-9] MB; about [0-9ms]+ with [0-9]+ threads' || fail "needs: $(cat plan)"
 
-# both refuse, with the same words, and nothing is left
-both() { # words, flags
+# Both refuse with the same words and leave no file.
+both() { # part of the message, flags
     local words=$1 code
     shift
     for command in "" plan; do
@@ -47,13 +48,13 @@ both '--output is empty' --output ''
 name=$(printf 'a%.0s' {1..239})
 both 'a name of 239 bytes, want 238 at most' --output "$name"
 "$ONESHOT" plan "${job[@]}" --output "${name:1}" >/dev/null
-for again in 1 2; do # replaced, too
+for again in 1 2; do # the second time the output is replaced
     "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output "${name:1}" --overwrite --progress none >/dev/null ||
         fail "a name of 238 bytes, time $again"
 done
 rm -r "${name:1}"
 
-# what is read: with weights loaded group by group twice the source's blocks, as the plan says
+# Bytes read: with weights loaded group by group the source's blocks are read twice, as planned.
 "$ONESHOT" plan "${job[@]}" --json >plan
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan)
 "$ONESHOT" plan "${job[@]}" --device-memory "$least" --json >plan

@@ -1,11 +1,12 @@
-# The plan of a model of many experts is there within seconds of a processor: 18,624 and 36,472 Linears. On a GPU, too,
-# where each batch length has a placement of its own: the shapes of Qwen3-30B-A3B with samples of many lengths, and those
-# of Llama-3-405B under a budget that takes many trials.
+# plan_time.sh - the plan of a model of many experts (18,624 and 36,472 Linears) takes seconds of
+# processor time. So does a plan for a GPU, which places each batch length separately: for the
+# shapes of Qwen3-30B-A3B with samples of many lengths, and for Llama-3-405B under a budget that
+# needs many trials.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }
 TIMEFORMAT=%U
-check() { # layers, seconds at most, flags
+check() { # layers, most seconds, flags
     local layers=$1 most=$2 took
     shift 2
     took=$( { time "$ONESHOT" plan --model model --scheme W4A16 --group-size 32 --method gptq --ignore lm_head \

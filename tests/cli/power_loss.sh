@@ -1,6 +1,7 @@
-# A loss of power at any moment: record.c writes down what a run does to the disk, lose_power.c makes directories of it as
-# they may be left, and the same command goes on from each: the files are those of a run that nothing disturbed. A loss of
-# power does not change what was synced, so no state is refused. STATES: how many of each run; FIRST: the first seed.
+# power_loss.sh - a loss of power at any moment. record.c records the changes that a run makes to
+# the disk; lose_power.c makes directories as a power loss may leave them; the same command
+# continues from each. The files are those of an undisturbed run. A power loss does not change
+# synced data, so no state is refused. STATES: states per run; FIRST: the first seed.
 set -euo pipefail
 states=${STATES:-8} first=${FIRST:-1}
 here=$PWD
@@ -8,20 +9,21 @@ unset LD_PRELOAD
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" tiny hidden=128 intermediate=256 heads=2 kv=2 layers=3 vocab=160 samples=3 tokens=16 seed=1
 data="--dataset $here/tiny/calibration.jsonl --num-calibration-samples 3 --max-seq-length 16"
-declare -A how=( # with a budget source and output go past the page cache
+declare -A how=( # with a budget, source and output bypass the page cache
     [rtn]="--scheme W4A16 --host-memory 1GB"
     [gptq]="--scheme W4A16 --method gptq $data"
     [disk]="--scheme W4A16 --method gptq $data --mem-opt-level 2"
-    [again]="--scheme W4A16 --method gptq $data" # from where a loss of power took bytes that were recorded
-    [restart]="--scheme W4A16 --method gptq $data" # over the same, with --restart
+    # continues a state in which recorded bytes are lost
+    [again]="--scheme W4A16 --method gptq $data"
+    [restart]="--scheme W4A16 --method gptq $data" # over the same state, with --restart
     [over]="--scheme W4A16 --overwrite" # over a finished output
 )
-one() { # how, flags: in the working directory
+one() { # kind, flags: runs in the working directory
     timeout -s KILL 60 "$ONESHOT" --model "$here/tiny" ${how[$1]} --ignore lm_head --max-shard-size 200kB --progress none \
         --threads 1 --output out "${@:2}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# States are made in memory where there is some: a sync there costs nothing.
+# States are made in memory if possible: there a sync costs nothing.
 room=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "$here")/power_loss.XXXXXX")
 trap 'rm -rf "$room"' EXIT
 fail() {
@@ -30,9 +32,9 @@ fail() {
     rm -rf "$here/failed" && "$OSH_TOOLS/lose_power" "$here/log.$name" $seed "$here/failed" "$here/before.$name"
     exit 1
 }
-before() { # what is there when the run begins
+before() { # the state of the disk when the run begins
     case $1 in
-    again) # without barriers but the first and the last
+    again) # without barriers except the first and the last
         mkdir once && (cd once && RECORD_LOG=$here/log.once LD_PRELOAD=$OSH_TOOLS/record.so one gptq)
         for seed in $(seq 100); do
             rm -rf trial before.again
@@ -41,7 +43,7 @@ before() { # what is there when the run begins
             (cd trial && one gptq) >trial.log 2>&1
             if grep -q 'were recorded and are not on the disk' trial.log; then return; fi
         done
-        echo "no loss took what was recorded" && exit 1
+        echo "no power loss took recorded bytes" && exit 1
         ;;
     restart) cp -r before.again before.restart ;;
     over) mkdir before.over && (cd before.over && "$ONESHOT" --model "$here/tiny" --scheme W8A16 --ignore lm_head \

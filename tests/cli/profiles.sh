@@ -1,5 +1,6 @@
-# oneshot report: profiles of runs that ended and of one that was killed, side by side, as text and as a page; AMD Quark's
-# file; ONESHOT_PROFILING; stages from the command line; files that are no profiles and outputs that are somebody's.
+# profiles.sh - oneshot report: profiles of runs that ended and of one that was killed, side by
+# side, as text and as a page; AMD Quark's file; ONESHOT_PROFILING; stages from the command line.
+# Files that are no profiles are refused, and so are outputs that oneshot did not make.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {
@@ -8,7 +9,7 @@ one() {
         --output out --progress none "$@" >/dev/null
 }
 report() { "$ONESHOT" report "$@"; }
-fails() { # code, words, the command
+fails() { # exit code, part of the message, the command
     local code=0
     "${@:3}" >said 2>err || code=$?
     [ $code = "$1" ] && grep -q -- "$2" err || { echo "wanted $1 and '$2' of: ${*:3}"; cat err; exit 1; }
@@ -20,7 +21,7 @@ one --profile linear.yaml --sequential-targets Linear
 ONESHOT_PROFILING=never.yaml one --profile given.yaml
 ONESHOT_PROFILING=0 one
 [ ! -e never.yaml ] && [ ! -e 0 ]
-# the first records of a run: what a kill leaves
+# The first records of a run, as a kill leaves them.
 sed '/propagate model.layers.1 Start/,$d' layers.yaml >killed.yaml
 cat >quark.yaml <<'Y'
 memory_usage:
@@ -108,7 +109,7 @@ fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.lay
 fails 2 'names no subgraph' one --checkpoint a=model.layers.2..x
 fails 2 'want a name for the stage' one --checkpoint model.layers.1..model.layers.2
 
-# the same job in three ways: a table and three pictures
+# One job in three ways: a table and three pictures.
 "$OSH_SOURCE_DIR/scripts/onloading.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
     --dataset "$model/data/calibration.jsonl" --out ways --title small --samples 4 --length 64 >ways.md
 [ "$(grep -cE '^\| (basic, 1 subgraph|layer, 5 subgraphs|linear, 18 subgraphs) \| [0-9.]+ MB' ways.md)" = 3 ] || { cat ways.md; exit 1; }

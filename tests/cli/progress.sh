@@ -1,7 +1,10 @@
-# --progress json: every line an object of the documented keys; the time to go at a tenth of the work is within 20 % of
-# the truth; budget-free peaks; the log file has whole lines and the stages; --checkpoint and --profile.
-# Other programs may use the machine meanwhile, so time is this process's CPU time or the wall's, whichever fits, and
-# three runs may try; where all had to share the processors, the time to go is not judged.
+# progress.sh - --progress json: every line is an object with the documented keys. At a tenth of the
+# work the predicted time to go is within 20 % of the true one. Peaks without a budget. The log file
+# has whole lines and the stages. --checkpoint and --profile.
+#
+# Other programs may use the machine at the same time, so the time is this process's CPU time or the
+# wall time, whichever fits better, and three runs may try. If all runs had to share the processors,
+# the time to go is not judged.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -50,7 +53,7 @@ for try in 1 2 3; do
 done
 [ -n "$ok" ] || [ "$shared" = 3 ] || { echo "the time to go is off by more than a fifth"; exit 1; }
 
-# the profile: Quark's keys; checkpoints; the bytes of the output
+# The profile has Quark's keys, the checkpoints and the bytes of the output.
 python3 - <<'P'
 import json, os, re
 text = open("p.yaml").read()
@@ -84,7 +87,7 @@ grep -q ' stage   observe model.layers.3 Start, ' run.log
 tail -n 1 run.log | grep -q ' done '
 [ ! -e out/oneshot.log ]
 
-# the default log lies in the output, and one of a failed run names the failure
+# By default the log is in the output; the log of a failed run names the failure.
 one --num-calibration-samples 2 --output out --progress none >/dev/null
 grep -q ' stage   seal End, ' out/oneshot.log
 if one --num-calibration-samples 2 --output out --progress none --log-file run2.log --checkpoint x=model.layer.0 2>err; then
@@ -94,11 +97,12 @@ grep -q 'model.layer.0 names no subgraph' err
 grep -q ' failed .*names no subgraph' run2.log
 if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
-# killed: whole lines, and the profile is a list of whole records
+# After a kill the log has whole lines, and the profile is a list of whole records.
 one --num-calibration-samples 512 --output killed --progress none --profile k.yaml --log-file k.log >/dev/null 2>&1 &
 pid=$!
 for i in $(seq 6000); do grep -q 'observe model.layers.0 Start' k.log 2>/dev/null && break; sleep 0.05; done
 kill -9 $pid
 wait $pid || true
 [ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ] || [ $(($(stat -c %s k.log) % 4096)) = 0 ]
-[ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ] # model, method, memory_usage: and records of eleven lines
+# the lines of model, method and memory_usage, then records of eleven lines
+[ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ]

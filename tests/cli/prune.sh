@@ -1,6 +1,6 @@
-# Weights that become 0, alone and before a quantizer, in one traversal: the same bytes for any threads, batch, tier,
-# budget and kill; what it takes is predicted; zeros stay where they are behind codes; verify finds one that does not;
-# what cannot be is refused.
+# prune.sh - pruned weights, alone and before a quantizer, in one traversal. The bytes do not depend
+# on threads, batch, tier, budget or a kill. The predicted memory suffices. Zeros stay at their
+# positions in the codes; verify finds one that does not. Impossible jobs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -56,7 +56,7 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # a Hessian that is large beside everything else, and a quantizer that wants none
+if [ -z "$SANITIZED" ]; then # a Hessian that dominates the memory, and a quantizer that needs none
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \
         "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head]}"
@@ -70,7 +70,8 @@ P
     rm -rf out wide
 fi
 
-# what is pruned alone is a dense model; its zeros are where they were wanted, and a value that is not the run's is found
+# Pruning alone gives a dense model. Its zeros are at the wanted positions; verify finds a changed
+# value.
 python3 - <<'P'
 import json, os, struct
 if os.environ["SANITIZED"]:
@@ -91,12 +92,13 @@ for name in ("alone", "least", "any"):
 P
 if [ -z "$SANITIZED" ]; then
     for r in alone least; do
-        ! "$ONESHOT" verify out.$r --model "$model" >verify.txt || fail "$r: a 1 in the place of a 0 is not found"
+        ! "$ONESHOT" verify out.$r --model "$model" >verify.txt || fail "$r: a 1 instead of a 0 is not found"
         grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: not said"; }
     done
 fi
 
-# OWL: a sparsity for each layer, near those that LLM Compressor's definition has (tests/golden/prune/owl.py)
+# OWL: a sparsity for each layer, near that of LLM Compressor's definition
+# (tests/golden/prune/owl.py).
 owl='{sparsity: 0.5, sparsity_profile: OWL, owl_m: 3, owl_lmbda: 0.1, targets: [LlamaDecoderLayer]}'
 recipe owl "WandaPruningModifier: $owl"
 one owl plain --threads 1 >/dev/null
@@ -143,9 +145,9 @@ refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer
 refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, apply_globally: true}' "apply_globally"
-refused "$sparse" "is not made on a card" "--device-model h100"
+refused "$sparse" "is not made on a GPU" "--device-model h100"
 refused "$sparse" "would make others of its zeros" "" "GPTQModifier: {scheme: W4A16, quality: best}"
 refused "$sparse" "is a target of SparseGPTModifier and of WandaPruningModifier" "" "WandaPruningModifier: {sparsity: 0.5}"
 refused "GPTQModifier: {scheme: W4A16}" "comes behind GPTQModifier, which quantizes" "" "$sparse"
 refused "$sparse" "comes behind SparseGPTModifier, which prunes" "" "AWQModifier: {}"
-echo "refused what cannot be"
+echo "impossible jobs are refused"

@@ -1,5 +1,6 @@
-# --quality best: the same bytes for any number of threads, batch and way to say it; no step raises a module's loss; less
-# error of the outputs than gptq; memory as predicted; the same after a kill.
+# quality.sh - --quality best. The bytes do not depend on threads, batch and the spelling of the
+# flag. No step raises a module's loss. The error of the outputs is smaller than with gptq. The
+# memory is as predicted. A kill does not change the result.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -42,7 +43,7 @@ better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[
 assert better >= 3, better
 PYTHON
 
-# killed and taken up: the same bytes, and the report knows the losses of what was done before
+# After a kill the run continues to the same bytes; the report has the losses of the earlier work.
 losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|step|loss|objective|relative_output_error)"'; }
 before="env INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so" run counted "${flags[@]}" --quality best --threads 1 >/dev/null
 taken_up=0
@@ -54,9 +55,9 @@ for part in 3 5; do
     [ "$(losses resumed)" = "$(losses base)" ] || fail "killed at $part/6: $(diff <(losses base) <(losses resumed))"
     rm -rf resumed
 done
-[ $taken_up = 2 ] || fail "only $taken_up kills left work behind"
+[ $taken_up = 2 ] || fail "only $taken_up kills left finished work"
 
-[ -n "$SANITIZED" ] && exit 0 # its memory is not the program's
+[ -n "$SANITIZED" ] && exit 0 # a sanitizer's memory is not the program's
 "$OSH_TOOLS/make_model" wide hidden=1024 intermediate=4096 heads=8 kv=4 layers=1 vocab=40000 samples=4 tokens=64
 job=(--model wide --dataset wide/calibration.jsonl --scheme W4A16_ASYM --quality best --ignore lm_head --threads 2)
 "$ONESHOT" plan "${job[@]}" --json >plan.json

@@ -1,6 +1,7 @@
-# Sources that are quantized already: codes of compressed-tensors and the same as FP8 with weight_scale_inv give the same
-# output, with data and without; one quantization_config; what stays dense is dequantized; budgets hold; a source that
-# changes is seen by what it stands for; methods that are not read are refused by name.
+# quantized_sources.sh - sources that are quantized already. Codes of compressed-tensors and equal
+# ones in FP8 with weight_scale_inv give the same output, with data and without. The output has one
+# quantization_config. Modules that stay dense are dequantized. Budgets hold. A changed source is
+# found by the values that it stands for. Unsupported methods are refused by name.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -8,7 +9,7 @@ data=$model/data/calibration.jsonl
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
 gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 4 --max-seq-length 64 "$@"; }
-refused() { # exit code, what is said, arguments
+refused() { # exit code, part of the message, arguments
     local code=0
     last_wins "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
@@ -19,7 +20,7 @@ cp -r packed fp8
 for name in $("$ONESHOT" inspect packed | awk '$1 ~ /\.weight_scale$/ {print $1}'); do
     "$OSH_TOOLS/st_edit" fp8 rename "$name" "${name}_inv"
 done
-config() { # what quantization_config is
+config() { # the value of quantization_config
     python3 - "$1" "$2" <<'P'
 import json, sys
 path = sys.argv[1] + "/config.json"
@@ -45,24 +46,24 @@ same c d
 "$ONESHOT" check-model fp8 >log || fail "check-model"
 grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
 
-# 6-bit floats, four in three bytes
+# 6-bit floats, four in three bytes.
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
 "$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
 cmp six/model.safetensors again/model.safetensors
 "$ONESHOT" verify again --model six >log || fail "verify"
 grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
 
-# what no target reaches is written dense; prefetch and bands make no difference
+# Modules without a target are written dense; prefetch and bands do not change them.
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e1 --threads 1 --prefetch false
 same e e1
 "$ONESHOT" inspect e >log
 grep -q 'layers.0.mlp.down_proj.weight  *BF16' log || fail "down_proj is not dense"
 grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"' e/oneshot-manifest.json ||
-    fail "the manifest does not say what became of it"
+    fail "the manifest does not call it dequantized"
 "$ONESHOT" verify e --model fp8 >log || fail "verify"
 
-# the smallest budget that the plan names will do
+# The smallest budget that the plan names suffices.
 for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
     refused 2 'smallest that would do' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
     least=$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
@@ -70,7 +71,7 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# the same source under another time; then another scale
+# An unchanged source with another time; then another scale.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other
@@ -88,7 +89,7 @@ config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
 
-# codes of compressed-tensors in three dimensions: nobody writes them
+# Codes of compressed-tensors in three dimensions: no program writes them.
 cp -r a three
 python3 - <<'P'
 import json, struct
@@ -103,7 +104,8 @@ open(path, "wb").write(struct.pack("<Q", len(text)) + text + b[8 + n :])
 P
 refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 --output g
 
-# experts in MXFP4, as gpt-oss is released: with data, and in eval, what dense ones of the same values give
+# Experts in MXFP4, as gpt-oss is released: with data, and in eval, they give the result of dense
+# experts with the same values.
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
 for m in sparse mxfp4; do
@@ -113,7 +115,7 @@ for m in sparse mxfp4; do
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
 cmp sparse-eval mxfp4-eval
-"$ONESHOT" plan --model mxfp4 $small >plan.txt # experts stay dense, and are BF16 then
+"$ONESHOT" plan --model mxfp4 $small >plan.txt # experts stay dense, in BF16
 grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in the source): experts in one tensor' plan.txt &&
     grep -q '^warning: the output is 1.[0-9]* times as large as the source, which stores codes' plan.txt || fail "$(cat plan.txt)"
 ! "$ONESHOT" plan --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
@@ -122,7 +124,8 @@ grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in th
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
 
-# experts in one tensor in FP8: by name, as Qwen's, and in their tensors, as Granite's
+# Experts in one tensor in FP8: each listed by name, like Qwen's, and kept in their tensors, like
+# Granite's.
 for case in qwen3_moe_stacked granite_hybrid_moe; do
     rm -rf stacked stacked-fp8 ./*-out f
     "$OSH_TOOLS/tiny_model" $case stacked

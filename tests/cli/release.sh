@@ -1,4 +1,5 @@
-# scripts/release.py on a copy: a number that is forgotten is found, --set finds all, --tag wants a day and a clean tree.
+# release.sh - scripts/release.py on a copy of the repository: it finds a version number that was
+# forgotten, --set changes all of them, --tag wants a date and a clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }
@@ -13,7 +14,7 @@ release >out && fail "a number of one file"
 for name in docs/reference/oneshot.1 docs/how-to/packages.md CHANGELOG.md; do grep -q "^$name: " out || fail "$name: $(cat out)"; done
 release --set 9.10.0 >out || fail "$(cat out)"
 grep -q "^## \[9.10.0\] - unreleased" copy/CHANGELOG.md && grep -q "oneshot_9.10.0_amd64.deb" copy/docs/how-to/packages.md || fail "$(cat out)"
-[ "$(grep -c '^## .*unreleased' copy/CHANGELOG.md)" = 1 ] || fail "what was not released stays"
+[ "$(grep -c '^## .*unreleased' copy/CHANGELOG.md)" = 1 ] || fail "the head of an unreleased version stays"
 sed -i 's/^## \[9.10.0\] - unreleased/## [9.10.0] - 2026-01-31/' copy/CHANGELOG.md
 release --set 9.11.0 >out || fail "$(cat out)"
 [ "$(grep '^## ' copy/CHANGELOG.md | head -2 | tr '\n' ' ')" = "## [9.11.0] - unreleased ## [9.10.0] - 2026-01-31 " ] || fail "$(grep '^## ' copy/CHANGELOG.md)"
@@ -32,5 +33,5 @@ release --tag >out || fail "$(cat out)"
 git -C copy cat-file -p v9.11.0 | grep -q '^oneshot 9.11.0$' || fail "$(git -C copy tag)"
 [ "$(release --notes)" = "- a change" ] && git -C copy cat-file -p v9.11.0 | grep -qx -- "- a change" || fail "other notes than those of the tag"
 mv copy/scripts/install-deps.sh copy/scripts/other.sh
-release >out && fail "a script that is not there"
+release >out && fail "a missing script is not found"
 grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"

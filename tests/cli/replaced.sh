@@ -1,5 +1,6 @@
-# While a run is at work the directory that it writes, one of its files or its final name is removed, moved or replaced: the
-# run says so and fails, and what was put there stays. The run is stopped (SIGSTOP) meanwhile, so nothing depends on time.
+# replaced.sh - during a run, the directory that it writes, one of its files or its final name is
+# removed, moved or replaced. The run reports it and fails; the new files stay. The run is stopped
+# by SIGSTOP for the change, so nothing depends on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -10,7 +11,7 @@ one() { "$ONESHOT" "${job[@]}" "$@"; }
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one --output plain >/dev/null
 sums plain >want
 calls=$(cat calls)
-stopped() { # at a call; flags: a run that has stopped there, its number in pid
+stopped() { # number of a call, flags: starts a run that stops at this call; pid is its process
     INJECT_AT=$1 INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" "${@:2}" >log 2>&1 &
     pid=$!
     while ! grep -q '^State:.T' /proc/$pid/status; do
@@ -18,26 +19,26 @@ stopped() { # at a call; flags: a run that has stopped there, its number in pid
         sleep 0.02
     done
 }
-goes_wrong() { # what is said
+goes_wrong() { # part of the message
     local code=0
     kill -CONT $pid
     wait $pid || code=$?
     [ $code = 1 ] && grep -q "$1" log || fail "exit $code, wanted 1 and '$1'"
 }
 half=$((calls / 2)) late=$((calls - 4))
-finishes() { # the same command
+finishes() { # runs the same command to its end
     one --output o "$@" >log 2>&1 || fail "the same command"
     sums o | diff -u want - || fail "other files than those of a run without"
     rm -r o
 }
 
-for at in $half $late; do # before the seal, and in it
+for at in $half $late; do # before the seal and during it
     stopped $at --output o
     rm -r o.oneshot-partial
     goes_wrong 'o.oneshot-partial.* was removed or moved while this run wrote it'
-    [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "something is there again"
+    [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "the run made the directory again"
 
-    stopped $at --output o # another run has taken the place
+    stopped $at --output o # another run has taken the directory
     rm -r o.oneshot-partial
     INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
     (cd o.oneshot-partial && sha256sum -- *) >before
@@ -45,7 +46,7 @@ for at in $half $late; do # before the seal, and in it
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
     finishes
 
-    stopped $at --output o # a link to the very directory would get the name itself
+    stopped $at --output o # the run would rename a symbolic link to its directory
     mv o.oneshot-partial moved
     ln -s moved o.oneshot-partial
     goes_wrong 'was replaced while this run wrote it, by a symbolic link'
@@ -60,7 +61,7 @@ for at in $half $late; do # before the seal, and in it
         rm -r o.oneshot-partial
     done
 
-    # the final name: of an output that is replaced, and of one that is not there yet
+    # The final name: of an output that is replaced, and of one that does not exist yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file
@@ -80,7 +81,7 @@ for at in $half $late; do # before the seal, and in it
     done
 done
 
-# between the last look and the rename: what got the name goes back
+# Between the last check and the rename: the directory that got the name is moved back.
 INJECT_COUNT=$PWD/renames INJECT_CALLS=rename LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null
 rm -r o
 export INJECT_CALLS=rename

@@ -1,4 +1,5 @@
-# The HTML report in a real, headless browser: shown, and no markup of a tensor's name came alive.
+# report_browser.sh - a real, headless browser shows the HTML report; markup in a tensor's name has
+# no effect.
 set -euo pipefail
 BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$BROWSER" ]; then

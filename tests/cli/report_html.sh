@@ -1,5 +1,5 @@
-# oneshot-report.html: names from a file's header are text in it, never markup; it needs nothing outside itself.
-# With the argument "browser": a real one shows it.
+# report_html.sh - oneshot-report.html: names from the header of a file are text, never markup. The
+# page loads nothing. With the argument "browser", a real browser shows the page.
 set -euo pipefail
 mkdir -p src
 python3 - <<'P'
@@ -54,7 +54,7 @@ head -c 4000 "$model/data/evaluation.txt" >text.txt
 grep -q 'aria-label="time per subgraph"' run/oneshot-report.html
 grep -q '<svg id="memory"' run/oneshot-report.html
 "$ONESHOT" eval --model run --reference "$model" --dataset text.txt --max-seq-length 64 --json >eval.json
-python3 - <<'P' # light and dark: words stand out from what is behind them as WCAG's AA wants, marks as it wants of graphics
+python3 - <<'P' # in light and dark mode, text and graphics have the contrast that WCAG AA wants
 import re
 page = open("run/oneshot-report.html").read()
 themes = re.findall(r":root\{(--ink:[^}]*)\}", page)
@@ -91,7 +91,8 @@ cmp before.json run/oneshot-report.json
 code=0
 "$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
-python3 - <<'P' # the run, and what its layers' outputs lose against rounding to nearest, the most first
+# the run, and the loss of each layer's outputs against rounding to nearest, the largest first
+python3 - <<'P'
 import json, re
 page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))
 assert d["model"] == "docs-llama-3m" and d["architecture"] == "LlamaForCausalLM" and " threads, " in d["machine"], d
@@ -110,7 +111,7 @@ for label in ["loss, 1 = rounded to nearest", "modules in the order of execution
 P
 
 [ "${1:-}" = browser ] || exit 0
-shoot() { # page, what
+shoot() { # page, name of the picture
     timeout 120 "$BROWSER" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" "${@:2}" \
         "file://$(python3 -c 'import sys, urllib.parse; print(urllib.parse.quote(sys.argv[1]))' "$1")" 2>browser.log
 }
@@ -122,7 +123,7 @@ assert "<title>oneshot report</title>" in dom, "the page's title was changed, or
 assert "<script" not in dom and "<img" not in dom
 assert dom.count("<rect") >= 4 and re.search(r'id="errors"', dom)
 P
-for width in 420 1000; do # nothing stands out of the window
+for width in 420 1000; do # nothing extends beyond the window
     cat >frame.html <<H
 <!doctype html><body><iframe src="run/oneshot-report.html" width="$width" height="900" style="border:0"></iframe><p id="said"></p><script>
 onload = () => { const d = document.querySelector("iframe").contentDocument.documentElement;

@@ -1,5 +1,6 @@
-# The same bytes for any number of threads and any batch size; basic equals sequential without error propagation; targets of another
-# granularity change the result only through the error that they propagate.
+# reproducible.sh - the bytes do not depend on threads and batch size. basic equals sequential
+# without error propagation. Targets of another granularity change the result only through the error
+# that they propagate.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # output, flags
@@ -14,8 +15,8 @@ for flags in "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--threads
     got=$(run "o${flags// /_}" $flags)
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
-# How many samples run together where nobody names a number: whole rounds of the threads, and one where memory is scarce.
-batch() { # flags: what the plan takes
+# The default batch size: a multiple of the threads, and one sample if memory is scarce.
+batch() { # flags: prints the batch size of the plan
     "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'
 }

@@ -1,10 +1,11 @@
-# SpinQuantModifier before rounding and before GPTQ: the same bytes for any threads, batch, tier, budget and kill; verify
-# rotates the source; without quantization the model says the same; a tied head gets a weight of its own.
+# rotate.sh - SpinQuantModifier before rounding and before GPTQ. The bytes do not depend on threads,
+# batch, tier, budget or a kill. verify rotates the source. Without quantization the model's outputs
+# are the same. A tied head gets its own weight.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, keys of SpinQuantModifier, what comes behind it
+recipe() { # file, keys of SpinQuantModifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    SpinQuantModifier: {%s}\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 recipe gptq "" "GPTQModifier: {scheme: W4A16, ignore: [lm_head]}"
@@ -17,7 +18,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --ma
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head is no' \
-    plan.txt || { cat plan.txt; fail "the plan does not say what is rotated"; }
+    plan.txt || { cat plan.txt; fail "the plan does not list the rotations"; }
 
 for r in gptq rtn nvfp4 alone; do
     one $r plain --threads 1 >/dev/null 2>&1
@@ -47,13 +48,14 @@ for r in gptq rtn; do
 done
 echo "killed, and the same"
 
-# The model does what it did, but for roundings of BF16; a rotation that is lost changes its perplexity by thousands.
+# The outputs stay the same except for roundings of BF16; a lost rotation changes the perplexity by
+# thousands.
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --max-seq-length 128 | tail -1 | sed 's/.* //'; }
 a=$(nll "$model") b=$(nll out.alone)
 awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 
-# what verify finds: a norm that is none
+# verify finds a wrong recipe and wrong norms.
 cp -r out.alone broken
 sed 's/R1/R2/; s/{}/{rotations: R2}/' alone.yaml >broken/recipe.yaml
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "another recipe is not found"

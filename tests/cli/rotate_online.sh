@@ -1,10 +1,11 @@
-# What SpinQuantModifier's R3 and R4 and QuIPModifier leave to be rotated while the model runs: calibration, eval and verify do
-# that; the same bytes for any threads, batch, cut and kill; without transform_config the model says noise.
+# rotate_online.sh - rotations at run time, by R3 and R4 of SpinQuantModifier and by QuIPModifier.
+# Calibration, eval and verify apply them. The bytes do not depend on threads, batch, cut and kill.
+# Without transform_config the model's outputs are noise.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, modifier, what comes behind it
+recipe() { # file, modifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "$3" >"$1.yaml"
 }
 recipe alone "SpinQuantModifier: {rotations: [R1, R2, R3, R4]}" ""
@@ -22,7 +23,7 @@ dense=$(ppl "$model")
 
 for r in alone gptq; do
     one $r plain --threads 1 >log 2>&1
-    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA card' log || fail "$r: no warning: $(cat log)"
+    grep -q 'rotated while the model runs. vLLM does that on one NVIDIA GPU' log || fail "$r: no warning: $(cat log)"
     "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
     sums plain >want.$r
     rm -rf out.$r && mv plain out.$r
@@ -45,11 +46,11 @@ close "$dense" "$p" 9 || fail "perplexity $dense became $p with 4 bits"
 mkdir noise && cp out.alone/{model.safetensors,tokenizer*} noise/ && cp "$model/config.json" noise/
 sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' noise/config.json
 p=$(ppl noise)
-awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without what acts"
+awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without run-time rotations"
 echo "rotated while it runs"
 
-# LLM Compressor 0.14.0.1's scales, of rotated keys, where its calibration is not forced to the eager attention, which
-# rotates keys alone.
+# The scales are those of LLM Compressor 0.14.0.1 for rotated keys if its calibration is not forced
+# to eager attention, which rotates only keys.
 one heads out.heads --threads 1 >log 2>&1
 grep -q 'what it caches is not what the scales of keys are of' log || fail "heads: no warning: $(cat log)"
 "$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify"; }
@@ -77,8 +78,8 @@ echo "rotated heads"
 
 if one gptq again --model out.alone >log 2>&1; then fail "compressed again"; fi
 grep -qE 'R[34] acts while the model runs: such a model is not compressed again' log || { cat log; fail "no reason"; }
-if "$ONESHOT" --model "$model" --recipe gptq.yaml "${data[@]}" --device cuda --output cuda >log 2>&1; then fail "on a card"; fi
+if "$ONESHOT" --model "$model" --recipe gptq.yaml "${data[@]}" --device cuda --output cuda >log 2>&1; then fail "on a GPU"; fi
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" 2>/dev/null >plan.txt
 grep -q 'v in blocks of 512 at input while the model runs' plan.txt || { cat plan.txt; fail "the plan does not say it"; }
-grep -q 'vLLM on one NVIDIA card, which alone' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
+grep -q 'vLLM on one NVIDIA GPU, which alone' plan.txt || { cat plan.txt; fail "the plan does not say who loads it"; }
 echo "refused, and said"

@@ -1,5 +1,6 @@
-# --moe-calibrate-all-experts false: experts are calibrated on the tokens that the router sends to them, the same bytes however
-# the run goes; one that gets none is rounded to nearest, and is named. A router of zeros sends all to the first experts.
+# routed_experts.sh - --moe-calibrate-all-experts false calibrates experts on the tokens that the
+# router sends to them. The bytes do not depend on the way of the run. An expert without tokens is
+# rounded to nearest and named. A router of zeros sends all tokens to the first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 fail() { echo "$*"; exit 1; }
@@ -44,11 +45,12 @@ for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"
     cmp out/model.safetensors again/model.safetensors || fail "$flags makes other bytes"
 done
 
-# experts are solved a thread each where there are threads and room for it, which the budget is held to: the same bytes
-device() { # of the plan's memory or of its smallest budgets
+# With enough threads and memory, experts are solved in parallel, one thread each. The run keeps to
+# its budget, and the bytes are the same.
+device() { # key of the plan: its memory or its smallest budgets
     sed -n "/\"$1\"/,/}/s/^ *\"device_bytes\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-same() { # output, how many subgraphs are solved so (a pattern), flags
+same() { # output, a pattern for the number of subgraphs that are solved in parallel, flags
     local want=$1 n=$2
     shift 2
     "$ONESHOT" plan --model model --recipe recipe.yaml --dataset model/calibration.jsonl "$@" --json >plan.json
@@ -64,12 +66,12 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # what a layer takes most for, and so whether that leaves room, is another thing with other instruction sets
+        # The peak of a layer, and so the room beside it, depends on the instruction sets.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done
 
-# the smallest budget that is named will do
+# The smallest budget that is named suffices.
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output small "${routed[@]}" --host-memory 10MiB \
     >log 2>&1 || code=$?
@@ -79,7 +81,7 @@ cmp out/model.safetensors small/model.safetensors || fail "a budget makes other 
 
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output all "${routed[@]}" >log 2>&1 || code=$?
-[ $code = 2 ] && grep -q moe_calibrate_all_experts log || { cat log; fail "exit $code where another run's output is"; }
+[ $code = 2 ] && grep -q moe_calibrate_all_experts log || { cat log; fail "exit $code with another run's output"; }
 code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output strict "${routed[@]}" --strict >log 2>&1 ||
     code=$?

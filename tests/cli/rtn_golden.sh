@@ -1,9 +1,10 @@
-# RTN of the example model: the whole file is byte for byte what LLM Compressor 0.14.0.1 (compressed-tensors 0.19.0; the last three
-# of the list: 0.20.0) writes on a CPU for the same recipe. rtn_golden.sha256 holds the checksums of its files.
+# rtn_golden.sh - RTN of the example model: the whole file is, byte for byte, that which LLM
+# Compressor 0.14.0.1 (compressed-tensors 0.19.0; the last three of the list: 0.20.0) writes on a
+# CPU for the same recipe. rtn_golden.sha256 has the checksums of its files.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256
-group() { # name, then the weights' arguments
+group() { # name, then the arguments of the weights
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n' "$2" >"$1.yaml"
 }
 group FP8_WEIGHT_CHANNEL 'num_bits: 8, type: float, strategy: channel, symmetric: true'
@@ -20,8 +21,8 @@ group MSE_MXFP4 'num_bits: 4, type: float, strategy: group, group_size: 32, symm
 nvfp4='num_bits: 4, type: float, strategy: tensor_group, group_size: 16, symmetric: true, scale_dtype: torch.float8_e4m3fn'
 group FOUROVERSIX_NVFP4 "$nvfp4, observer: fouroversix, observer_kwargs: {norm: 2.0, grid: 50}"
 n=0
-# NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum of
-# the file (static.sh compares the rest of it).
+# NVFP4 with activations needs data; the largest activation may differ by a rounding between CPUs.
+# Therefore no checksum of the file is compared (static.sh compares the rest of it).
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 4 --max-seq-length 64 --output out-NVFP4 --progress none >/dev/null
 "$ONESHOT" verify out-NVFP4 --model "$model" >/dev/null || { echo "NVFP4: verify found something"; exit 1; }

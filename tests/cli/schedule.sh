@@ -1,5 +1,6 @@
-# scripts/schedule.sh: the job by chunks behind each other writes the bytes of the program, and three workers take a third
-# of one's time or more, and as long as the caller alone at least. No seconds are compared but those of one run.
+# schedule.sh - scripts/schedule.sh: a job in chunks, one after the other, writes the program's
+# bytes. The time of three workers is at least a third of one worker's, and at least that of the
+# caller alone. Only times of the same run are compared.
 set -euo pipefail
 [ -x "$OSH_TOOLS/schedule" ] || { echo "a sanitizer's build has no $OSH_TOOLS/schedule"; exit 77; }
 "$OSH_TOOLS/make_model" tiny hidden=128 intermediate=256 heads=4 kv=2 vocab=256 layers=2 samples=6 tokens=48
@@ -10,6 +11,7 @@ cat table
 [ "$(grep -Ec '^ +[13]( +[0-9.]+){6}$' table)" = 2 ]
 grep -Eq '^(observe|propagate|solve) +[a-z_]+_chunk( +-?[0-9.]+){3}$' table
 awk '$1 == "total" && $5 > 0 { seen = 1; if ($7 < $5 / 3 || $7 < $6 || $7 > $5 * 1.5) exit 1 } END { exit !seen }' out/3.txt
-awk '$1 == "total" { if ($5 - $7 > 1e-4 || $7 - $5 > 1e-4) exit 1 }' out/1.txt # alone, a worker is never idle
+# a single worker is never idle
+awk '$1 == "total" { if ($5 - $7 > 1e-4 || $7 - $5 > 1e-4) exit 1 }' out/1.txt
 "$ONESHOT" "${job[@]}" --output plain --progress none --threads 2 >log
 cmp out/compressed/model.safetensors plain/model.safetensors

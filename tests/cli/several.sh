@@ -1,6 +1,6 @@
-# Several modifiers go through the model once: AWQ before rounding of attention and GPTQ of the MLP, two quantizers on
-# targets of their own, stages in the order of the file. What one of them makes is what it makes with the others left out,
-# as long as nothing that it sees is changed by them.
+# several.sh - several modifiers in one traversal of the model: AWQ before rounding of attention and
+# GPTQ of the MLP, two quantizers with different targets, stages in the order of the file. A
+# modifier's result is the same without the others if they change nothing that it reads.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -40,14 +40,14 @@ P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2: $3: $(python3 same.py "$1" "$2" "$3")"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-one all --profile profile.yaml || { cat log; fail "not made"; }
+one all --profile profile.yaml || { cat log; fail "the run fails"; }
 for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; }; done
 "$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
-# Attention of layer 0 reads nothing that GPTQ made. Without AWQ, whose factors are folded into both,
-# GPTQ sees the same model with rounding beside it and without, as that is not propagated.
+# Attention of layer 0 reads nothing that GPTQ changed. Without AWQ, whose factors are folded into
+# both, GPTQ sees the same model with and without the rounding, which is not propagated.
 tensors all rounded 'layers\.0\.self_attn' 16
 tensors pair gptq 'mlp\.' 36
 tensors pair riap '.' 110
@@ -57,10 +57,10 @@ one smooth
 one stages
 for r in smooth stages; do sums $r | grep -v 'recipe.yaml\|oneshot-manifest' >sums.$r; done
 diff sums.smooth sums.stages || fail "stages make other bytes"
-if one backwards; then fail "SmoothQuant behind GPTQ"; fi
+if one backwards; then fail "SmoothQuant after GPTQ"; fi
 grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
-# A transform behind a quantizer changes what that one leaves alone.
+# A transform after a quantizer changes modules that the quantizer leaves alone.
 behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
 of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"
@@ -72,13 +72,13 @@ for r in between attention plain; do one $r || { cat log; fail "$r: not made"; }
 "$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify"; }
 tensors between attention 'layers\.0\.self_attn' 8
 tensors between attention 'input_layernorm' 4
-[ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "no factors behind a quantizer"
+[ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "no factors after a quantizer"
 echo "stages in the order of the file"
 
 one gptq --pipeline independent
 mv gptq independent && one gptq
 tensors gptq independent '.' 62
-one smooth --pipeline independent || { cat log; fail "independent: not made"; }
+one smooth --pipeline independent || { cat log; fail "independent: the run fails"; }
 [ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has nothing before it"
-[ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent is what sequential is"
+[ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"

@@ -1,17 +1,18 @@
-# SmoothQuant before GPTQ and before rounding, in one traversal: the same bytes for any threads, batch, tier, budget and
-# kill; verify knows what was changed; the model does the same; mappings that would change it are refused.
+# smoothquant.sh - SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do not
+# depend on threads, batch, tier, budget or a kill. verify knows the changed tensors. The model's
+# outputs stay the same. Mappings that would change them are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # file, keys of SmoothQuantModifier, what comes behind it
+recipe() { # file, keys of SmoothQuantModifier, modifiers after it
     printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {%s}\n    %s\n' "$2" "$3" >"$1"
 }
 gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
 rtn="QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe gptq.yaml "smoothing_strength: 0.8" "$gptq"
 recipe rtn.yaml "smoothing_strength: 0.8" "$rtn"
-# a Linear that gives: half of up_proj's range goes to down_proj
+# A Linear as the smooth layer: half of up_proj's range goes to down_proj.
 recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]' "$gptq"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
@@ -23,10 +24,10 @@ budget() { # the plan's smallest device memory, recipe, flags
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SmoothQuantModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 20 modules' plan.txt ||
-    { cat plan.txt; fail "the plan does not say what is smoothed"; }
+    { cat plan.txt; fail "the plan does not list the mappings"; }
 grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" --json >plan.txt
-[ "$(grep -c '"layer":' plan.txt)" = 8 ] || fail "the plan as JSON does not say what is smoothed"
+[ "$(grep -c '"layer":' plan.txt)" = 8 ] || fail "the plan as JSON does not list the mappings"
 
 declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic"
     [two]="--sequential-targets Linear --sequential-targets-per-subgraph 2")
@@ -51,10 +52,10 @@ for what in "gptq layer" "gptq Linear" "rtn basic" "rtn layer" "up two"; do
 done
 echo "same bytes"
 
-# Killed where the disk is written: early, so that factors are found again, and late, so that those of layers whose values
-# are taken up from the disk are the journal's alone.
+# Killed at writes to the disk: early, so that factors are computed again, and late, so that the
+# factors of layers whose values are read from the disk come from the journal.
 kills=0 resumed=0 shares=(12 45 60 75 88)
-[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # sanitized
+[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # under sanitizers
 for what in "gptq Linear" "rtn layer" "up two"; do
     read -r r t <<<"$what"
     flags=(${how[$t]} --mem-opt-level 2 --threads 1)
@@ -73,7 +74,8 @@ done
 [ $resumed -ge ${#shares[@]} ] || fail "only $resumed of $kills runs took values up"
 echo "killed, and the same"
 
-# The model does what it did: 8 bits of weights change its perplexity by 0.02, a factor that is lost by thousands.
+# The model's outputs stay the same: 8-bit weights change the perplexity by 0.02, a lost factor by
+# thousands.
 recipe w8.yaml "smoothing_strength: 0.8" "QuantizationModifier: {scheme: W8A16, ignore: [lm_head]}"
 one w8 w8 >/dev/null
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
@@ -81,7 +83,7 @@ nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --
 a=$(nll "$model") b=$(nll w8)
 awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 
-# what verify finds: a norm that is another, factors that are others, none
+# verify finds a wrong norm, wrong factors, and missing ones.
 cp -r out.gptq.layer broken
 sed -i '0,/"factors": "......../s//"factors": "3f910000/' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "other factors are not found"
@@ -90,7 +92,7 @@ sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
 grep -q "the factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
 
-refused() { # keys, what comes behind, part of the message, flags
+refused() { # keys, modifiers after it, part of the message, flags
     recipe bad.yaml "$1" "$2"
     code=0
     "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" "${@:4}" >msg 2>&1 || code=$?
@@ -106,8 +108,8 @@ refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (atten
 refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) reads what it makes, too"
 refused 'mappings: [[["lm_head"], "model.norm"]]' "$gptq" "which is the weight of 2 modules"
 refused 'mappings: [[["re:.*q_proj"], "model.embed_tokens"]]' "$gptq" "want a norm of whole rows, or a Linear"
-refused '' "$gptq" "is not made on a card" --device-model h100
+refused '' "$gptq" "is not made on a GPU" --device-model h100
 refused '' "GPTQModifier: {scheme: W8A8, ignore: [lm_head], target: original}" "want one of the two" \
     --sequential-targets Linear
 refused '' "$gptq" "needs calibration data" --pipeline datafree
-echo "refused what cannot be"
+echo "impossible jobs are refused"

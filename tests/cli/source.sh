@@ -1,6 +1,6 @@
-# A source that changes: between two runs of one output, under a run, behind a finished output. The same bytes under another
-# time are the same source; other bytes are refused, with the file and the tensor. An output that is finished is made of what
-# the source holds.
+# source.sh - a source that changes: between two runs of one output, during a run, after a finished
+# output. The same bytes with another time are the same source. Other bytes are refused; the message
+# names the file and the tensor. A finished output is always that of the source's present bytes.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
@@ -8,23 +8,23 @@ declare -A how=(
     [rtn]="--scheme W4A16 --method rtn"
     [gptq]="--scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --num-calibration-samples 4 --max-seq-length 48"
 )
-one() { # how, output, flags
+one() { # kind, output, flags
     "$ONESHOT" --model m ${how[$1]} --ignore lm_head --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 calls() { INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null && cat n; }
 sums() { (cd "$1" && sha256sum ./*.safetensors *.json | grep -vE 'oneshot-(report|manifest)'); }
-same() { # output, wanted, what happened
+same() { # output, wanted sums, label
     sums "$1" >got.txt
     diff "$2" got.txt || { echo "$3: other bytes"; exit 1; }
 }
-fails() { # exit code, what is said, what happened, command
+fails() { # exit code, part of the message, label, command
     local want=$1 says=$2 what=$3 code=0
     shift 3
     "$@" >log 2>&1 || code=$?
     [ $code = "$want" ] && grep -qE -- "$says" log || { echo "$what: exit $code, wanted $want and '$says'"; cat log; exit 1; }
 }
 q0=model.layers.0.self_attn.q_proj.weight up3=model.layers.3.mlp.up_proj.weight
-edit() { # a byte in the middle of a tensor; the time stays, and the file is the same one
+edit() { # changes a byte in the middle of a tensor; the file and its time stay
     cp -p m/model.safetensors was
     "$OSH_TOOLS/st_edit" m "$@"
     cat m/model.safetensors >edited
@@ -36,12 +36,12 @@ cp -p m/model.safetensors original
 for name in rtn gptq; do
     count=$(calls $name plain.$name)
     sums plain.$name >want.$name
-    leave() { # work of a run that was killed
+    leave() { # makes the work of a killed run
         rm -rf out out.oneshot-partial
         INJECT_AT=$((count * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >/dev/null 2>&1 || true
         [ -e out.oneshot-partial/oneshot-journal ]
     }
-    # between two runs
+    # Between two runs.
     leave
     touch m/model.safetensors
     one $name out >log 2>&1 || { echo "$name: a touched source is not taken up"; cat log; exit 1; }
@@ -59,7 +59,7 @@ for name in rtn gptq; do
     one $name out >/dev/null
     same out want.$name "$name: as it was again"
 
-    # behind a finished output
+    # After a finished output.
     touch m/model.safetensors
     one $name out >log
     grep -q 'is finished' log
@@ -69,14 +69,16 @@ for name in rtn gptq; do
     if sums out | diff -q - want.$name >/dev/null; then echo "$name: the edit changes nothing" && exit 1; fi
     restore
 
-    # under the run: in the file, by another file, at every tenth of the run
+    # During the run: a write into the file, or another file in its position, at every tenth of the
+    # run.
     for at in 3 $((count * 4 / 10)) $((count * 7 / 10)); do
         for what in "dd if=edited of=m/model.safetensors conv=notrunc status=none" "cp edited new && mv new m/model.safetensors"; do
             rm -rf out out.oneshot-partial
             fails_or_new() {
                 local code=0
                 INJECT_AT=$at INJECT_WHAT=$what LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 || code=$?
-                if [ $code = 0 ]; then # nothing had been read yet: the output is that of the new source
+                # nothing was read before the change: the output is that of the new source
+                if [ $code = 0 ]; then
                     "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
                 else
                     [ $code = 1 ] && grep -qE 'the source changed under the run|changed while it was read' log ||
@@ -95,7 +97,7 @@ for name in rtn gptq; do
     INJECT_AT=$((count * 7 / 10)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
         { echo "$name: touched under the run"; cat log; exit 1; }
     same out want.$name "$name: touched under the run"
-    one $name later >/dev/null # the stamp that the manifest has is not that of a moment
+    one $name later >/dev/null # the manifest has no time of the moment
     cmp out/oneshot-manifest.json later/oneshot-manifest.json
     rm -rf later
     for file in config.json tokenizer_config.json; do
@@ -108,7 +110,7 @@ for name in rtn gptq; do
     rm -rf out
 done
 
-# what was not read yet may change: the output is that of the source as it is
+# Bytes that are not read yet may change: the output is that of the changed source.
 rm -rf out out.oneshot-partial
 INJECT_STEP='"observe model.layers.1 Start"' INJECT_WHAT=TERM LD_PRELOAD=$OSH_TOOLS/inject.so \
     one gptq out --profile profile.yaml >log 2>&1 && { echo "observe model.layers.1: no signal"; exit 1; }
@@ -121,7 +123,7 @@ one gptq out --log-level info >log 2>&1 && grep -q 'going on from' log || { cat 
 same out want.new "edited before it was read"
 restore
 
-# verify: the manifest says what the output was made of
+# verify: the manifest has the checksum of the source that the output was made from.
 rm -rf out && one rtn out >/dev/null
 "$ONESHOT" verify out --model m >/dev/null
 sum=$(sed -n "s/.*\"source\": \"$q0\".*\"source_xxh3\": \"\([0-9a-f]*\)\".*/\1/p" out/oneshot-manifest.json | head -1)

@@ -1,5 +1,6 @@
-# Static activations: all tensors of FP8, NVFP4 and integers are LLM Compressor's to the byte, on the same samples, one per
-# batch; the activations' scales to a unit in the last place.
+# static.sh - static activations: all tensors of FP8, NVFP4 and integers are LLM Compressor's, byte
+# for byte, on the same samples, one per batch. The activations' scales differ by at most a unit in
+# the last place.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export golden=$OSH_SOURCE_DIR/tests/golden/static
@@ -13,9 +14,10 @@ for name, recipe in json.load(open(os.environ["golden"] + "/outputs.json")).item
     print(name)
 P
 )
-# Sums over a row of activations are rounded in another order: a unit in the last place of BF16. A zero point is -128 less
-# the least value in steps, some 156 of them: a unit of that and one of the step are 2 of it. NVFP4's global scale is 2688 over
-# the largest value, in F32.
+# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
+# last place of BF16. A zero point is -128 less the least value in steps, some 156 of them: a unit
+# of that and one of the step are 2 of it. NVFP4's global scale is 2688 over the largest value, in
+# F32.
 compare() {
     python3 - "$1" <<'P'
 import hashlib, json, os, struct, sys

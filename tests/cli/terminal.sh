@@ -1,5 +1,6 @@
-# A terminal: one live line that fits, also when the terminal is made narrower; clean behind Ctrl-Z, Ctrl-C and the end.
-# Without a terminal data-free prints one line.
+# terminal.sh - progress on a terminal: one live line that fits, also after the terminal gets
+# narrower; a clean screen after Ctrl-Z, Ctrl-C and the end. Without a terminal a job without data
+# prints one line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cat >watch.py <<'P'
@@ -75,7 +76,7 @@ for what in nothing suspend narrow; do
     grep -qE '^(took [0-9ms]+ .*)?6/6  the output' screen && grep -q '^out: 28 modules' screen || fail "$what"
 done
 python3 watch.py interrupt 70 "$ONESHOT" "${job[@]}" >screen || fail interrupt
-[ "$(head -n 1 screen)" = 1 ] && sed -n 2p screen | grep -q "^oneshot: interrupted" || fail "interrupt: what is left"
+[ "$(head -n 1 screen)" = 1 ] && sed -n 2p screen | grep -q "^oneshot: interrupted" || fail "interrupt: the screen is not clean"
 [ "$(wc -l <screen)" -le 3 ] || fail "interrupt: more than the message and its hint"
 
 fail_log() { cat free/oneshot.log; echo "the log does not say who, when and where"; exit 1; }

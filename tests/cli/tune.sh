@@ -1,6 +1,7 @@
-# Key tune of GPTQModifier: the same bytes for any threads, batch, tier, budget and kill; memory is predicted and held;
-# what is learned is better on what is held back, or nothing of it stays; verify knows norms that were changed; what
-# cannot be tuned is refused, or left out of quality best, in plain words.
+# tune.sh - key tune of GPTQModifier. The bytes do not depend on threads, batch, tier, budget or a
+# kill. Memory is predicted and kept to. Learned values are better on held-out samples, or are
+# dropped. verify knows changed norms. Modules that cannot be tuned are refused, or left out of
+# quality best, with a clear message.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -17,7 +18,7 @@ job() { # recipe, output, flags
         --max-seq-length 96 --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, what was done
+same() { # output, label
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
     rm -rf "$1"
 }
@@ -27,25 +28,26 @@ INJECT_CALLS=pwrite INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so job 
 sums base >want
 "$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
 grep -q '"rule": "changed"' base/oneshot-manifest.json || fail "no norm is called changed"
-[ "$(field base kept)" = true ] || fail "what was learned is not kept"
+[ "$(field base kept)" = true ] || fail "learned scales are not kept"
 awk -v a="$(field base kl_divergence)" -v b="$(field base kl_divergence_before)" 'BEGIN { exit !(a < b && a > 0) }' ||
     fail "$(grep -A8 '"tuned"' base/oneshot-report.json)"
 job none none --threads 1 >/dev/null
 job wild wild --threads 1 >/dev/null
 [ "$(field wild kept)" = false ] || fail "kept: $(grep -A8 '"tuned"' wild/oneshot-report.json)"
-cmp none/model.safetensors wild/model.safetensors || fail "what was not better has left something"
-! cmp -s none/model.safetensors base/model.safetensors || fail "what was learned is not in the output"
-"$ONESHOT" verify wild --model "$model" >verify.txt || { cat verify.txt; fail "verify of what was not better"; }
+cmp none/model.safetensors wild/model.safetensors || fail "a rejected result changed the output"
+! cmp -s none/model.safetensors base/model.safetensors || fail "learned scales are not in the output"
+"$ONESHOT" verify wild --model "$model" >verify.txt || { cat verify.txt; fail "verify of a rejected result"; }
 rm -rf none wild
 
-# killed while the new tensors go to their file, before it has its name, while they take their places, and behind that
+# Killed while the new tensors are written, before their file is renamed, while they replace the old
+# ones, and after that.
 kills=("pwrite $(($(cat calls) - 150))" "rename 2")
 [ -z "$SANITIZED" ] || kills=()
 for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
     ls out.oneshot-partial >left
-    if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then # in the middle of taking their places
+    if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then # in the middle of the replacement
         tuned=out.oneshot-partial/oneshot-tuned
         cp $tuned keep
         printf x | dd of=$tuned bs=1 seek=1000 conv=notrunc status=none
@@ -65,7 +67,8 @@ grep -q 'then codes, scales and norms are tuned: 8 steps of 2 samples, 3 held ba
 plan none >plan.txt
 ! grep -q tuned plan.txt || { cat plan.txt; fail "tune: 0 is planned"; }
 
-if [ -z "$SANITIZED" ]; then # the smallest host memory that would do is held; one MiB less is refused
+# a run keeps to the smallest host memory of the plan; one MiB less is refused
+if [ -z "$SANITIZED" ]; then
     plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "30 MiB will do"
     least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB$/\1/p' msg | tail -1)
     [ "$least" ] || fail "30 MiB: $(cat msg)"
@@ -82,7 +85,7 @@ if [ -z "$SANITIZED" ]; then # the smallest host memory that would do is held; o
     rm -rf out
 fi
 
-refused() { # recipe text behind GPTQModifier, part of the message, flags
+refused() { # recipe text after GPTQModifier, part of the message, flags
     printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {ignore: [lm_head], %s}\n' "$1" >bad.yaml
     code=0
     plan bad "${@:3}" >msg 2>&1 || code=$?

@@ -1,6 +1,6 @@
-# Planted faults: `oneshot verify` finds each against the source, as it was planted and again where the manifest was rewritten
-# to match. How many it finds without the source is printed, and those that any reader of the directory could find must be
-# among them.
+# verify.sh - planted faults: `oneshot verify` finds each against the source, with the old manifest
+# and with a manifest that was rewritten to match. It prints the number that it finds without the
+# source; faults that any reader of the directory could find must be among them.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
@@ -18,11 +18,12 @@ make fp8 --scheme FP8 --method rtn --dataset "$model/data/calibration.jsonl" --n
 for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify $out --model "$model" >log || { echo "$out is sound:"; cat log; exit 1; }
     "$ONESHOT" verify $out >log || { echo "$out is sound, alone:"; cat log; exit 1; }
-    cp -r $out again && edit again index && edit again manifest # the tool itself plants nothing
+    # an unchanged copy: the tool itself plants nothing
+    cp -r $out again && edit again index && edit again manifest
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
 done
-# tensors that the architecture does not know are copied, a tied head that is quantized is untied
+# Tensors that the architecture does not know are copied; a tied head that is quantized is untied.
 cp -r "$model" mtp && chmod -R u+w mtp && edit mtp dup model.layers.3.mlp.up_proj.weight model.layers.4.mtp.fc.weight
 "$ONESHOT" --model mtp --scheme W4A16 --ignore lm_head --output mtp.out --progress none >/dev/null
 "$ONESHOT" verify mtp.out --model mtp >log || { cat log; exit 1; }
@@ -33,7 +34,7 @@ grep -q '"name":"model.layers.4.mtp.fc.weight","rule":"copied"' plan.txt
 "$ONESHOT" --model "$model" --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 "$ONESHOT" verify head --model "$model" >log || { cat log; exit 1; }
 
-# scales have the dtype of the weights, which config.json may not give
+# Scales have the dtype of the weights, which config.json may not name.
 cp -r "$model" half && chmod -R u+w half && sed -i 's/"bfloat16"/"float16"/' half/config.json
 grep -q '"float16"' half/config.json
 for scheme in W4A16 FP8_DYNAMIC NVFP4A16; do
@@ -47,12 +48,12 @@ cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.ml
 
 q0=model.layers.0.self_attn.q_proj q1=model.layers.1.self_attn.q_proj up2=model.layers.2.mlp.up_proj
 n=0 rewritten=0 alone=0 alone_rewritten=0
-check() { # what the output must hold, name
+check() { # wanted text in the output, name
     if "$ONESHOT" verify f --model "$model" >log 2>err; then echo "$2: not found"; exit 1; fi
     grep -qE -- "$1" log || { echo "$2: other findings than '$1'"; cat log err; exit 1; }
     [ "$(wc -l <log)" -gt 1 ] || { echo "$2: no finding is listed"; cat log err; exit 1; }
 }
-fault() { # name, output, what verify says (with the manifest rewritten too), operations...
+fault() { # name, output, message of verify (with the manifest rewritten, too), operations...
     local name=$1 base=$2 want=$3
     rm -rf f && cp -r "$base" f
     shift 3
@@ -60,7 +61,7 @@ fault() { # name, output, what verify says (with the manifest rewritten too), op
     check . "$name"
     n=$((n + 1))
     if "$ONESHOT" verify f >log 2>&1; then :; else alone=$((alone + 1)); fi
-    edit f manifest 2>/dev/null || true # a shard that cannot be read stays as it was listed
+    edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry
     check "$want" "$name, manifest rewritten"
     rewritten=$((rewritten + 1))
     if "$ONESHOT" verify f >log 2>&1; then :; else alone_rewritten=$((alone_rewritten + 1)); fi
@@ -147,11 +148,11 @@ fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safeten
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
-# all but the output of another model, in which nothing is wrong
+# All faults but the output of another model, which has no fault in itself.
 [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }
 echo "$n faults: all found, $rewritten also with the manifest rewritten; without the source $alone and $alone_rewritten"
 
-# what it prints
+# The output of verify.
 ! "$ONESHOT" verify f --model "$model" --json >json 2>err
 grep -q '"ok": false' json && grep -q '"wanted"' json && grep -q 'is not as it must be' err
 "$ONESHOT" verify gptq --model "$model" --json | grep -q '"ok": true'

@@ -1,5 +1,6 @@
-# Whatever made the codes, verify finds codes that are all 0, a row of them in another order, their signs turned, and scales
-# that are twice as large, each in a Linear of its own, where the checksums were written anew. It finds nothing in the output before.
+# verify_methods.sh - for every method, verify finds codes that are all 0, a row of codes in another
+# order, codes with the opposite sign, and scales that are twice as large, each in another Linear,
+# with rewritten checksums. It finds no fault in the output before the change.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
@@ -18,7 +19,7 @@ spoil() { # name, arguments
         n=$((n + 1))
     done <spoilt
 }
-fault() { # what is said, arguments of st_edit; found with the source and without
+fault() { # part of the message, arguments of st_edit; found with the source and without
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do

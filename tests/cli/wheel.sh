@@ -1,4 +1,5 @@
-# packaging/wheel.py: the wheel holds what its list says, and works where it is unpacked, with the bytes of the program.
+# wheel.sh - packaging/wheel.py: the wheel has the files of its list, and works where it is
+# unpacked, with the bytes of the program.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }
@@ -41,7 +42,8 @@ for name, digest, size in rows:
         assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
 assert o.version() == sys.argv[2]
 
-# What a callback raises ends the job; the same call goes on. Recipe as dicts, rows as texts: their files are new ones.
+# An exception in a callback ends the job; the same call then continues it. Recipes as dicts and
+# rows as texts are written to new files.
 rows = [json.loads(line)["text"] for line in open(data)][:8]
 class Enough(Exception):
     pass
@@ -61,7 +63,7 @@ assert any("going on from" in text for level, text in log), log
 assert seen[-1].fraction == 1 and seen[-1].name == "the output"
 assert pathlib.Path("out/model.safetensors").read_bytes() == pathlib.Path("cli/model.safetensors").read_bytes()
 
-# What C would cut or wrap is refused: a value up to its NUL, a number of threads beyond 32 bits.
+# Values that C would truncate are refused: text with a NUL, a number of threads beyond 32 bits.
 def invalid(part, call):
     try:
         call()
@@ -78,7 +80,7 @@ assert not pathlib.Path("cut").exists()
 for threads in (2**40, 2**32 + 2, 2**31, 4097, -1, 1.5, "2"):
     invalid("threads: want a whole number from 0 to 4096", lambda: o.plan(model, recipe, rows, "out2", threads=threads))
 
-# Ctrl-C. The job waits meanwhile: it is a short one.
+# Ctrl-C during a short job, which waits for it.
 passed_on, pass_on = threading.Event(), o._library.Context.interrupt
 o._library.Context.interrupt = lambda self: (pass_on(self), passed_on.set())
 def interrupt(p):
@@ -92,13 +94,13 @@ except KeyboardInterrupt:
     pass
 assert not pathlib.Path("out3").exists() and pathlib.Path("out3.oneshot-partial").exists()
 
-# What was loaded is the wheel's, whatever the system has, but for what Python had before.
+# The loaded libraries are the wheel's, not the system's, except those that Python had loaded.
 ours = {p.name.split(".so")[0] for p in site.glob("oneshot/lib/*")}
 for name in loaded() - before:
     if name.name.split(".so")[0] in ours or "openblas" in name.name: # libgfortran.so.5.0.0
         assert name.parent == (site / "oneshot/lib").resolve(), name
 
-# The other jobs, and what is refused.
+# The other jobs, and refusals.
 assert o.plan(model, scheme="W4A16")["memory"]
 e = o.evaluate("out", data, max_windows=2, max_seq_length=64, reference=model)
 assert 1 < e["perplexity"] < 1e4

@@ -1,4 +1,5 @@
-# examples/c-api/compress.c: runs, calls back, and its own stages and checkpoints are in the profile beside the program's.
+# c_api.sh - examples/c-api/compress.c runs and gets its callbacks; its own stages and checkpoints
+# are in the profile beside the program's.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_EXAMPLES/c_api_compress" "$model" "$model/data/calibration.jsonl" out profile.yaml >log

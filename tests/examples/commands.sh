@@ -1,7 +1,8 @@
-# The commands of README and docs/ that tests/examples/pages.sh does not run (scripts/check_commands.py has those that no test
-# can run, and why): what their names mean here is small.
+# commands.sh - runs the commands of README and docs/ that tests/examples/pages.sh does not run,
+# with small files under the names that they use. scripts/check_commands.py lists the commands that
+# no test can run, and why.
 set -euo pipefail
-[ -z "$SANITIZED" ] || { echo "the commands themselves are what is looked at"; exit 77; }
+[ -z "$SANITIZED" ] || { echo "this test runs commands only"; exit 77; }
 PATH=$(dirname "$ONESHOT"):$PATH
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 mkdir DIR
@@ -18,7 +19,7 @@ for k in 1 2 3; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"ask $k\"}, {\"role\": \"assistant\", \"content\": \"say $k\"}]}" >>chat.jsonl
     echo "{\"question\": \"$k?\", \"answer\": \"$k\"}" >>gsm8k.jsonl
 done
-export HF_HOME=$PWD/home HF_HUB_OFFLINE=1 # what a pull and the server of rows left
+export HF_HOME=$PWD/home HF_HUB_OFFLINE=1 # the cache of a pull and of the server of rows
 unset HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 repo=home/hub/models--Qwen--Qwen3-0.6B commit=c0ffee0000000000000000000000000000000000
 mkdir -p $repo/refs/refs/pr $repo/snapshots home/oneshot/rows/openai--gsm8k--text/main

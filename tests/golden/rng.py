@@ -14,5 +14,5 @@ def rng_u64(seed, stream, n):
 
 
 def rng_sym(seed, stream, n):
-    """Uniform in [-1, 1), exact in f32."""
+    """Uniform numbers in [-1, 1), exact in f32."""
     return (rng_u64(seed, stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)

@@ -1,20 +1,22 @@
-# oneshot bench on the played card, as text and as JSON; scripts/bench-gpu.sh with it and a peer that is a script: how many
-# times our solve each of the peer's took, and whose code that was.
+# bench.sh - oneshot bench on the emulated GPU, as text and as JSON. scripts/bench-gpu.sh with it
+# and a script as the peer: the ratio of the peer's solve times to ours, and the origin of the
+# peer's code.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
 "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 >text
-grep -q '^played card' text || fail "$(cat text)"
-sed -n '/^played card/,$p' text >card
-for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to card'; do
+grep -q '^emulated GPU' text || fail "$(cat text)"
+sed -n '/^emulated GPU/,$p' text >card
+for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to GPU'; do
     grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" card || fail "no $what: $(cat card)"
 done
 if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
-for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do # without cuFile and with a played one
+# without cuFile and with an emulated one
+for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do
     LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
     grep -Eq '^disk to pinned +[0-9.]+ GB/s .*one reader; 1: [0-9.]+ GB/s$' text || fail "$(cat text)"
-    grep -Eq '^disk to card +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
-    by=$(grep -Ec '^disk to card +[0-9.]+ GB/s +by cuFile$' text || true)
+    grep -Eq '^disk to GPU +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
+    by=$(grep -Ec '^disk to GPU +[0-9.]+ GB/s +by cuFile$' text || true)
     [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "by cuFile, without it: $(cat text)"
     [ "$by" = 1 ] || { [[ $lib != */gds ]] && grep -q 'not by cuFile: libcufile' err; } || fail "$(cat text err)"
 done
@@ -26,7 +28,7 @@ cat >peer <<'SH'
 #!/bin/sh
 [ "${1##*/}" = bench_gpu_peer.py ] && [ "$*" != "${*#*--hidden 128 --intermediate 256}" ] || exit 3
 tr '\n' ' ' <<'JSON'
-{"device": "a card", "torch": "2", "llmcompressor": null, "triton": "3", "samples": 2, "tokens": 32, "measured_samples": 2,
+{"device": "a GPU", "torch": "2", "llmcompressor": null, "triton": "3", "samples": 2, "tokens": 32, "measured_samples": 2,
  "seconds_a_layer": {"observe": 1.5, "propagate": 0.5}, "left_out": {"package": "llmcompressor is not installed"},
  "solves_a_layer": [{"loop": "eager", "code": "re-enacted", "batched": false, "seconds": 900},
                     {"loop": "triton", "code": "re-enacted", "batched": true, "seconds": 90}]}
@@ -41,7 +43,7 @@ grep -Eq '^bf16 products .* attention [0-9.e-]+ TFLOP/s, copies' table
 grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table
-# experts: their class and shapes, and what the peer is told of them; a call that nobody knows is refused
+# Experts: their class and shapes, and the arguments of the peer. An unknown call is refused.
 sed -i 's/--hidden 128 --intermediate 256/--hidden 128 --intermediate 128 --heads 4 --kv 2 --head-dim 32 --experts 4 --topk 2 /' peer
 ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out experts --layers "1 2" --samples 2 --tokens 32 \
     --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \

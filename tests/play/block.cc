@@ -1,5 +1,6 @@
-/* block.cc - plays a grid: its blocks one after the other, the threads of a block as fibers. A thread runs until it
- * meets the others: at a barrier all threads of the block, at a warp call the lanes that the mask names. */
+/* block.cc - runs a grid: its blocks one after the other, the threads of a block as fibers. A
+ * thread runs until it must meet others: all threads of the block at a barrier, the lanes of the
+ * mask at a warp call. */
 #include "block.h"
 #include "fiber.h"
 
@@ -26,15 +27,16 @@ struct thread {
     osh_fiber fiber;
     uint3 index;
     state at;
-    osh_play_site site; // where it waits
+    osh_play_site site; // the call at which it waits
     int predicate;
-    int group;                      // of asynchronous copies, that is open
-    std::vector<async_copy> copies; // under way, in their order
+    int group;                      // the open group of asynchronous copies
+    std::vector<async_copy> copies; // pending, in their order
 };
 
-/* Lanes that meet leave their slots in one of two sets: who is ahead fills the other one. */
+/* Lanes that meet put their slots into one of two sets: lanes that already run again fill the
+ * other. */
 struct warp {
-    osh_play_site site; // where they meet, and who
+    osh_play_site site; // the call at which they meet, and its lanes
     uint32_t mask, arrived;
     int turn;
     osh_play_slot slots[2][warpSize];
@@ -83,7 +85,8 @@ int osh_play_barrier(osh_play_site site, int predicate)
     return block.count;
 }
 
-/* The last lane to arrive sets the others free. orders: what was written before is there for all of them. */
+/* The last lane to arrive wakes the others. If orders is set, earlier writes are visible to all of
+ * them. */
 static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
 {
     int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
@@ -162,7 +165,7 @@ static void fiber_main(void)
     osh_fiber_switch(&block.now->fiber, &block.scheduler, true);
 }
 
-static char *stacks; // for the process's life
+static char *stacks; // until the process ends
 
 static char *stack_of(int i)
 {
@@ -185,7 +188,7 @@ static void say_where(const thread *t, char *text, size_t n)
                  t->site.file, t->site.line);
 }
 
-/* All threads wait: they must be at one barrier. */
+/* All threads wait: they must be at the same barrier. */
 static void pass_barrier(void)
 {
     const thread *first = &block.threads[0];
@@ -195,7 +198,8 @@ static void pass_barrier(void)
         if (t->at != AT_BARRIER || t->site.line != first->site.line || t->site.file != first->site.file) {
             char a[512], b[512];
             const thread *other = first->at == AT_BARRIER && i ? t : first;
-            for (int k = 0; k < block.n && other == first; k++) // one that differs from the first
+            // a thread at another call than the first
+            for (int k = 0; k < block.n && other == first; k++)
                 if (block.threads[k].at != first->at) other = &block.threads[k];
             say_where(first, a, sizeof a), say_where(other, b, sizeof b);
             osh_play_die("deadlock: %s, %s", a, b);
@@ -219,7 +223,8 @@ static void run_block(const std::vector<int> &order)
         unsigned u = (unsigned)i;
         t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
         t->at = READY, t->group = 0;
-        size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
+        // otherwise all stacks would share a few sets of the cache
+        size_t skew = (size_t)(i % 128) * SKEW;
         osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     }
     while (n_ended < block.n) {
@@ -237,7 +242,7 @@ static void run_block(const std::vector<int> &order)
     }
 }
 
-/* 0 .. n - 1 forward, in reverse, or shuffled. */
+/* 0 .. n - 1 in order, in reverse, or shuffled. */
 static std::vector<int> order_of(size_t n, unsigned seed)
 {
     std::vector<int> order(n);
@@ -254,10 +259,10 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
 {
     block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
     block.dynamic.resize(g->shared);
-    block.dynamic.shrink_to_fit(); // what lies behind is AddressSanitizer's
+    block.dynamic.shrink_to_fit(); // AddressSanitizer then finds accesses after its end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
-    stack_of(0); // they are there
+    stack_of(0); // makes the stacks
     if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;

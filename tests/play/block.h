@@ -1,4 +1,4 @@
-/* block.h - between the files of the harness. */
+/* block.h - declarations that the files of the emulated GPU share. */
 #ifndef OSH_PLAY_BLOCK_H
 #define OSH_PLAY_BLOCK_H
 #include "cuda_runtime.h"
@@ -8,16 +8,19 @@ struct osh_play_grid {
     const char *kernel; // its name, for messages
     const void *entry;
     dim3 grid, block;
-    size_t shared; // dynamic, bytes
+    size_t shared; // dynamic shared memory, bytes
     std::function<void()> body;
 };
-void osh_play_run(const osh_play_grid *g, unsigned order); // all blocks, one after the other
+void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, one after the other
 
-void osh_play_poison_shared(const void *entry); // the static shared memory of a kernel becomes NaN
-uintptr_t osh_play_card_range(uintptr_t *end); // from the first byte of the card's memory to the last one
+// fills the static shared memory of a kernel with NaN
+void osh_play_poison_shared(const void *entry);
+// returns the first byte of GPU memory; *end: its end
+uintptr_t osh_play_card_range(uintptr_t *end);
 
-/* race.cc, where it is linked: a grid begins, a block, a thread goes on (-1: none), all threads or a warp have met, an
- * access that the compiler does not see. */
+/* Functions of race.cc, if it is linked. They are called when a grid begins, when a block begins,
+ * when a thread continues (-1: none), when all threads or a warp have met, and for an access that
+ * the compiler does not see. */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes) __attribute__((weak));
 void osh_race_block(void) __attribute__((weak));
 void osh_race_thread(int i) __attribute__((weak));

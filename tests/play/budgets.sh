@@ -1,5 +1,5 @@
-# On the played card, whose memory the host may not touch: the same bytes under every --device-memory, tier and phase; the
-# smallest budget that the plan names will do, to the byte.
+# budgets.sh - on the emulated GPU, whose memory the host may not touch: every --device-memory, tier
+# and phase gives the same bytes. The smallest budget of the plan suffices, to the byte.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -19,7 +19,7 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
-for i in $(seq 24 -1 1); do # the largest that leads to rounds
+for i in $(seq 24 -1 1); do # the largest budget that leads to rounds
     between=$(((i * device + (40 - i) * least) / 40))
     plan --device-memory $between
     if grep -q 'several rounds' plan.json; then break; fi
@@ -36,7 +36,7 @@ for flags in "${all[@]}"; do
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
-# a card that has no byte more: nothing is taken beside the arena
-[ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a card of $least bytes"
+# A GPU with not a byte more: nothing is allocated outside the arena.
+[ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a GPU of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

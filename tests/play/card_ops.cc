@@ -1,2 +1,2 @@
-/* card_ops.cc - the tool on the played card. */
+/* card_ops.cc - tests/tools/card_ops.cu on the emulated GPU. */
 #include "tools/card_ops.cu"

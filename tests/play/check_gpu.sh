@@ -1,12 +1,13 @@
-# scripts/check-gpu.sh with a nvidia-smi that lists a card and the program on the played one: what each step finds, the table,
-# and that what fails does not keep the next step from its turn.
+# check_gpu.sh - scripts/check-gpu.sh with an nvidia-smi that lists a GPU and the program on the
+# emulated GPU: the findings of each step, and the table. After a failed step the next one still
+# runs.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; cat out/*.log; exit 1; }
 mkdir -p bin build/tests
 cat >bin/nvidia-smi <<'SH'
 #!/bin/sh
-case $1 in -L) echo "GPU 0: a card" ;; --query-gpu=compute_cap) echo 9.0 ;; --query-gpu=*) echo "a card, 1, 2 MiB, 9.0" ;; esac
+case $1 in -L) echo "GPU 0: a GPU" ;; --query-gpu=compute_cap) echo 9.0 ;; --query-gpu=*) echo "a GPU, 1, 2 MiB, 9.0" ;; esac
 SH
 cat >bin/compute-sanitizer <<'SH'
 #!/bin/sh
@@ -30,33 +31,34 @@ check() { # steps, flags: prints the table
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
 
 PROGRAM=$PLAY check "env build mma model" --samples 8 -- --threads 1 || fail "$(cat table)"
-finds '^env +ok .* a card, 1, 2 MiB, 9.0$'
+finds '^env +ok .* a GPU, 1, 2 MiB, 9.0$'
 finds '^build +ok .* given: '
 finds "^mma +ok .* $own of $own tests pass$"
 if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, layer by layer: [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+ %$'; fi
-finds 'perplexity of the card.s output [0-9.]+ .evaluated on the card: [0-9.]+., of the host.s [0-9.]+$'
+finds 'perplexity of the GPU.s output [0-9.]+ .evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 cmp out/summary.txt <(grep -v '^    |' table)
 
-# each op alone, and one layer against the host, at a 64th of the widths; what is carried home is small, and has no work files
+# Each op alone, and one layer against the host, at a 64th of the widths. The results are small and
+# have no work files.
 PROGRAM=$PLAY check "card_ops wide" --scale 32 --results home.tgz -- --threads 1 || fail "$(cat table)"
 finds '^card_ops +ok .* ops; lowest shares: '
 finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
 finds '^ +page-locking of 64 blocks of [0-9.]+ MB: touched in '
 if command -v python3 >/dev/null; then
     finds '^wide +ok .* self_attn.q_proj: [0-9.]+ % of the codes are equal, objective [0-9.]+ times the host.s$'
-    finds "fallbacks of the card: none; values: .*'rest_in': 'device', 'to_device_bytes': 0"
+    finds "fallbacks of the GPU: none; values: .*'rest_in': 'device', 'to_device_bytes': 0"
 fi
-[ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "what is carried home has $(stat -c %s home.tgz) bytes"
+[ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "the results have $(stat -c %s home.tgz) bytes"
 tar -tzf home.tgz >home
 for f in summary.txt card_ops.txt wide.txt; do grep -qx "./$f" home || fail "$f is not carried home"; done
 if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
 
-if [ "$SANITIZED" ]; then exit 0; fi # slow: the same program with more of the same
+if [ "$SANITIZED" ]; then exit 0; fi # slow, and it runs the same code
 export OSH_PLAY="protect=0 memory=8589934592"
 PROGRAM=$PLAY_BATCHES check "budgets disk resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
-finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the card on$'
-finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the card, [0-9]+ ms, 0 bytes by cuFile$'
-finds '^ +--use-gds true: the bytes of values on the card, '
+finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the GPU on$'
+finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the GPU, [0-9]+ ms, 0 bytes by cuFile$'
+finds '^ +--use-gds true: the bytes of values on the GPU, '
 finds '^ +disk to pinned +[0-9.]+ GB/s .*one reader'
 finds '^resume +ok .* killed three times, gone on with to the same bytes$'
 
@@ -64,7 +66,7 @@ rm build/tests/cuda_test_mma
 printf '#!/bin/sh\necho "STRICT a: not true, but nearly. b"\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
 if PROGRAM=$PWD/none check "mma sanitizer model env"; then fail "all is well: $(cat table)"; fi
 finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
-finds '^ +cuda_test_mma: says that there is no card$'
+finds '^ +cuda_test_mma: says that there is no GPU$'
 finds '^sanitizer +FAILED .* memcheck test_attention: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'

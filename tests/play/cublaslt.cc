@@ -1,4 +1,5 @@
-/* cublaslt.cc - libcublasLt.so, played: the same checks of arguments, products by OpenBLAS on f32 copies. */
+/* cublaslt.cc - emulated libcublasLt.so: the same checks of arguments, products by OpenBLAS on f32
+ * copies. */
 #include <cublasLt.h>
 
 #include <cblas.h>
@@ -30,7 +31,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete d, CUBLAS_STATUS_SUCCESS; }
 
-/* A value of the size that the attribute has. */
+/* Stores a value that has the size of the attribute. */
 static cublasStatus_t take(void *to, size_t wanted, const void *value, size_t n_bytes)
 {
     if (n_bytes != wanted || !value) return CUBLAS_STATUS_INVALID_VALUE;
@@ -98,7 +99,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     if (k != k_b || m != d->rows || n != d->cols || m != c->rows || n != c->cols) return CUBLAS_STATUS_INVALID_VALUE;
     if (a->n_batch != d->n_batch || b->n_batch != d->n_batch || c->n_batch != d->n_batch)
         return CUBLAS_STATUS_INVALID_VALUE;
-    /* The results of a batch stand behind each other, or beside each other inside one row. */
+    /* The results of a batch are stored one after the other, or beside each other in each row. */
     bool beside = d->stride >= d->rows && (d->n_batch - 1) * d->stride + d->rows <= d->ld;
     if (d->n_batch > 1 && !beside && d->stride < d->ld * (d->cols - 1) + d->rows)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -109,7 +110,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* What the answer was given for. */
+/* A hash of the inputs of a heuristic's answer. */
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;
@@ -127,7 +128,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *n_found = 0;
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
-    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that is split has no fixed order
+    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a split sum has no fixed order
     if (osh_play_fault("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     results[0].algo.data[0] = mark_of(how, a, b, d);
@@ -181,7 +182,8 @@ static uint16_t narrow(float f, cudaDataType t)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* What a tensor core takes of an F32: the low 13 bits are cut off, as the harshest of cards does. */
+/* The part of an F32 that a tensor core reads: the low 13 bits are cut off, as on the strictest
+ * GPU. */
 static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
 
 /* One matrix in f32, [rows, cols] without gaps. */
@@ -220,8 +222,8 @@ struct product {
     float alpha, beta;
 };
 
-/* The sums of a card that cuts off (osh_play_truncate): the exact sum of what an instruction takes and the one so far,
- * without the bits that F32 has no room for. */
+/* Sums of a GPU that truncates (osh_play_truncate): the exact sum of one instruction's products and
+ * the sum so far, without the bits that do not fit into F32. */
 static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a, const std::vector<float> &b)
 {
     const int64_t m = p->d_layout.rows, n = p->d_layout.cols, k = p->how.transa ? p->a_layout.rows : p->a_layout.cols;
@@ -252,7 +254,8 @@ static void multiply(void *user)
         bool tf32 = p->how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
         std::vector<float> a = load(p->a + at(al), al, tf32), b = load(p->b + at(bl), bl, tf32),
                            d((size_t)m * (size_t)n, 0.f);
-        if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout); // else it is not read
+        // with beta 0, C is not read
+        if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout);
         if (osh_play_truncates && (tf32 || al->type != CUDA_R_32F)) multiply_cut(&d, p, a, b);
         else cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,
                     m, n, k, p->alpha, a.data(), (int)al->rows, b.data(), (int)bl->rows, p->beta, d.data(), m);

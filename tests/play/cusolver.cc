@@ -1,11 +1,11 @@
-/* cusolver.cc - libcusolver.so, played by LAPACK. */
+/* cusolver.cc - libcusolver.so, emulated with LAPACK. */
 #include <cusolverDn.h>
 
 #include <lapacke.h>
 
 #include "play.h"
 
-enum { HOST_WORK = 256 }; // bytes that trtri wants
+enum { HOST_WORK = 256 }; // host bytes of trtri
 
 struct cusolverDnContext { cudaStream_t stream; };
 
@@ -24,7 +24,7 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-static size_t wish(bool inverse, int64_t n) // of the card: whole floats
+static size_t wish(bool inverse, int64_t n) // GPU memory: whole floats
 {
     return (osh_play_solver_bytes + osh_play_solver_each[inverse] * (size_t)(n * n) + 3) / 4 * 4;
 }

@@ -1,5 +1,6 @@
-# A plan for a card that is not there, by a binary that may be without CUDA: the memory that the played card's plan counts, the
-# tier and the batches that its memory leaves, and seconds that follow the table of cards.
+# device_model.sh - a plan for a GPU that is not present, by a program that may have no CUDA. It
+# counts the same memory as the plan on the emulated GPU, chooses the tier and the batches for that
+# memory, and its seconds follow the table of GPUs (src/budget/cards.c).
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
@@ -10,7 +11,7 @@ for budget in 40MiB 60MiB 2GB; do
     "$ONESHOT" plan "${job[@]}" --device-model rtx3060 --device-memory $budget --json >sheet.json
     OSH_PLAY=protect=0 "$PLAY" plan "${job[@]}" --device cuda --device-memory $budget --json >played.json
     for key in device device_bytes activation_tier phases values_ahead; do
-        [ "$(field sheet.json $key)" = "$(field played.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the played card $(field played.json $key)"
+        [ "$(field sheet.json $key)" = "$(field played.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the emulated GPU $(field played.json $key)"
     done
 done
 for name in h200 h100 a100 l40s rtx4090 rtx3090 rtx3060; do
@@ -26,7 +27,7 @@ less rtx4090 rtx3060 observe
 [ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
 "$ONESHOT" plan "${job[@]}" --device-model h200 >text
 grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
-refused() { # words, flags
+refused() { # part of the message, flags
     want=$1
     shift
     "$ONESHOT" "$@" 2>err >/dev/null && fail "$* is not refused"
@@ -35,5 +36,5 @@ refused() { # words, flags
 refused 'device_model: want one of h200|h100' plan "${job[@]}" --device-model h20
 refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
 refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
-refused 'a run takes the card that is there' "${job[@]}" --device-model h200 --output o
+refused 'a run uses the GPU that is there' "${job[@]}" --device-model h200 --output o
 [ ! -e o ] || fail "a refused run left something"

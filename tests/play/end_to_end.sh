@@ -1,5 +1,6 @@
-# The whole program on the played card against the same job on the host: codes that differ by rounding noise alone, the
-# same errors; who made it is in the manifest; what is missing is said; a run goes on only on the card that began it.
+# end_to_end.sh - the whole program on the emulated GPU against the same job on the host: the codes
+# differ only by rounding noise, the errors are the same. The manifest names the device. Missing
+# parts are reported. A run continues only on the device that began it.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -7,26 +8,28 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 8 --max-seq-length 64 --threads 1 --progress none)
 fail() { echo "$*"; exit 1; }
-refused() { # exit code, words, flags
+refused() { # exit code, part of the message, flags
     code=$1 want=$2 got=0
     shift 2
     "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
-"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # auto: there is a card
-# the driver's figure (nvml.cc: 3 GiB) beside the arena's, from where the card is open; of the host's run none
+"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # auto: there is a GPU
+# The driver's figure (nvml.cc: 3 GiB) is beside the arena's while the device is open; the host's
+# run has none.
 [ "$(grep -c gpu_device_mb card.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' card.yaml | grep -v '^#' | grep -qv 3072.00 ||
     fail "the driver's figures: $(grep gpu_device_mb card.yaml)"
 grep -q '"driver_peak_bytes": 3221225472' card/oneshot-report.json || fail "the report has no figure of the driver"
 "$PLAY" "${job[@]}" --output host --device cpu --profile host.yaml >/dev/null
-if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a card"; fi
+if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a GPU"; fi
 grep -q '"back_end": "cuda"' card/oneshot-manifest.json || fail "the manifest does not name the back end"
-grep -q '"device": "played card, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the card"
-grep -q '"isa"' card/oneshot-manifest.json && fail "the host's instruction set decides nothing on a card"
+grep -q '"device": "emulated GPU, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the GPU"
+grep -q '"isa"' card/oneshot-manifest.json && fail "the manifest of a GPU run names the host's instruction set"
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
-# attention rounds elsewhere on a card (docs/explanation/numerics.md): a module's error moves by 1 % or 2 either way, the mean does not
+# Attention rounds at other points on a GPU (docs/explanation/numerics.md): a module's error changes
+# by 1 or 2 % either way, the mean does not.
 paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \
@@ -37,7 +40,7 @@ differ=$(cmp -l card/model.safetensors host/model.safetensors | wc -l) all=$(sta
 [ "$differ" -lt $((all / 4)) ] || fail "$differ of $all bytes differ"
 echo "perplexity $a, on the host $b; $differ of $all bytes differ"
 
-# the report, and the profile
+# The report, and the profile.
 for key in peak_bytes predicted_peak_bytes to_device to_device_ahead from_device; do
     sed -n '/"device": {/,/^  }/p' card/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
 done
@@ -45,7 +48,8 @@ peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' card/one
 plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
 [ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
 
-# threads and batches of the host leave no trace; nor do the order of the card's threads, nor when its streams work
+# The bytes do not depend on the host's threads and batches, the order of the GPU's threads, or the
+# time at which its streams work.
 want=$(sha256sum <card/model.safetensors)
 for how in "order=1" "order=7 lazy=1"; do
     OSH_PLAY="protect=0 $how" last_wins "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
@@ -53,16 +57,16 @@ for how in "order=1" "order=7 lazy=1"; do
     rm -rf other
 done
 
-# static input ranges come from the card, and are those of the host but for rounding
+# Static input ranges are found on the GPU, and are the host's except for rounding.
 for d in cuda cpu; do
     last_wins "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
 done
 differ=$(cmp -l static.cuda/model.safetensors static.cpu/model.safetensors | wc -l)
-[ "$differ" -le 56 ] || fail "static ranges: $differ bytes differ" # of 28 scales
+[ "$differ" -le 56 ] || fail "static ranges: $differ bytes differ" # 28 scales of two bytes
 
-refused 1 'there is no card cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
+refused 1 'there is no GPU cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
 refused 2 'want cpu, cuda or cuda:N' "$PLAY" "${job[@]}" --output o --device gpu
-refused 2 'the card has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
+refused 2 'the GPU has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
 refused 1 'bytes free.*wanted 67108864' env OSH_PLAY=memory=20000000 "$PLAY" "${job[@]}" --output o --device-memory 64MiB
 refused 2 'the smallest that would do is --device-memory' "$PLAY" "${job[@]}" --output o --device-memory 32MiB
 [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "a refused run left something"

@@ -1,7 +1,8 @@
-# oneshot eval on the played card, in several batches: the host's figures but for rounding, dense, with weights and inputs
-# rounded, and against a reference; the same NLL of every token, to the byte, whatever the budget, --batch-size, where the
-# rows rest, whether weights are read ahead, and in which order the card works; the smallest budget will do, on a card that
-# has no more.
+# eval.sh - oneshot eval on the emulated GPU, in several batches. Its figures are the host's except
+# for rounding: for a dense model, with rounded weights and inputs, and against a reference. The NLL
+# of every token does not depend, to the byte, on the budget, --batch-size, the tier of the rows,
+# the prefetch of weights and the order of the GPU's work. The smallest budget suffices on a GPU
+# with no more memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -14,9 +15,9 @@ eval_on() { # device, flags
     last_wins "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
 }
 figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
-near() { # figure, share, files
+near() { # figure, relative tolerance, files
     awk -v a="$(figure "$1" "$3")" -v b="$(figure "$1" "$4")" -v s="$2" 'BEGIN { exit !(a < b * (1 + s) && a > b * (1 - s)) }' ||
-        fail "$1: $(cat "$3") on the card, $(cat "$4") on the host"
+        fail "$1: $(cat "$3") on the GPU, $(cat "$4") on the host"
 }
 for scheme in W4A16 FP8_DYNAMIC; do
     "$ONESHOT" --model "$model" --scheme $scheme --ignore lm_head --output $scheme --device cpu --threads 1 \
@@ -24,13 +25,14 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if [ "$SANITIZED" ]; then jobs=(); fi # they make no figure another
+if [ "$SANITIZED" ]; then jobs=(); fi # they change no figure
 for job in "${jobs[@]}"; do
     name=${job// /.}
-    eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name" # of 7 the noise alone is more
+    # with 7 windows the noise alone is larger
+    eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name"
     eval_on cpu --model $job --max-windows 30 --per-token host.npy >"host.$name"
     near perplexity 0.002 "card.$name" "host.$name"
-    cmp -s card.npy host.npy && fail "$job: the card has the host's very bytes: did it run?"
+    cmp -s card.npy host.npy && fail "$job: the GPU has the host's very bytes: did it run?"
 done
 if [ -z "$SANITIZED" ]; then
     near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
@@ -49,13 +51,13 @@ for how in "protect=1" "order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
     cmp got want && cmp got.npy want.npy || fail "$how: other figures"
 done
-on="rows rest on the card" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
-close=$(((least - 1) << 20)) # behind the loop: where the rows, 336 KiB, have no room
+on="rows rest on the GPU" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
+close=$(((least - 1) << 20)) # after the loop: a budget without room for the rows, 336 KiB
 until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
     [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
 if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
-host=$(sed -n 's/.*smallest that would do with this card is --host-memory \([0-9]*\)MiB$/\1/p' err)
+host=$(sed -n 's/.*smallest that would do with this GPU is --host-memory \([0-9]*\)MiB$/\1/p' err)
 [ -n "$host" ] || fail "$(cat err)"
 while IFS=: read -r flags says; do
     eval_on cuda "${job[@]}" --per-token got.npy --log-level debug $flags >got 2>log
@@ -69,15 +71,15 @@ done <<WAYS
 --host-memory 200MB:$on; $ahead
 --host-memory $((host + 1))MiB:$on; ${ahead/read/not read}
 WAYS
-refused() { # exit code, words, knobs, flags
+refused() { # exit code, part of the message, knobs, flags
     code=$1 want=$2 knobs=$3 got=0
     shift 3
     OSH_PLAY="protect=0 $knobs" last_wins "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
 refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
-refused 2 'the card has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
-refused 1 'there is no card cuda:3' "" "${job[@]}" --device cuda:3
+refused 2 'the GPU has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
+refused 1 'there is no GPU cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
-refused 1 'the card is lost' "fail=launch:40:719" "${job[@]}"
+refused 1 'the GPU is lost' "fail=launch:40:719" "${job[@]}"
 refused 1 'cudaMalloc\|bytes free' "fail=cudaMalloc:1:2" "${job[@]}"

@@ -1,5 +1,6 @@
-# Mixture of experts on the played card against the same job on the host: errors that differ by rounding noise, except where
-# a token's experts were nearly even; the same bytes under every budget of the card; the arena's peak is what was planned.
+# experts.sh - a mixture of experts on the emulated GPU against the same job on the host. The errors
+# differ by rounding noise, except where a token's experts were nearly equal. The bytes do not
+# depend on the GPU's budget. The arena's peak is the planned one.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -11,7 +12,7 @@ job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --thre
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
-python3 - <<'P' || fail "the card counts other tokens for the experts than the host"
+python3 - <<'P' || fail "the GPU counts other tokens for the experts than the host"
 import json
 card, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("card", "host"))
 assert len(card) == len(host) > 0
@@ -33,7 +34,7 @@ grep -q '"solved_apart": true' plan.json || fail "experts are solved one by one"
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 want=$(sha256sum <card/model.safetensors)
 for flags in "--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2"; do
-    if [ "$flags" = "--device-memory $least" ]; then # experts one by one, to the same bytes
+    if [ "$flags" = "--device-memory $least" ]; then # experts solved one by one, to the same bytes
         last_wins "$PLAY" plan "${job[@]}" $flags --json | grep -q '"solved_apart": true' && fail "experts together within $least bytes"
     fi
     last_wins "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
@@ -42,7 +43,7 @@ for flags in "--device-memory $least" "--device-memory $((least + 200000)) --thr
 done
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --progress none --output other >/dev/null
 rm -rf other
-for part in 5 8 11; do # killed, also between the results of experts that were solved together
+for part in 5 8 11; do # killed, also between the results of experts that are solved together
     if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
     "$PLAY" "${job[@]}" --progress none --output other >/dev/null || fail "killed at $part/12: it does not go on"
@@ -50,4 +51,4 @@ for part in 5 8 11; do # killed, also between the results of experts that were s
     rm -rf other
 done
 OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --progress none --output other >/dev/null
-[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order of the card's threads: other bytes"
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order of the GPU's threads: other bytes"

@@ -1,5 +1,6 @@
-# Families with ops and attributes of their own on the played card: eval has the host's figures but for rounding, and what
-# is calibrated there verifies and is as near its source as the host's.
+# families.sh - families with their own ops and attributes on the emulated GPU: eval gives the
+# host's figures except for rounding; an output that is calibrated there verifies and is as near its
+# source as the host's.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }

@@ -1,5 +1,6 @@
-# A card that is lost, memory that is not there, a run that is killed, a weight that is not finite: the message says what
-# and where, what was done is kept, and the same command makes the files of a run that nothing disturbed.
+# faults.sh - a lost GPU, missing memory, a killed run, a weight that is not finite: the message
+# says what failed and where, finished work is kept, and the same command gives the files of an
+# undisturbed run.
 set -euo pipefail
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -10,38 +11,39 @@ one() { "$PLAY" --model "$model" "${job[@]}" --output out "$@"; }
 one >/dev/null
 want=$(sha256sum <out/model.safetensors)
 rm -rf out
-finish() { # what happened before, flags
+finish() { # label, flags
     what=$1
     shift
     one "$@" >/dev/null || fail "$what: it does not go on"
     [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: other bytes"
     rm -rf out
 }
-broken() { # fault, words of the message, flags
+broken() { # fault, part of the message, flags
     fault=$1 words=$2 code=0
     shift 2
     OSH_PLAY="protect=0 fail=$fault" one "$@" >/dev/null 2>err || code=$?
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
 for at in 1 40 300; do # kernels: at the start, in the first layer, later
-    broken "launch:$at:719" 'the card is lost.*goes on where the journal ends'
+    broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
     finish "lost at kernel $at"
 done
-broken cudaMemcpyAsync:30:719 'the card is lost'
+broken cudaMemcpyAsync:30:719 'the GPU is lost'
 finish "lost at a copy" --mem-opt-level 1
-broken cublasLtMatmulAlgoGetHeuristic:1:719 'the card is lost' # another thread's copy may be what loses it
+# a copy of another thread may lose the GPU first
+broken cublasLtMatmulAlgoGetHeuristic:1:719 'the GPU is lost'
 finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
-[ ! -e out.oneshot-partial ] || fail "a card without memory left something"
+[ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
-# another device would make other bytes
-broken launch:300:719 'the card is lost'
-if one --device cpu 2>err; then fail "went on elsewhere"; fi
+# Another device would give other bytes.
+broken launch:300:719 'the GPU is lost'
+if one --device cpu 2>err; then fail "continued on another device"; fi
 grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"
 finish "lost, refused on the host"
 
-# kill -9 at calls that change the disk
+# kill -9 at calls that change the disk.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one >/dev/null
 rm -rf out
 parts=(2 3 4)
@@ -54,7 +56,7 @@ for part in "${parts[@]}"; do
     done
 done
 
-# weights and values that are not finite
+# Weights and values that are not finite.
 begins() { # file, tensor: offset of its first byte
     header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
     at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" |
@@ -70,5 +72,5 @@ for d in cuda cpu; do
     grep -Eq "$where" err.$d || fail "wanted: $where: $(cat err.$d)"
     rm -rf out.oneshot-partial
 done
-# the same sample, token and channel, whatever runs
+# The host and the GPU name the same sample, token and channel.
 [ "$(grep -Eo "$where" err.cuda)" = "$(grep -Eo "$where" err.cpu)" ] || fail "$(cat err.cuda err.cpu)"

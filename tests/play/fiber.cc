@@ -1,4 +1,5 @@
-/* fiber.cc - switches stacks: a few instructions on x86-64, ucontext elsewhere. AddressSanitizer is told. */
+/* fiber.cc - switches stacks: a few instructions on x86-64, ucontext elsewhere. It reports each
+ * switch to AddressSanitizer. */
 #include "fiber.h"
 
 #include <stdint.h>
@@ -30,8 +31,8 @@ static void prepare(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(voi
 {
     uintptr_t top = ((uintptr_t)stack + n_bytes) & ~(uintptr_t)15;
     void **sp = (void **)top;
-    *--sp = nullptr;         // entry's return address: it has none
-    *--sp = (void *)entry;   // osh_fiber_swap's
+    *--sp = nullptr;         // the return address of entry: none
+    *--sp = (void *)entry;   // the return address of osh_fiber_swap
     for (int i = 0; i < 6; i++) *--sp = nullptr;
     f->sp = sp;
 }
@@ -45,7 +46,7 @@ static void osh_fiber_swap(void **save_sp, void *load_sp)
 
 static void prepare(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void))
 {
-    ucontext_t *c = (ucontext_t *)stack; // lives at the far end of its stack
+    ucontext_t *c = (ucontext_t *)stack; // it is stored at the far end of its stack
     getcontext(c);
     c->uc_stack.ss_sp = stack + sizeof *c;
     c->uc_stack.ss_size = n_bytes - sizeof *c;

@@ -5,12 +5,14 @@
 
 struct osh_fiber {
     void *sp;           // saved stack pointer, or the ucontext_t
-    void *fake;         // of AddressSanitizer
-    const void *bottom; // of the stack
+    void *fake;         // AddressSanitizer's fake stack
+    const void *bottom; // end of the stack
     size_t bytes;
 };
 void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // entry never returns
-/* from: where the caller goes on later. ends: it never will. */
+/* Switches from the caller's fiber to another. `from` is where the caller continues later; if
+ * `ends` is set, it never does. */
 void osh_fiber_switch(osh_fiber *from, osh_fiber *to, bool ends);
-void osh_fiber_enter(osh_fiber *self, osh_fiber *caller); // the first thing in entry: `caller` learns its stack
+// entry must call it first: `caller` learns its stack
+void osh_fiber_enter(osh_fiber *self, osh_fiber *caller);
 #endif

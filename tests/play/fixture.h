@@ -1,4 +1,5 @@
-/* fixture.h - the end of a test on the played card: whether memory is left, the host's or the card's. */
+/* fixture.h - the end of a test on the emulated GPU: checks that no memory of the host or GPU
+ * leaks. */
 #ifndef PLAY_FIXTURE_H
 #define PLAY_FIXTURE_H
 #include "play/play.h"

@@ -1,5 +1,6 @@
-# Weights that the card reads from their files by a played cuFile: the figures of an evaluation without it, to the byte,
-# whatever the library, its driver or the file system refuses and wherever a read fails; a message says which way they went.
+# gds.sh - weights that the GPU reads from their files by an emulated cuFile. The figures are those
+# of an evaluation without it, to the byte, for any refusal of the library, its driver or the file
+# system and any failed read. A message names the path of the data.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -16,7 +17,7 @@ eval_with() { # knobs, flags: figures to got and got.npy, messages to log
 eval_with "" --use-gds false --log-level debug
 ! grep -qi 'cufile\|page-locked' log || fail "--use-gds false: $(cat log)"
 mv got want && mv got.npy want.npy
-same() { # words of the log, knobs, flags
+same() { # part of the log, knobs, flags
     words=$1
     shift
     eval_with "$@"
@@ -24,7 +25,7 @@ same() { # words of the log, knobs, flags
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
-# without the library; without the module, which auto does not do without
+# Without the library; without the kernel module, which auto requires.
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
@@ -41,14 +42,14 @@ for knobs in "" "order=3 lazy=1" "fail=cuFileBufRegister:1:5036"; do
     bytes=$(sed -n 's/^debug: cuFile read \([0-9]*\) bytes.*/\1/p' log)
     [ "$bytes" -gt 4000000 ] || fail "$knobs: cuFile read $bytes bytes"
 done
-if [ -z "$SANITIZED" ]; then # whichever read it is, the same code goes on
+if [ -z "$SANITIZED" ]; then # every read uses the same code
     for what in "cuFileRead:9:5010" "cuFileRead.short:2:8192"; do
         words='cuFileRead: .*: it is read through page-locked host memory'
         [[ $what != *:8192 ]] || words=$all
         same "$words" "fail=$what" --use-gds true --log-level debug
     done
 fi
-# what the card read and is not finite: the host looks whether the file has it
+# The GPU read a value that is not finite: the host checks whether the file has it.
 rm -rf large && cp -r "$model" large && chmod -R u+w large
 header=$(od -An -tu8 -N8 large/model.safetensors | tr -d ' ')
 at=$(head -c $((8 + header)) large/model.safetensors | tail -c "$header" |
@@ -60,16 +61,17 @@ for gds in true false; do
     fi
     grep -q 'tensor model.layers.1.mlp.up_proj.weight: element 5 is not finite' err.$gds || fail "$gds: $(cat err.$gds)"
 done
-# other bytes than the file's, by luck not finite
+# Wrong bytes that happen to be not finite.
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
-grep -q 'is finite in its file, and was not as the card read it' err || fail "$(cat err)"
+grep -q 'is finite in its file, and was not as the GPU read it' err || fail "$(cat err)"
 last_wins "$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
-grep -q 'warning: --use-gds true: nothing runs on a card' err || fail "$(cat err)"
+grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)"
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
-grep -q 'warning: --pin-memory true: .*nothing runs on a card' err || fail "$(cat err)"
+grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat err)"
 
-# values that rest on the disk: the bytes of a run whose values rest on the card, whoever reads them and whatever fails
+# Values on the disk: the bytes are those of a run with values on the GPU, for any reader and any
+# failure.
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 4 --max-seq-length 48 --threads 1 --progress none --output out)
 run() { # knobs, flags: prints the checksum; messages to log
@@ -83,10 +85,10 @@ run() { # knobs, flags: prints the checksum; messages to log
 read_by_card() { sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1/p' oneshot-report.json; }
 want=$(run "" --mem-opt-level 0)
 [ "$(run "" --mem-opt-level 2 --use-gds false)" = "$want" ] || fail "values on the disk: other bytes"
-[ "$(read_by_card)" = 0 ] || fail "--use-gds false: the card reads $(read_by_card) bytes"
-[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the card reads: other bytes"
-[ "$(read_by_card)" -gt 100000 ] || fail "the card reads $(read_by_card) bytes: $(cat log)"
-# threads that read ahead: their number, and what memory they read to, show in no byte
+[ "$(read_by_card)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_card) bytes"
+[ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
+[ "$(read_by_card)" -gt 100000 ] || fail "the GPU reads $(read_by_card) bytes: $(cat log)"
+# Threads that prefetch: neither their number nor the kind of memory changes a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
     [ -z "$SANITIZED" ] || break
@@ -96,14 +98,14 @@ done
 [ "$(run "" --mem-opt-level 1 --pin-memory false)" = "$want" ] || fail "values in memory that is not page-locked: other bytes"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num-workers 5 --json >plan.json
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
-host=$((host + (256 << 10))) # by which the program's own size differs from one process to the next
+host=$((host + (256 << 10))) # the program's base size differs by this between processes
 [ -n "$SANITIZED" ] || [ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] ||
-    fail "--host-memory $host: other bytes" # a sanitizer's own memory is no base to build on
+    fail "--host-memory $host: other bytes" # a sanitizer's own memory makes the base unknown
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: other bytes"
 grep -q 'not by cuFile: .* has no 16 MiB for it' log && [ "$(read_by_card)" = 0 ] || fail "a budget without room: $(cat log)"
-room=$((2 * least + (32 << 20))) # what is planned takes more where there is more
+room=$((2 * least + (32 << 20))) # the plan uses more memory if there is more
 [ "$(run "memory=$room" --mem-opt-level 2 --use-gds true --device-memory "$room")" = "$want" ] || fail "a budget with room: other bytes"
 [ "$(read_by_card)" -gt 100000 ] || fail "there is room for it: $(cat log)"
 if [ -z "$SANITIZED" ]; then
@@ -114,7 +116,7 @@ if [ -z "$SANITIZED" ]; then
     done
     [ "$(run "" --mem-opt-level 2 --use-gds true --scratch-compression zstd)" = "$want" ] || fail "zstd: other bytes"
     grep -q 'warning: --use-gds true: .* zstd compresses them' log || fail "zstd: $(cat log)"
-    # a run that was killed goes on, whoever reads then
+    # A killed run continues with any reader.
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --mem-opt-level 2 --use-gds true >/dev/null 2>&1
     rm -rf out
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \

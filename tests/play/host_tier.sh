@@ -1,7 +1,7 @@
-# Values that rest in host memory while the run works on the played card, in many batches: the bytes of a run whose values
-# rest on the card, in every order that the streams allow, with and without page-locked memory; few blocks are locked; the
-# smallest --device-memory that the plan names will do, to the byte, and the smallest --host-memory, of which a part is
-# measured.
+# host_tier.sh - values in host memory while the run works on the emulated GPU, in many batches. The
+# bytes are those of a run with values on the GPU, in every order that the streams allow, with and
+# without page-locked memory. Few blocks are locked. The smallest --device-memory of the plan
+# suffices, to the byte, and so does the smallest --host-memory, part of which is measured.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -22,7 +22,7 @@ values() { sed -n '/"values": {/,/}/{s/[ ,"]//g;/:[^{]/p}' oneshot-report.json |
 want=$(run "" --mem-opt-level 0)
 [ "$(run "")" = "$want" ] || fail "auto has other bytes"
 [ "$(values)" = "from_device_bytes:0 rest_in:device to_device_bytes:0" ] ||
-    fail "on a card with room values cross the bus, or the report does not show that none does: $(values)"
+    fail "values cross the bus although the GPU has room, or the report is wrong: $(values)"
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # knobs, flags
@@ -35,7 +35,7 @@ same "lazy=1" --mem-opt-level 1 --host-memory "$host"
 for knobs in "" "order=3 lazy=1"; do same "$knobs memory=$device" --mem-opt-level 1 --device-memory "$device"; done
 same "lazy=1" --mem-opt-level 1 --prefetch false
 
-# a value has 4 batches: so many blocks, and no more, are locked in the whole run
+# A value has 4 batches: the whole run locks this number of blocks and no more.
 same "fail=cudaHostRegister:5:2" --mem-opt-level 1
 quiet=0
 for n in 1 4; do
@@ -46,9 +46,10 @@ for n in 1 4; do
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1
-[ -z "$SANITIZED" ] || exit 0 # budgets decide how often the same code runs
+[ -z "$SANITIZED" ] || exit 0 # the budgets only change how often the same code runs
 
-# the plan counts what values pass through on the card: its figure will do, to the byte; less does without, or with less
+# The plan counts the copies of values on the GPU: its figure suffices, to the byte. Less is enough
+# without them, or with fewer.
 budgets() { # flags
     job=(--model "$model" --ignore lm_head --dataset "$model/data/calibration.jsonl" --num-calibration-samples 10
          --max-seq-length 48 --threads 1 --mem-opt-level 1 "$@")

@@ -1,5 +1,5 @@
-# --pipeline independent on the played card: what two runs of a modifier each make behind each other, also under the least
-# memory; what a traversal takes of the card is predicted.
+# independent.sh - --pipeline independent on the emulated GPU gives the output of two runs of one
+# modifier each, also with the least memory. The GPU memory of a traversal is predicted.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -12,7 +12,7 @@ one() { "$PLAY" "${job[@]}" --progress none "$@" >log 2>&1 || { cat log; fail "$
 one --model "$model" --recipe both.yaml --pipeline independent --output both
 one --model "$model" --recipe first.yaml --output first
 one --model first --recipe second.yaml --only 're:.*down_proj' --output chain
-cmp both/model.safetensors chain/model.safetensors || fail "not what two runs make"
+cmp both/model.safetensors chain/model.safetensors || fail "not the bytes of two runs"
 least=$("$PLAY" plan "${job[@]}" --model "$model" --recipe both.yaml --pipeline independent --json |
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 one --model "$model" --recipe both.yaml --pipeline independent --output small --device-memory "$least"

@@ -1,6 +1,6 @@
-/* knobs.c - the knobs of play.h from the environment, for scripts that run oneshot_play:
- * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES
- * fail=CALL:N:ERROR", any of them. */
+/* knobs.c - sets the knobs of play.h from the environment, for scripts that run oneshot_play:
+ *   OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES
+ *             fail=CALL:N:ERROR", any of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* nvml.cc - what of NVML the program asks, of the played card: 3 GiB of it are in use, who ever uses them. */
+/* nvml.cc - the part of NVML that the program uses, for the emulated GPU: 3 GiB of its memory are
+ * in use by some process. */
 #include <string.h>
 
 struct memory { unsigned long long total, free, used; };

@@ -1,6 +1,7 @@
-# On the played card, GPTQ's target 'original': another result, the same bytes where values rest on the card, in host memory
-# and on the disk, in rounds and segments; within the smallest --device-memory that the plan names, to the byte, also where
-# a run goes on from one that was killed.
+# original.sh - GPTQ's target 'original' on the emulated GPU. The result differs from that of target
+# 'quantized'. The bytes are the same with values on the GPU, in host memory and on the disk, in
+# rounds and segments. The smallest --device-memory of the plan suffices, to the byte, also for a
+# run that continues a killed one.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

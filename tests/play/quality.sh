@@ -1,5 +1,6 @@
-# --quality best on the played card: losses as on the host, none raised, the same bytes in another order of the threads,
-# and no more of the arena than the plan says. NVFP4 and MX with GPTQ and with best: as on the host.
+# quality.sh - --quality best on the emulated GPU: losses like the host's, none raised, the same
+# bytes in another order of the threads, and at most the planned arena. NVFP4 and MX with GPTQ and
+# with best: like on the host.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0

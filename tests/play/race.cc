@@ -1,9 +1,11 @@
-/* race.cc - races of a played kernel: what two threads access, one of them writing, without a barrier between them.
+/* race.cc - finds races of an emulated kernel: accesses of two threads, one of them a write,
+ * without a barrier between them.
  *
- * The kernels are compiled with -fsanitize=thread, whose calls come here instead of to its own runtime. A word of memory
- * keeps its last writer and its last two readers. Two accesses of one block are ordered by a barrier of the block, of
- * one warp also by __syncwarp; a shuffle or a vote orders nothing, as on a card. Of two blocks of a grid nothing is,
- * and only the card's memory is shared by them. Atomics are left out, and so is what a thread keeps on its stack. */
+ * The kernels are compiled with -fsanitize=thread, whose calls come here instead of to its own
+ * runtime. A word of memory keeps its last writer and its last two readers. Two accesses of one
+ * block are ordered by a barrier of the block, two of one warp also by __syncwarp; a shuffle or a
+ * vote orders nothing, as on a GPU. Nothing orders two blocks of a grid, and they share only GPU
+ * memory. Atomics and a thread's own stack are not checked. */
 #include "block.h"
 
 #include <stdlib.h>
@@ -12,8 +14,8 @@
 enum { WORD = 4, PAGE_WORDS = 1 << 14 };
 struct access {
     uint32_t grid, block;             // counted from 1
-    uint16_t thread, barriers, warps; // barriers and __syncwarps that were before it
-    uint8_t bytes;                    // of the word, a bit each
+    uint16_t thread, barriers, warps; // barriers and __syncwarps before the access
+    uint8_t bytes;                    // bytes of the word, one bit each
 };
 struct word { access write, read[2]; };
 
@@ -24,7 +26,7 @@ static struct {
     uintptr_t stacks, stacks_end, card, card_end;
 } at;
 
-/* ---- what is known of a word: pages by address, for the process's life ---- */
+/* ---- state of a word: pages by address, until the process ends ---- */
 enum { TOP_BITS = 17, MID_BITS = 14 };
 static word **top[1 << TOP_BITS];
 
@@ -42,7 +44,7 @@ static word *word_of(uintptr_t p)
 }
 
 /* ---- rules ---- */
-static bool ordered(const access &a, bool on_card) // before what is done now
+static bool ordered(const access &a, bool on_card) // true if a is ordered before the present access
 {
     const access &b = at.now;
     if (a.grid != b.grid) return true;
@@ -97,14 +99,15 @@ void osh_race_block(void)
     for (uint16_t &w : at.warps) w = 0;
 }
 
-void osh_race_thread(int i) // that runs from now on; -1: none
+void osh_race_thread(int i) // the thread that runs from now on; -1: none
 {
     at.inside = i >= 0;
     if (i < 0) return;
     at.now.thread = (uint16_t)i, at.now.barriers = at.barriers, at.now.warps = at.warps[i / 32];
 }
 
-extern "C" void osh_race_barrier(void) { at.barriers++; } // by its name card.h knows that races are looked for
+// card.h looks for this name to know that races are checked
+extern "C" void osh_race_barrier(void) { at.barriers++; }
 void osh_race_syncwarp(int thread) { at.warps[thread / 32]++; }
 void osh_race_note(const void *p, size_t n, bool write) { note((uintptr_t)p, n, write); }
 

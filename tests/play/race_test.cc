@@ -1,5 +1,5 @@
-/* race_test.cc - race.cc itself: kernels with the races that it is there to find, and the same without. What dies does so
- * in a child. */
+/* race_test.cc - tests race.cc with kernels that have races, and the same kernels without. A kernel
+ * that must abort runs in a child. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@ extern "C" {
 
 enum { N = 64 };
 
-/* Each thread's value is its neighbour's. How they meet between the write and the read: 0 not at all, 1 in a shuffle, 2 as
- * a warp, 3 as a block. */
+/* Each thread takes its neighbour's value. They meet between the write and the read: 0 not at all,
+ * 1 in a shuffle, 2 as a warp, 3 as a block. */
 static __device__ void wait_in(int how)
 {
     if (how == 1) (void)__shfl_xor_sync(0xffffffffu, 1, 1);
@@ -32,14 +32,16 @@ static __global__ void shared_kernel(int *out, int how, int step)
     out[blockIdx.x * N + threadIdx.x] = shared[(threadIdx.x & ~31u) + (threadIdx.x + step) % 32];
 }
 
-static __global__ void memory_kernel(int *out, int how, int step) // a warp writes what the other one has read
+// a warp writes to memory that the other one has read
+static __global__ void memory_kernel(int *out, int how, int step)
 {
     int v = out[(threadIdx.x + step) % N];
     wait_in(how);
     out[threadIdx.x] = v + 1;
 }
 
-static __global__ void blocks_kernel(int *out, int how, int step) // a block reads the last element of the one before
+// a block reads the last element of the previous block
+static __global__ void blocks_kernel(int *out, int how, int step)
 {
     if (how == 0) out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
     else if (how == 1) atomicAdd(&out[threadIdx.x], step);
@@ -53,7 +55,7 @@ static __global__ void bytes_kernel(signed char *out) // neighbours in one word
     out[threadIdx.x] = shared[threadIdx.x];
 }
 
-/* What a child that runs it says; "" where it ends well. */
+/* Returns the message of a child that runs the kernel; "" if it succeeds. */
 static const char *run(void (*kernel)(int *, int, int), int grid, int how, int step)
 {
     static char text[4096];
@@ -66,7 +68,7 @@ static const char *run(void (*kernel)(int *, int, int), int grid, int how, int s
         cudaStream_t s;
         int *out = NULL;
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL); // it is cmocka's
+        signal(SIGABRT, SIG_DFL); // cmocka has its own handler
         (void)cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
         (void)cudaMalloc(&out, 4 * N * sizeof *out);
         (void)cudaMemsetAsync(out, 0, 4 * N * sizeof *out, s);
@@ -94,7 +96,8 @@ static void test_races(void **)
     wants(run(shared_kernel, 1, 1, 1), "of this block"); // a shuffle orders nothing
     wants(run(shared_kernel, 1, 2, 1), "");
     wants(run(shared_kernel, 1, 3, 1), "");
-    wants(run(shared_kernel, 3, 0, 0), ""); // each its own; the next block has other memory
+    // each thread its own element; the next block has other memory
+    wants(run(shared_kernel, 3, 0, 0), "");
     wants(run(memory_kernel, 1, 2, 32), "of this block");
     wants(run(memory_kernel, 1, 3, 32), "");
     wants(run(blocks_kernel, 2, 0, 0), "");

@@ -1,10 +1,11 @@
-# A run that is killed goes on within the smallest --device-memory that the plan names, to the byte, on a card that has no
-# byte more: with values at rest on the card, in subgraphs of three sizes, in several batches, killed anywhere.
+# resume_least.sh - a killed run continues within the smallest --device-memory of the plan, on a GPU
+# with not a byte more: with values on the GPU, in subgraphs of three sizes, in several batches,
+# killed at any point.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
-check() { # how it is cut, flags
+check() { # label, flags
     name=$1
     shift
     job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
@@ -28,7 +29,7 @@ check() { # how it is cut, flags
         rm -rf out
     done
 }
-check "Linears, on the card" --mem-opt-level 0 --sequential-targets Linear
-if [ "$SANITIZED" ]; then exit 0; fi # slow, and the other cuts run the same code
-check "layers, on the card" --mem-opt-level 0
+check "Linears, on the GPU" --mem-opt-level 0 --sequential-targets Linear
+if [ "$SANITIZED" ]; then exit 0; fi # slow, and the other subgraph sizes run the same code
+check "layers, on the GPU" --mem-opt-level 0
 check "two layers at a time" --mem-opt-level 0 --sequential-targets-per-subgraph 2

@@ -1,5 +1,6 @@
-/* runtime.cc - the runtime's calls on host memory. The card's memory is mapped, and closed to the host but while a
- * stream works; what is asked of a stream waits in a queue until the host waits for it (lazy), or is done at once. */
+/* runtime.cc - the runtime's calls on host memory. GPU memory is mapped, and inaccessible to the
+ * host except while a stream works. Work of a stream waits in a queue until the host waits for it
+ * (lazy), or is done at once. */
 #include "block.h"
 
 #include <stdio.h>
@@ -22,25 +23,27 @@ struct event {
     CUstream_st *stream;
     long asked, done; // records
     bool timed;
-    double seconds;   // when the last one was done
+    double seconds;   // time of the last one
 };
 struct CUevent_st { std::shared_ptr<event> e; };
 struct block_of_memory { size_t n, mapped; };
 
-static std::recursive_mutex lock; // one call at a time: kernels have one place for shared memory
+static std::recursive_mutex lock; // one call at a time: all kernels share the static shared memory
 typedef std::lock_guard<std::recursive_mutex> guard;
 static std::map<char *, block_of_memory> card;  // by address
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // by name
-static std::vector<CUstream_st *> streams; // in the order in which they were opened
-static std::map<const void *, int> dynamic_shared; // that a kernel may have, where it was asked for
-static std::vector<std::pair<std::string, std::pair<int, int>>> faults; // name, calls to go, error
-static cudaError_t lost, last; // for good; of the last launch
+static std::vector<CUstream_st *> streams; // in the order of their creation
+// dynamic shared memory that a kernel may use, if set
+static std::map<const void *, int> dynamic_shared;
+// name, calls until it fails, error
+static std::vector<std::pair<std::string, std::pair<int, int>>> faults;
+static cudaError_t lost, last; // for ever; of the last launch
 static size_t card_bytes = (size_t)1 << 30, shared_bytes = 228 << 10, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
-static int nan_file = -1; // NAN_BYTES bytes of 0xff, for the process's life
+static int nan_file = -1; // NAN_BYTES bytes of 0xff, until the process ends
 static long n_launches;
 
 /* ---- knobs ---- */
@@ -85,7 +88,7 @@ long osh_play_calls(const char *name)
     return calls[name];
 }
 
-/* What the tests want of this call. */
+/* The error that the tests set for this call. */
 static cudaError_t fault(const char *name)
 {
     calls[name]++;
@@ -168,7 +171,8 @@ void osh_play_touch(void (*fn)(void *user), void *user)
 }
 
 /* ---- pointers ---- */
-/* Whether n bytes at p lie in a block of the card; a part of them is an error of the caller's. */
+/* True if n bytes at p are inside a block of GPU memory; a partial overlap is an error of the
+ * caller. */
 static bool on_card(const void *p, size_t n, const char *what)
 {
     char *c = (char *)p;
@@ -181,7 +185,7 @@ static bool on_card(const void *p, size_t n, const char *what)
 bool osh_play_is_card(const void *p, size_t n)
 {
     guard g(lock);
-    return on_card(p, n, "memory of the card");
+    return on_card(p, n, "memory of the GPU");
 }
 
 uintptr_t osh_play_card_range(uintptr_t *end)
@@ -277,7 +281,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
     OSH_PLAY_CALL("cudaGetDeviceProperties");
     if (ordinal) return cudaErrorInvalidDevice;
     *p = cudaDeviceProp();
-    snprintf(p->name, sizeof p->name, "played card");
+    snprintf(p->name, sizeof p->name, "emulated GPU");
     p->totalGlobalMem = card_bytes;
     p->sharedMemPerMultiprocessor = shared_bytes, p->sharedMemPerBlockOptin = shared_bytes - SHARED_TAKEN;
     p->major = 9, p->minor = 0, p->multiProcessorCount = 4;
@@ -308,7 +312,7 @@ static size_t card_used(void)
 cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int ordinal)
 {
     OSH_PLAY_CALL("cudaDeviceGetPCIBusId");
-    snprintf(id, (size_t)room, "0000:%02X:00.0", 11 + ordinal); // nvml.cc knows the first
+    snprintf(id, (size_t)room, "0000:%02X:00.0", 11 + ordinal); // nvml.cc knows the first one
     return cudaSuccess;
 }
 
@@ -319,8 +323,8 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return cudaSuccess;
 }
 
-/* Maps n bytes at c that are NaN. Pages of one small file, copied when they are written: what the card's memory costs,
- * and how long it takes to open and close it, depends on the pages that were written. */
+/* Maps n bytes of NaN at c, from pages of one small file that are copied on a write. The cost of
+ * GPU memory, and of making it accessible, then depends only on the written pages. */
 static bool map_nan(char *c, size_t n)
 {
     if (nan_file < 0) {
@@ -390,7 +394,7 @@ cudaError_t cudaFreeHost(void *p)
     return lost;
 }
 
-/* Whole pages: one that another block has a part of is refused, as the driver may. */
+/* Locks whole pages: a page that another block shares is refused, as a driver may do. */
 cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
 {
     OSH_PLAY_CALL("cudaHostRegister");
@@ -404,7 +408,7 @@ cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
     return cudaSuccess;
 }
 
-/* Does not wait: what still copies from or to this memory is the caller's error. */
+/* Does not wait: a pending copy from or to this memory is an error of the caller. */
 cudaError_t cudaHostUnregister(void *p)
 {
     guard g(lock);
@@ -415,7 +419,8 @@ cudaError_t cudaHostUnregister(void *p)
     return lost;
 }
 
-/* From pageable memory the source is read at once, to it the call waits, as CUDA has it. */
+/* A copy from pageable memory reads the source at once; a copy to pageable memory waits, as in
+ * CUDA. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
     OSH_PLAY_CALL("cudaMemcpyAsync");

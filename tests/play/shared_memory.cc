@@ -1,6 +1,7 @@
-/* shared_memory.cc - finds the static shared memory of a kernel, so that each block finds NaN in it: `__shared__` is
- * played by `static`, and the symbol of a variable v that is static inside the C++ function _Z<f> is _ZZ<f>E<v>. Shared
- * memory of a function that the kernel calls is not found. */
+/* shared_memory.cc - finds the static shared memory of a kernel, so that each block can start with
+ * NaN in it. `static` emulates `__shared__`, and the symbol of a variable v that is static inside
+ * the C++ function _Z<f> is _ZZ<f>E<v>. Shared memory of a function that the kernel calls is not
+ * found. */
 #include "block.h"
 
 #include <elf.h>
@@ -22,10 +23,11 @@ static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
 }
 
 static std::map<const void *, std::string> functions;      // names by address
-static std::vector<std::pair<std::string, range>> statics; // of functions
-static std::map<const void *, std::vector<range>> shared;  // by kernel, as they were asked for
+static std::vector<std::pair<std::string, range>> statics; // static variables in functions
+static std::map<const void *, std::vector<range>> shared;  // by kernel, filled on demand
 
-/* Static memory that is writable and zero at the start (.bss): what is constant or set lies elsewhere. */
+/* Collects static memory that is writable and zero at the start (.bss); constants and initialized
+ * variables are in other sections. */
 static void collect(const char *file, ElfW(Addr) base)
 {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)file;

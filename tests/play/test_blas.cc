@@ -1,5 +1,5 @@
-/* test_blas.cc - src/gpu/blas.cu against plain loops: what it asks of cuBLASLt and cuSOLVER, by the played ones,
- * which check every argument. */
+/* test_blas.cc - src/gpu/blas.cu against plain loops: its calls of cuBLASLt and cuSOLVER go to the
+ * emulated libraries, which check every argument. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static int teardown(void **)
     return leak;
 }
 
-/* A matrix of the card with values that its dtype keeps, and the same in f32. */
+/* A matrix on the GPU with values that its dtype can represent, and the same values in f32. */
 typedef struct matrix {
     osh_tensor *t; // own
     std::vector<float> values;
@@ -84,7 +84,7 @@ static void check_gemm(const gemm_case *g)
                  mc = {c.t->data, ldc, sc, g->out, false};
     if (osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, g->m, g->n, g->k, g->batch, g->alpha, g->beta}))
         fail_msg("%s", osh_error_text(f.cx));
-    std::vector<float> got = read(c.t), want = c.values; // what lies in the gaps stays
+    std::vector<float> got = read(c.t), want = c.values; // the gaps keep their values
     for (int64_t i = 0; i < g->batch * g->m * g->n; i++) {
         int64_t s = i / (g->m * g->n), row = i / g->n % g->m, col = i % g->n;
         double sum = 0;
@@ -116,7 +116,8 @@ static void test_products(void **)
         }
 }
 
-/* Products of n shapes, each [1 + i % 100, 1 + i / 100]: how many of them cuBLASLt was asked about. */
+/* Makes n products of different shapes, each [1 + i % 100, 1 + i / 100], and returns the number of
+ * queries to cuBLASLt. */
 static long asked_about(osh_tensor *t, int first, int n)
 {
     long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
@@ -129,7 +130,7 @@ static long asked_about(osh_tensor *t, int first, int n)
     return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
 }
 
-/* As many shapes as ragged batches have are remembered; of more than that the oldest make room. */
+/* The shapes of ragged batches are remembered; beyond the limit the oldest ones are dropped. */
 static void test_many_shapes(void **)
 {
     const int64_t n = 200 + 100 * 100;
@@ -138,7 +139,8 @@ static void test_many_shapes(void **)
     assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_zero(f.cx, t), OSH_OK);
     for (int again = 0; again < 2; again++) assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
-    assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100); // the first 100 go
+    // the first 100 are dropped
+    assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100);
     assert_int_equal(asked_about(t, 100, 100), 0);
     assert_int_equal(asked_about(t, 0, 100), 100);
     assert_int_equal(asked_about(t, 8192, 100), 0);
@@ -158,7 +160,7 @@ static void test_no_algorithm(void **)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* A triangle of the whole of t with room for cuSOLVER. own: room */
+/* A triangle of all of t with memory for cuSOLVER. own: room */
 typedef struct with_room {
     osh_tensor *room; // own
     osh_cuda_triangle t;
@@ -173,7 +175,7 @@ static with_room triangle_of(const osh_tensor *a, int64_t n, bool upper)
     return w;
 }
 
-/* A = T^T T of column-major triangles: potrf finds T, trtri turns it round. */
+/* A = T^T T of column-major triangles: potrf finds T, trtri inverts it. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 7, 65})
@@ -215,7 +217,8 @@ static void test_triangles(void **)
         }
 }
 
-/* Asked for TF32, a product takes that of each factor and no more; else all of it. A batch shares one factor. */
+/* With TF32, a product reads only the TF32 part of each factor; otherwise all of it. A batch shares
+ * one factor. */
 static void test_tf32(void **)
 {
     const int64_t M = 33, N = 20, K = 70, BATCH = 3;
@@ -231,7 +234,7 @@ static void test_tf32(void **)
                      mc = {c.t->data, N, M * N, OSH_F32, false};
         assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
-        double worst[2] = {0, 0}; // against whole factors, against what is cut
+        double worst[2] = {0, 0}; // against full factors, against truncated ones
         for (int64_t i = 0; i < BATCH * M * N; i++) {
             double sum[2] = {0, 0};
             for (int64_t k = 0; k < K; k++) {
@@ -246,7 +249,8 @@ static void test_tf32(void **)
     }
 }
 
-/* Of the algorithm of four that takes none alone there is no use: that of one is asked for instead. */
+/* If the heuristic's answer for a batch of four has no algorithm without workspace, that for one is
+ * used. */
 static void check_like(void)
 {
     const int64_t M = 4, N = 4, K = 9;
@@ -269,8 +273,8 @@ static void check_like(void)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
 }
 
-/* Where pedantic F32 has no algorithm the default is asked for; where an algorithm takes no batch of another size its
- * products are asked for one by one: the same bytes. */
+/* If pedantic F32 has no algorithm, the default is requested; if an algorithm does not accept
+ * another batch size, its products run one by one, with the same bytes. */
 static void test_second_choices(void **)
 {
     gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};
@@ -281,7 +285,8 @@ static void test_second_choices(void **)
     std::vector<float> got[2];
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         matrix a = matrix_new(OSH_F32, BATCH * M * K, 1), b = matrix_new(OSH_F32, K * N, 2),
-               c = matrix_new(OSH_F32, BATCH * M * (N + one_by_one), 3); // another shape: it is asked for anew
+               // another shape: a new query
+               c = matrix_new(OSH_F32, BATCH * M * (N + one_by_one), 3);
         osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false},
                      mc = {c.t->data, N, M * (N + one_by_one), OSH_F32, false};
         long before = osh_play_calls("cublasLtMatmul");
@@ -305,7 +310,7 @@ static void test_second_choices(void **)
     assert_int_equal(count.detours[OSH_DETOUR_BATCH], 2 * BATCH);
 }
 
-/* A call of a library that fails: its status, or CUDA's own words where the card is lost. */
+/* A call of a library that fails: the error has its status, or CUDA's text if the GPU is lost. */
 static void test_failures(void **)
 {
     gemm_case g = {2, 2, 2, 1, 0, false, false, OSH_F32, OSH_F32, 1, 0};
@@ -325,7 +330,7 @@ static void test_failures(void **)
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
-    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the card"
+    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the GPU"
                         " is lost to this process; the same command goes on where the journal ends");
     osh_error_clear(f.cx);
     osh_play_fail(NULL, 0, 0);
@@ -346,8 +351,9 @@ static std::vector<float> positive(int64_t n)
     return a;
 }
 
-/* Whatever cuSOLVER wants: the room that a plan promises is enough. It gets the whole, or potrf the whole and trtri
- * blocks, or both blocks; the inverse of the factor is the same but for rounding. *calls: how often potrf was called. */
+/* The memory that a plan promises suffices for any demand of cuSOLVER. It gets the whole matrix, or
+ * potrf the whole and trtri blocks, or both blocks; the inverse of the factor is the same except
+ * for rounding. *calls: number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
 {
     osh_tensor *t = NULL; // own
@@ -367,7 +373,8 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 
 static void test_factor_by_blocks(void **)
 {
-    const struct { size_t potrf, trtri; long calls[4]; } wishes[] = { // bytes an element; room has 4, and 1 MiB
+    // bytes per element; the plan has 4, and 1 MiB
+    const struct { size_t potrf, trtri; long calls[4]; } wishes[] = {
         {0, 0, {1, 1, 1, 1}}, {0, 100, {1, 1, 1, 1}}, {100, 100, {3, 3, 4, 5}}, {40, 8, {1, 3, 2, 3}}};
     const int64_t sizes[4] = {130, 191, 256, 300};
     for (int k = 0; k < 4; k++) {
@@ -385,7 +392,7 @@ static void test_factor_by_blocks(void **)
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++) {
                     size_t at = (size_t)(i * n + j);
-                    if (j > i) assert_true(isnan(got[at])); // left alone
+                    if (j > i) assert_true(isnan(got[at])); // unchanged
                     else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are up to 0.1
                         fail_msg("n %ld, %zu and %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, e.trtri,
                                  (long)i, (long)j, (double)got[at], (double)want[at]);
@@ -397,7 +404,8 @@ static void test_factor_by_blocks(void **)
     osh_play_solver_each[0] = osh_play_solver_each[1] = 0;
 }
 
-/* A library that wants more than the least is told so when the card is opened, not in the middle of a run. */
+/* A library that needs more than the least memory fails when the device is opened, not during a
+ * run. */
 static void test_solver_room(void **)
 {
     osh_device *d = NULL;

@@ -1,5 +1,6 @@
-/* test_blocks.c - values at rest in page-locked host memory (src/store/blocks.c, activations.c) on the played card:
- * the same rows in every order that the streams allow, few blocks, and memory that cannot be locked. */
+/* test_blocks.c - values in page-locked host memory (src/store/blocks.c, activations.c) on the
+ * emulated GPU: the same rows in every order that the streams allow, few blocks, and memory that
+ * cannot be locked. */
 #include "gpu/gpu.h"
 #include "play/fixture.h"
 #include "play/play.h"
@@ -8,7 +9,7 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
-static int64_t offsets[BATCHES + 1]; // a batch is a sample of 300 tokens, the last one of 60
+static int64_t offsets[BATCHES + 1]; // each batch is a sample of 300 tokens, the last one of 60
 static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "b", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "c", .width = 8, .dtype = OSH_BF16}};
@@ -59,7 +60,8 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
     return t;
 }
 
-/* Rows that nobody else has, made on the card, stored; the card's block is overwritten as soon as it is free. */
+/* Stores unique rows that are made on the GPU; the GPU's block is overwritten as soon as it is
+ * free. */
 static void store(fixture *f, int value, int64_t batch, int round)
 {
     osh_tensor *t = rows_new(f, value, batch), *next;
@@ -70,7 +72,7 @@ static void store(fixture *f, int value, int64_t batch, int round)
     ok(f, osh_tensor_put(f->cx, t, 0, host, n));
     ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
     osh_tensor_free(f->cx, t);
-    next = rows_new(f, value, batch); // lies where t lay
+    next = rows_new(f, value, batch); // it takes the memory of t
     ok(f, osh_tensor_zero(f->cx, next));
     osh_tensor_free(f->cx, next);
     osh_free(f->cx, host);
@@ -97,7 +99,7 @@ static void load(fixture *f, int value, int64_t batch, int round)
     osh_tensor_free(f->cx, t);
 }
 
-/* Value `to` is made of value `from` batch by batch, as subgraph after subgraph does. */
+/* Makes value `to` from value `from` batch by batch, like one subgraph after the other. */
 static void visits(fixture *f, int n)
 {
     for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);
@@ -112,8 +114,8 @@ static void visits(fixture *f, int n)
     for (int b = 0; b < BATCHES; b++) load(f, n % 2, b, n);
 }
 
-/* The same without a word to the host: what is missing an order shows when the streams work one after the other. first:
- * the stream that works first. */
+/* Does the same without waiting on the host: a missing order shows when the streams work one after
+ * the other. first: the stream that works first. */
 static void chain(fixture *f, int n, bool ahead, int first)
 {
     for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);
@@ -134,7 +136,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // where the ways lay
+        osh_tensor *all = NULL; // takes the memory of the copies
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -167,7 +169,7 @@ static void test_order(void **state)
     for (int k = 0; k < STREAMS; k++) chain(f, 3, true, k);
 }
 
-/* What was asked for and never taken, and what a card is given back with work to do. */
+/* Values that were requested and never taken, and a device that is closed with pending work. */
 static void test_left(void **state)
 {
     fixture *f = *state;
@@ -185,7 +187,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // where the way was
+        osh_tensor *t = rows_new(f, 0, 0); // takes the memory of the copy
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -196,8 +198,8 @@ static void test_left(void **state)
         store(f, 1, 1, 1);
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
-        load(f, 0, 1, 0); // it is another one that was asked for
-        store(f, 1, 0, 1); // and is on its way when the blocks go
+        load(f, 0, 1, 0); // another value was requested
+        store(f, 1, 0, 1); // and is being copied when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -212,7 +214,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and serve the next value; the memory is what the plan says, to a list. */
+/* Blocks are page-locked once and used again for the next value; the memory is as planned, plus a
+ * list. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;
@@ -228,13 +231,14 @@ static void test_reuse(void **state)
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
-    for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0); // narrower: other blocks, and no more memory
+    // narrower: other blocks, and no more memory
+    for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0);
     for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
     assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);
     assert_true(osh_play_calls("cudaHostUnregister") > unlocked);
 }
 
-/* From the n-th block on memory cannot be page-locked. */
+/* From the n-th block on, page-locking fails. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -245,7 +249,7 @@ static void test_refused(void **state)
         osh_play_lazy(nth & 1);
         visits(f, 3);
         for (int v = 0; v < 2; v++) osh_acts_drop(f->cx, f->a, v);
-        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // and it is not tried again
+        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // and it is not retried
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -265,7 +269,8 @@ static void test_lost(void **state)
     osh_error_clear(f->cx);
 }
 
-/* Between host memory and the blocks: what stands for a run's values when one visit is made alone. */
+/* Between host memory and the blocks: tensors that replace a run's values when one visit runs
+ * alone. */
 static void test_host_tensors(void **state)
 {
     fixture *f = *state;
@@ -274,7 +279,7 @@ static void test_host_tensors(void **state)
     osh_play_lazy(true);
     ok(f, osh_tensor_new(f->cx, &t, OSH_BF16, 2, shape));
     for (int k = 0; k < 3; k++) {
-        store(f, 0, 1, k); // its block is the next value's
+        store(f, 0, 1, k); // the next value uses its block
         osh_acts_drop(f->cx, f->a, 0);
         fill(t->data, osh_tensor_bytes(t), 1, 0, k);
         ok(f, osh_acts_store(f->cx, f->a, 1, 0, 1, t));

@@ -1,5 +1,5 @@
-/* test_device.c - the card behind an osh_device (src/gpu/device.cu, copies.cu) on the played card: copies in every
- * order that the streams allow, counters, and what every call that can fail says. */
+/* test_device.c - the device of a GPU (src/gpu/device.cu, copies.cu) on the emulated GPU: copies in
+ * every order that the streams allow, counters, and the message of every call that can fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,8 @@ static osh_tensor *bytes_new(fixture *f, size_t n)
     return t;
 }
 
-/* There and back: the source is overwritten as soon as put returns, the target may be page-locked. */
+/* A copy to the GPU and back: the source is overwritten as soon as put returns; the target may be
+ * page-locked. */
 static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 {
     osh_ctx *cx = f->cx;
@@ -81,14 +82,15 @@ static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
 
 static void test_copies(void **state)
 {
-    const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7}; // a piece: 4 MiB
+    // a piece has 4 MiB
+    const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7};
     for (int k = 0; k < 8; k++) {
         osh_play_lazy(k & 4);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) round_trip(*state, sizes[i], k & 1, k & 2);
     }
 }
 
-/* More small copies than the ring has room for, each read when put returns. */
+/* More small copies than fit into the ring; put returns after it has read each. */
 static void test_many_small(void **state)
 {
     fixture *f = *state;
@@ -105,7 +107,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* put_ahead is behind what was asked before it, and what follows a fence is behind put_ahead. */
+/* put_ahead runs after the work that was queued before it; work after a fence runs after put_ahead.
+ */
 static void test_order(void **state)
 {
     fixture *f = *state;
@@ -149,7 +152,7 @@ static void test_counters(void **state)
     osh_play_lazy(true);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &from), OSH_OK);
     assert_int_equal(osh_tensor_put(cx, t, 0, p, 9 * MIB), OSH_OK);
-    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // so that the compute stream has work
+    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream work
     assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, p, 5 * MIB), OSH_OK);
     assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
     assert_int_equal(osh_cuda_mark_new(cx, f->d, &to), OSH_OK);
@@ -167,7 +170,8 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* There on one lane, copied by the work, back on the other one; and what the report is told of it. */
+/* A copy to the GPU on one lane, a copy by the work, and back on the other lane; and their counters
+ * in the report. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;
@@ -210,7 +214,8 @@ static void test_lanes(void **state)
     assert_true(n.ahead_s > 0 && n.hidden_s >= 0 && n.hidden_s <= n.ahead_s);
     assert_true(n.get_s > 0 && n.get_hidden_s >= 0 && n.get_hidden_s <= n.get_s);
     double hidden = n.get_hidden_s;
-    assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK); // nothing waits for it
+    // nothing waits for it
+    assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK);
     assert_int_equal(type->sync(cx, f->d), OSH_OK);
     assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
     assert_true(n.get_hidden_s > hidden);
@@ -224,20 +229,20 @@ static void test_text(void **state)
 {
     fixture *f = *state;
     assert_string_equal(f->d->text,
-                        "played card, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
+                        "emulated GPU, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
     assert_true(osh_cuda_built() && osh_cuda_present());
 }
 
 /* ---- errors ---- */
-/* What opening a card says when the n-th call of `name` gives `error`. */
+/* The error of opening a device when the n-th call of `name` gives `error`. */
 static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
     {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
     {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
-    {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA card in this machine"},
-    {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for played card, compute capability 9.0"},
-    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the card cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
+    {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA GPU in this machine"},
+    {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for emulated GPU, compute capability 9.0"},
+    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the GPU cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
     {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
-    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the card is lost to this process"},
+    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the GPU is lost to this process"},
 };
 
 static void test_refusals(void **state)
@@ -257,19 +262,19 @@ static void test_refusals(void **state)
         assert_int_equal(osh_mem_live(cx), 0);
         osh_error_clear(cx);
         assert_int_equal(osh_cuda_open(cx, &d, 1, ARENA), OSH_E_UNSUPPORTED);
-        assert_non_null(strstr(osh_error_text(cx), "there is no card cuda:1: this machine has 1"));
+        assert_non_null(strstr(osh_error_text(cx), "there is no GPU cuda:1: this machine has 1"));
         osh_ctx_free(cx);
     }
 }
 
-/* Every call that opening makes fails once, and so does every allocation: nothing is left behind. */
+/* Every call of opening fails once, and so does every allocation: nothing leaks. */
 static void test_every_call(void **state)
 {
     (void)state;
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* memory of the host */};
+        "cudaEventCreateWithFlags", NULL /* host memory */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
         for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // hundreds of events
@@ -292,7 +297,7 @@ static void test_every_call(void **state)
     }
 }
 
-/* A card that is lost in the middle: every call says so, and closing it leaves nothing. */
+/* A GPU that is lost during the work: every call reports it, and closing it leaks nothing. */
 static void test_lost(void **state)
 {
     fixture *f = *state;
@@ -303,7 +308,7 @@ static void test_lost(void **state)
     osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
     assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
     assert_string_equal(osh_error_text(f->cx),
-                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the card is lost"
+                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the GPU is lost"
                         " to this process; the same command goes on where the journal ends");
     osh_error_clear(f->cx);
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);
@@ -321,7 +326,7 @@ static void test_memory(void **state)
     osh_device *bare = NULL;
 
     assert_int_equal(osh_cuda_free_bytes(f->cx, &free_bytes, 0), OSH_OK);
-    assert_int_equal(free_bytes, (1 << 30) - ARENA); // nothing lies beside the arena
+    assert_int_equal(free_bytes, (1 << 30) - ARENA); // nothing is outside the arena
     assert_int_equal(osh_arena_used(f->d->arena), OSH_CUDA_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
@@ -329,13 +334,14 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // takes nothing
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // allocates nothing
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);
 }
 
-/* Each block is memory of its own, so that a checker sees its end; the arena counts as before. */
+/* Each block is an allocation of its own, so that a checker sees its end; the arena counts as
+ * before. */
 static void test_apart(void **state)
 {
     fixture *f = *state;

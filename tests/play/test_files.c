@@ -1,5 +1,6 @@
-/* test_files.c - reads from files to the card (src/gpu/files.cu) on the played card with a played cuFile: the
- * file's bytes from any place, in every order that the streams allow, from many threads, and whatever fails. */
+/* test_files.c - reads from files to the GPU (src/gpu/files.cu) on the emulated GPU with an
+ * emulated cuFile: the file's bytes at any offset, in every order that the streams allow, from many
+ * threads, and for every failure. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -100,7 +101,7 @@ static osh_tensor *bytes_new(fixture *f, int64_t n)
     return t;
 }
 
-/* Every byte of [at, at + n), also where the block that is read into was in use until now. */
+/* Checks every byte of [at, at + n), also if the target block was in use until now. */
 static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
 {
     osh_tensor *t = bytes_new(f, n);
@@ -124,12 +125,13 @@ static void test_ranges(void **state)
         for (int i = 0; i < N_RANGES; i++) read_range(f, ranges[i][0], ranges[i][1], k & 1), sum += ranges[i][1];
     }
     osh_cuda_counters c = counted(f);
-    assert_int_equal(c.file_bytes, sum); // cuFile read them: none was misaligned, none went another way
+    // cuFile read them all: none was misaligned, none was read by the host
+    assert_int_equal(c.file_bytes, sum);
     assert_int_equal(c.detours[OSH_DETOUR_FILE], 0);
     assert_int_equal(c.put_bytes + c.ahead_bytes, 0);
 }
 
-/* Without a second descriptor, and where cuFile does not take the file or the memory. */
+/* Without a second descriptor, and if cuFile refuses the file or the memory. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -144,8 +146,8 @@ static void test_refused(void **state)
     }
 }
 
-/* The n-th read fails, or is short by whole blocks, by a part of one, or nearly empty: all bytes are right, and after a
- * failure the host reads. */
+/* The n-th read fails, or is short by whole blocks, by a part of one, or nearly empty: all bytes
+ * are right, and after a failure the host reads. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {
@@ -169,7 +171,7 @@ static void test_faults(void **state)
         }
 }
 
-/* A file that became shorter is an error that says so, on either way. */
+/* A file that has become shorter is an error for both kinds of reads. */
 static void test_truncated(void **state)
 {
     fixture *f = *state;
@@ -201,7 +203,7 @@ static void *read_part(void *user)
     return NULL;
 }
 
-/* More threads than slots, a handle each. */
+/* More threads than slots, one handle each. */
 static void test_threads(void **state)
 {
     fixture *f = *state;
@@ -223,7 +225,7 @@ static void test_threads(void **state)
     }
 }
 
-/* Which of several has an element that is not finite. */
+/* Finds the one of several tensors that has a value that is not finite. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

@@ -1,4 +1,5 @@
-/* test_harness.cc - the harness itself: kernels with the faults that it is there to find. What dies does so in a child. */
+/* test_harness.cc - tests the emulated GPU with faulty kernels. A kernel that must abort runs in a
+ * child. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ extern "C" {
 enum { N = 256 };
 
 /* ---- kernels ---- */
-/* Each thread's value is its neighbour's; synced: with the barrier that this needs. */
+/* Each thread takes its neighbour's value; synced: with the barrier that this needs. */
 static __global__ void turn_kernel(int *out, bool synced)
 {
     __shared__ int shared[N];
@@ -27,7 +28,7 @@ static __global__ void turn_kernel(int *out, bool synced)
     out[threadIdx.x] = shared[(threadIdx.x + 1) % N];
 }
 
-static __global__ void stale_kernel(float *out, bool write) // reads what nobody wrote
+static __global__ void stale_kernel(float *out, bool write) // reads memory that nobody wrote
 {
     __shared__ float shared[4];
     if (write) shared[threadIdx.x % 4] = 0;
@@ -57,7 +58,7 @@ static __global__ void two_barriers_kernel(int *out)
     if (threadIdx.x >= N / 2) __syncthreads();
 }
 
-static __global__ void lone_lane_kernel(int *out) // a lane that the mask names is not there
+static __global__ void lone_lane_kernel(int *out) // a lane of the mask is missing
 {
     if (threadIdx.x % 32) out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, out[threadIdx.x], 1);
 }
@@ -75,10 +76,10 @@ static __global__ void warp_kernel(int *out)
     out[7 * N + threadIdx.x] = atomicAdd(&out[8 * N], 1) >= 0;
 }
 
-/* ---- around them ---- */
+/* ---- their fixture ---- */
 typedef struct played {
     cudaStream_t stream;
-    int *out; // of the card
+    int *out; // GPU memory
     int host[9 * N];
 } played;
 
@@ -98,7 +99,8 @@ static void close_card(played *p)
     assert_int_equal(osh_play_live(), 0);
 }
 
-/* Runs fn in a child: what it wrote to stderr, and that a signal ended it or (sanitizer) an exit code. */
+/* Runs fn in a child and checks its stderr, and that it ended by a signal or (sanitizer) an exit
+ * code. */
 static void dies(void (*fn)(played *), const char *wanted)
 {
     char text[4096];
@@ -110,7 +112,7 @@ static void dies(void (*fn)(played *), const char *wanted)
     if (!child) {
         static played p;
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGSEGV, SIG_DFL); // it is cmocka's
+        signal(SIGSEGV, SIG_DFL); // cmocka has its own handler
         open_card(&p, 0);
         fn(&p);
         _exit(0);
@@ -168,7 +170,7 @@ static void test_warp(void **)
     osh_play_order(0);
 }
 
-/* Memory that nobody wrote is NaN: shared, and the card's. */
+/* Memory that nobody wrote is NaN: shared memory, and GPU memory. */
 static void test_poison(void **)
 {
     static played p;
@@ -200,7 +202,7 @@ static void test_deadlocks(void **)
 
 static void test_wrong_memory(void **)
 {
-    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host in the card's memory
+    dies([](played *p) { ((volatile int *)p->out)[0] = 1; }, ""); // the host touches GPU memory
     dies([](played *p) {
         int here[4] = {0};
         cudaMemcpyAsync(p->out + 9 * N - 1, here, sizeof here, cudaMemcpyHostToDevice, p->stream);
@@ -241,7 +243,7 @@ static void test_launches(void **)
     close_card(&p);
 }
 
-/* What two streams do without an event between them shows when they work late. */
+/* Two streams without an event between them give wrong values when they work lazily. */
 static void test_lazy(void **)
 {
     for (int with_event = 0; with_event < 2; with_event++) {
@@ -255,7 +257,8 @@ static void test_lazy(void **)
         int got = 0;
         assert_int_equal(cudaMemsetAsync(p.out, 2, 4, other), cudaSuccess);
         assert_int_equal(cudaEventRecord(e, other), cudaSuccess);
-        assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess); // behind the event: nobody waits for it
+        // after the event: nobody waits for it
+        assert_int_equal(cudaMemsetAsync(p.out, 3, 4, other), cudaSuccess);
         if (with_event) assert_int_equal(cudaStreamWaitEvent(p.stream, e), cudaSuccess);
         assert_int_equal(cudaMemcpyAsync(&got, p.out, 4, cudaMemcpyDeviceToHost, p.stream), cudaSuccess);
         assert_int_equal(got, with_event ? 0x02020202 : 0x01010101);

@@ -1,6 +1,6 @@
-/* test_hessian.cc - hessian_accum on a card whose tensor cores cut their sums off: channels with outliers stay
- * solvable; on ragged batches: few shapes of products; in one call and in several: the same bytes; in pieces: the whole
- * triangle, and nothing above it. */
+/* test_hessian.cc - hessian_accum on a GPU whose tensor cores truncate sums. Channels with outliers
+ * stay solvable. Ragged batches need few shapes of products. One call and several calls give the
+ * same bytes. Work in pieces covers the whole triangle and writes nothing above it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ extern "C" {
 
 enum { SEED = 5, ALL = 1 << 20 }; // ALL: tokens in one call
 
-/* Adds the tokens of x [n, I] to h, `step` of them in a call. */
+/* Adds the tokens of x [n, I] to h, `step` tokens per call. */
 static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, int64_t step)
 {
     int64_t I = h->shape[0], n = (int64_t)x.size() / I;
@@ -39,7 +39,7 @@ static void add_tokens(osh_ctx *cx, osh_tensor *h, const std::vector<float> &x, 
     }
 }
 
-/* H of x [n, I] on top of `old` everywhere. */
+/* Returns H of x [n, I], added to `old` everywhere. */
 static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<float> &x, int64_t I, int64_t step,
                                   float old = 0)
 {
@@ -55,9 +55,10 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     return out;
 }
 
-/* Every fourth token is an outlier in two channels, one of them 1.25 times the other: alone they are singular. Damped by
- * 0.01 of the mean of a diagonal of 14,336 such columns H is positive definite, if no more than 7e-7 of its trace is
- * lost. In one product of 16,384 tokens 3.5e-6 are. */
+/* Every fourth token is an outlier in two channels, one of them 1.25 times the other: alone they
+ * are singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
+ * positive definite if at most 7e-7 of its trace is lost. One product of 16,384 tokens loses
+ * 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -89,7 +90,7 @@ static void test_outliers(void **)
     osh_ctx_free(cx);
 }
 
-/* The played card does cut: behind a large square what 4,095 small ones lose shows. */
+/* The emulated GPU does truncate: after a large square, the loss of 4,095 small ones shows. */
 static void test_cut(void **)
 {
     enum { N = 4096, I = 1 };
@@ -109,7 +110,8 @@ static void test_cut(void **)
     osh_ctx_free(cx);
 }
 
-/* Batches of as many tokens as samples of any length make: a shape for each 256 tokens, not one for each batch. */
+/* Batches with as many tokens as samples of any length give: one shape per 256 tokens, not one per
+ * batch. */
 static void test_ragged(void **)
 {
     enum { I = 3, BATCHES = 40 };
@@ -136,7 +138,8 @@ static void test_ragged(void **)
     osh_ctx_free(cx);
 }
 
-/* A product and a launch for four chunks; whatever the calls, the parts are added in the order of the tokens. */
+/* One product and one launch for four chunks; for any calls, the parts are added in the order of
+ * tokens. */
 static void test_order(void **)
 {
     enum { CHUNK = 4096 };
@@ -145,13 +148,14 @@ static void test_order(void **)
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
-    for (int64_t big = 0; big < 7; big++) { // the large part: of 5 chunks, 256 tokens and the last 44
+    // position of the large part: 5 chunks, 256 tokens and the last 44
+    for (int64_t big = 0; big < 7; big++) {
         std::vector<float> x(5 * CHUNK + 300, 0.f);
         float want = 1;
         for (int64_t i = 0; i < 7; i++) {
             float sum = i == big ? 16777216.f : 1.f;
             x[(size_t)(i < 6 ? i * CHUNK + 77 : 5 * CHUNK + 280)] = sqrtf(sum);
-            want += sum; // f32: ones that come one by one are lost behind 2^24
+            want += sum; // f32: single ones are lost after 2^24
         }
         long products = osh_play_calls("cublasLtMatmul"), launches = osh_play_launches();
         assert_true(hessian(cx, d, x, 1, ALL, 1)[0] == want);
@@ -164,7 +168,7 @@ static void test_order(void **)
     osh_ctx_free(cx);
 }
 
-/* Calls of whole chunks give the bytes of one call, where sums are rounded and where they are cut off. */
+/* Calls with whole chunks give the bytes of one call, with rounded and with truncated sums. */
 static void test_calls(void **)
 {
     enum { CHUNK = 4096 };
@@ -189,7 +193,8 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
-/* Of several pieces, the last ones ragged: whole numbers are exact below the diagonal, and nothing is written above. */
+/* Several pieces, the last ones ragged: whole numbers are exact below the diagonal; nothing is
+ * written above it. */
 static void test_pieces(void **)
 {
     static const struct { int64_t I, n; } cases[] = {{1023, 270}, {1024, 7}, {1025, 7}, {2049, 7}, {3077, 270}};
@@ -207,7 +212,7 @@ static void test_pieces(void **)
                 float sum = 5;
                 for (int64_t t = 0; j <= i && t < c.n; t++) sum += x[(size_t)(t * c.I + i)] * x[(size_t)(t * c.I + j)];
                 if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
-                if (c.n > 100) j += i % 5; // some of them
+                if (c.n > 100) j += i % 5; // some of the samples
             }
     }
     osh_device_close(cx, d);

@@ -1,2 +1,2 @@
-/* test_mma.cc - tests/kernels/test_mma.cu on the played card. */
+/* test_mma.cc - tests/kernels/test_mma.cu on the emulated GPU. */
 #include "kernels/test_mma.cu"

@@ -1,2 +1,2 @@
-/* test_products.cc - tests/kernels/test_products.cu on the played card. */
+/* test_products.cc - tests/kernels/test_products.cu on the emulated GPU. */
 #include "kernels/test_products.cu"

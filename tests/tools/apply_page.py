@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""apply_page.py - what a page of docs/ adds to the program, in a copy of the tree, built on the objects that are there.
+"""apply_page.py - applies the additions of a page of docs/ to a copy of the tree, and builds it
+with the objects of a finished build.
 
-A block ```diff changes the file of its line +++: a hunk's lines " " and "-" stand there once, in a row; "..." in front of
-a line of its own divides hunks; a file without --- is new. What it changes of C, and what includes a changed .def, is
-compiled with the flags of the file's neighbours and linked in front of the libraries: build/release/oneshot, and each
-build/release/tests/NAME that the page names.
-Usage: apply_page.py PAGE BUILD     in the copy, which has src/, include/, models/ and tests/ of the tree that BUILD is of"""
+A block ```diff changes the file of its line +++. The lines " " and "-" of a hunk must occur once in
+the file, in a row; a line "..." divides hunks; a file without --- is new. Changed C files, and
+files that include a changed .def, are compiled with the flags of their neighbours and linked before
+the libraries: build/release/oneshot, and each build/release/tests/NAME that the page names.
+Usage: apply_page.py PAGE BUILD
+in the copy, which has src/, include/, models/ and tests/ of BUILD's tree.
+"""
 import json
 import os
 import pathlib
@@ -19,7 +22,7 @@ HERE = pathlib.Path.cwd()
 
 
 def change(text):
-    """Applies one block; the file."""
+    """Applies one block; returns the file."""
     lines = text.splitlines()
     old = lines.pop(0)[6:] if lines[0].startswith("--- a/") else None
     name = lines.pop(0)
@@ -45,7 +48,8 @@ def change(text):
 
 
 def to_compile(changed):
-    """C files whose objects are others now. A header that got more has no other objects for what was there."""
+    """Returns the C files whose objects change. An addition to a header does not change existing
+    objects."""
     tables = [p.relative_to(HERE / "src").as_posix() for p in changed if p.suffix == ".def"]
     found = {p for p in changed if p.suffix == ".c"}
     for path in (HERE / "src").rglob("*.c") if tables else ():
@@ -59,7 +63,7 @@ def main():
     page, build = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"), pathlib.Path(sys.argv[2])
     source = pathlib.Path(os.environ["OSH_SOURCE_DIR"])
     commands = {pathlib.Path(c["file"]): c for c in json.loads((build / "compile_commands.json").read_text())
-                if "-DOSH_PLAY" not in c["command"]}  # src/ops is compiled for tests/play once more
+                if "-DOSH_PLAY" not in c["command"]}  # tests/play compiles src/ops a second time
     changed = [change(b) for b in BLOCK.findall(page)]
     out = HERE / "build/release"
     (out / "tests").mkdir(parents=True)

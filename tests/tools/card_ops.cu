@@ -1,8 +1,10 @@
-/* card_ops.cu - each op of a run alone on a card, timed by its events behind a warm-up, at the shapes of Llama-3-8B and
- * Qwen3-30B-A3B, beside what the card sustains; the algorithm that cuBLASLt chose; what cuSOLVER wants and takes for
- * whole triangles, beside the blocks that a run makes of them; what it takes to lock pages.
+/* card_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
+ * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
+ * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
+ * a run, and the time to lock pages.
  *
- *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: all widths, rows and vocabularies are divided by it */
+ *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies
+ */
 #include "base/rng.h"
 #include "gpu/runtime.h"
 #include "ops/cuda/sizes.h"
@@ -29,7 +31,7 @@ typedef struct model {
     int64_t D, F, H, K, Dh, V, E, top_k;
 } model;
 
-/* ---- what is measured with ---- */
+/* ---- tools of the measurements ---- */
 static bool ok(osh_status rc, const char *what)
 {
     if (!rc) return true;
@@ -39,7 +41,8 @@ static bool ok(osh_status rc, const char *what)
     return false;
 }
 
-static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random = true) // own; NULL: no room for it
+// own; NULL: not enough memory
+static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random = true)
 {
     osh_tensor *t = NULL;
     int64_t shape[2] = {rows, cols}, n = rows * (cols ? cols : 1), have = osh_min64(n, FILL);
@@ -59,7 +62,7 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
     return t;
 }
 
-/* Seconds of one call, by events; a first one is not counted. < 0: it failed. */
+/* Returns seconds of one call, by events; a first call is not counted. < 0: it failed. */
 static double time_of(const char *what, const std::function<osh_status()> &call)
 {
     double took = 0;
@@ -76,7 +79,8 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
     }
 }
 
-/* One line: operations against the rate `of`, or bytes against that of the memory. */
+/* Prints one line: operations relative to the rate `of`, or bytes relative to that of the memory.
+ */
 static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
 {
     osh_cuda_algo a;
@@ -105,7 +109,7 @@ static const char *shape_of(std::initializer_list<int64_t> dims)
 static std::vector<int64_t> offsets;
 static osh_seqs seqs;
 
-/* flops 0: bytes are those of inputs and output. */
+/* flops 0: counts the bytes of inputs and output. */
 static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in, osh_tensor *out,
                double flops, double of, bool algo)
 {
@@ -190,7 +194,7 @@ static void elementwise(const model *m, int64_t N)
 }
 
 /* ---- statistics and solver ---- */
-/* H of N tokens and damping enough for a factor. */
+/* Returns H of N tokens, damped enough for a factor. */
 static osh_tensor *hessian(int64_t N, int64_t I)
 {
     osh_tensor *x = tensor(OSH_BF16, N, I), *h = tensor(OSH_F32, I, I, false);
@@ -256,7 +260,7 @@ static void solve(osh_tensor *u, int64_t O, int64_t I)
     osh_tensor_free(cx, w);
 }
 
-/* One width: statistics, triangles, factor, solve of O rows. */
+/* Measures one width: statistics, triangles, factor, solve of O rows. */
 static void width(int64_t N, int64_t I, int64_t O)
 {
     osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own

@@ -1,9 +1,10 @@
-"""corrupt.py - spoils one Linear of an output for each way to spoil it, and prints its name and the way.
+"""corrupt.py - spoils one Linear of an output in each of several ways, and prints its name and the
+way.
 
 usage: corrupt.py OUT LAYER       LAYER: model.layers.0, whose q, k, o, gate and down are spoilt
 
-Codes and scales stay ones that the format has: only a comparison with the source tells that they are wrong. The manifest is
-left as it is (st_edit OUT manifest writes its checksums anew)."""
+Codes and scales stay valid in the format: only a comparison with the source shows that they are
+wrong. The manifest is not changed (st_edit OUT manifest updates its checksums)."""
 import json
 import pathlib
 import sys
@@ -17,19 +18,19 @@ bits = next(iter(json.loads((out / "config.json").read_text())["quantization_con
 
 
 def zero(dtype, raw, row):
-    """The code 0; packed integers are stored with half of their range added."""
+    """The code 0; packed integers are stored plus half of their range."""
     byte = {2: 0xAA, 4: 0x88, 8: 0x80}[bits] if dtype == "I32" else 0
     return bytes([byte]) * len(raw)
 
 
 def shuffle(dtype, raw, row):
-    """Codes of the second row, its halves swapped."""
+    """Codes of the second row, with its halves swapped."""
     half = row + row // 2
     return raw[:row] + raw[half : 2 * row] + raw[row:half] + raw[2 * row :]
 
 
 def flip(dtype, raw, row):
-    """The other sign of each code."""
+    """The opposite sign of each code."""
     if dtype == "I32":
         return bytes((-b & 15) | (-(b >> 4) & 15) << 4 if bits == 4 else -b & 255 for b in raw)
     if dtype == "I8":

@@ -1,8 +1,10 @@
-/* dequantize.c - writes the dense weights that a compressed checkpoint stands for, as this program reads them.
+/* dequantize.c - writes the dense weights of a compressed checkpoint, as this program dequantizes
+ * them.
  *
  *   dequantize CHECKPOINT OUT.safetensors      only the quantized weights, in the model's dtype
  *
- * For tests/golden/decompress/check.py, which compares them with what compressed-tensors makes of the same files. */
+ * tests/golden/decompress/check.py compares them with those of compressed-tensors for the same
+ * files. */
 #include "quant/source.h"
 
 #include <stdio.h>

@@ -1,20 +1,21 @@
-/* disk_log.h - what a run did to a disk, call by call: written by record.c, read by lose_power.c. */
+/* disk_log.h - the format of a record of disk calls: written by record.c, read by lose_power.c. */
 #ifndef DISK_LOG_H
 #define DISK_LOG_H
 #include <stdint.h>
 
 typedef enum {
-    DISK_OPEN = 1, // path; at: 1 where the file is new; size: 0 where it was cut to nothing, else -1
+    DISK_OPEN = 1, // path; at: 1 if the file is new; size: 0 if it was truncated, else -1
     DISK_WRITE,    // at, data
     DISK_CUT,      // size
     DISK_GROW,     // size at least
-    DISK_SYNC,     // of a file: its bytes and its size; of a directory: its names
+    DISK_SYNC,     // for a file: its bytes and its size; for a directory: its names
     DISK_MKDIR,    // path
     DISK_RENAME,   // path, data: the new path
     DISK_UNLINK    // path: a file or a directory
 } disk_kind;
 
-/* Followed by n_path bytes of path and n_data of data. Paths are relative to the directory that was recorded. */
+/* Followed by n_path bytes of path and n_data bytes of data. Paths are relative to the recorded
+ * directory. */
 typedef struct disk_call {
     uint32_t kind, n_path;
     uint64_t inode;

@@ -1,9 +1,11 @@
-"""fp8_experts.py - a tiny model whose experts lie in one tensor as FP8, and the same with what the codes stand for.
+"""fp8_experts.py - a tiny model whose experts are in one FP8 tensor, and the same model with the
+values of the codes.
 
-usage: fp8_experts.py DENSE PACKED      DENSE has experts in BF16: their values are made anew, in place; PACKED is written
+usage: fp8_experts.py DENSE PACKED      DENSE has experts in BF16: gets new values, in place; PACKED
+is written
 
-Codes F8_E4M3 as the dense tensor lies, scales F32 with one for each block of an expert, in X_scale_inv, or X.weight_scale_inv.
-Scales of four bits times codes of four are values of BF16."""
+Codes are F8_E4M3 in the layout of the dense tensor; scales are F32, one per block of an expert, in
+X_scale_inv, or X.weight_scale_inv. Scales of four bits times codes of four are exact in BF16."""
 import json
 import pathlib
 import random

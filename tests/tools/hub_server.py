@@ -1,27 +1,32 @@
 #!/usr/bin/env python3
-"""hub_server.py - plays the Hugging Face Hub on two ports of the loopback: the Hub, and the host that its large files
-are at.
+"""hub_server.py - emulates the Hugging Face Hub on two ports of the loopback: the Hub, and the host
+of its large files.
 
-Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both port numbers; LOG: one that gets a line a
-request; HOST: what the second is called (127.0.0.1)
-A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with it is its FAULT:
+Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both port numbers; LOG:
+a file that gets a line per request; HOST: the name of the second host (127.0.0.1) A repository is
+FAULT/NAME, each with the files of MODEL_DIR; FAULT is its fault:
   ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
-  busy    429 to each first request                  flaky    500 to each first request, and to the API
-  cutone  the first range behind the start ends early
-  cut     every answer of a large file ends early    norange  the first does, and ranges are not looked at
-  slow    a byte a moment                            slower   larger pieces, for two at once
-  wrong   large files have a wrong byte              wrongonce so at the first request only
+  busy    429 to each first request
+  flaky   500 to each first request, and to the API
+  cutone  the first range after the start ends early
+  cut     every answer of a large file ends early    norange  the first does, and ranges are ignored
+  slow    a byte at a time                           slower   larger pieces, for two at once
+  wrong   large files have a wrong byte              wrongonce only at the first request
   expired the address of a large file, once          gated    terms are not accepted
-  private as though it were not there                disabled taken down
-  token   wants the token hf_good                    dead     the connection ends without an answer, once
-  evil    a file named ../../../evil                 evilpath one at /tmp/evil          evilid   a hash that is a path
-  huge    a file larger than any disk                loop     redirects to itself       long     more bytes than it has
-  away    lists its files on another host            pickle   weights in .bin only      moved    renamed to ok/NAME
-  stall   the file that NAME is called is not sent while a file `hold` is in the working directory
-  offset  another range than the one asked for       junk     no JSON              gone      is not there
-  many    99,000 files more that no model has     over     8,200 files of 2^50 bytes more
-A data set wide/NAME has rows of 200,000 numbers.
-A repository FAULT/large is a config.json and a model.safetensors of 40 MiB of noise."""
+  private as if it did not exist                     disabled taken down
+  token   wants the token hf_good
+  dead    the connection ends without an answer, once
+  evil    a file named ../../../evil                 evilpath one at /tmp/evil
+  evilid  a hash that is a path                      huge     a file larger than any disk
+  loop    redirects to itself                        long     more bytes than it has
+  away    lists its files on another host            pickle   weights in .bin only
+  moved   renamed to ok/NAME
+  stall   the file NAME is not sent while a file `hold` is in the working directory
+  offset  another range than requested               junk     no JSON
+  gone    is missing
+  many    99,000 more files that no model has        over     8,200 more files of 2^50 bytes
+A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large is a config.json and a
+model.safetensors of 40 MiB of noise."""
 import copy
 import functools
 import hashlib
@@ -85,7 +90,7 @@ def entry(name, data):
 
 
 def first(key):
-    """True at the first call with this key."""
+    """Returns true at the first call with this key."""
     with lock:
         seen[key] = seen.get(key, 0) + 1
         return seen[key] == 1
@@ -111,7 +116,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":  # which huggingface_hub asks for
+        if self.command != "HEAD":  # huggingface_hub asks for it
             self.wfile.write(body)
 
     def do_HEAD(self):
@@ -121,7 +126,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.note()
         cdn_port = f":{cdn.server_port}/"
         to_cdn = self.server is cdn or (self.path.startswith("http://") and cdn_port in self.path[:40])
-        if self.path.startswith("http://"):  # as a proxy is asked
+        if self.path.startswith("http://"):  # a request to a proxy
             self.path = "/" + self.path[7:].split("/", 1)[1]
         url = urllib.parse.urlsplit(self.path)
         parts = [urllib.parse.unquote(p) for p in url.path.strip("/").split("/")]
@@ -136,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.say(404, {"error": "no such page"})
 
     def data(self, what, q):
-        """The server of rows: FAULT/NAME has 250 rows in train and 3 in test."""
+        """Emulates the server of rows: FAULT/NAME has 250 rows in train and 3 in test."""
         fault = q["dataset"].split("/")[0]
         rows = {"train": 250, "test": 3} if fault != "HuggingFaceH4" else {"train_sft": 250, "test_gen": 3}
         if fault == "gone":
@@ -161,7 +166,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        "partial": fault == "part"}, X_Revision=COMMIT)
 
     def refuse(self, fault, key):
-        """Answers where the fault is one of whole requests."""
+        """Answers if the fault affects whole requests."""
         auth = self.headers.get("Authorization")
         if fault == "gone":
             self.say(404, b"", X_Error_Code="RepoNotFound")
@@ -249,7 +254,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
         body = data[at:end + 1]
         if fault == "wrong" or (fault == "wrongonce" and first((fault, name, path))):
-            body = bytes([body[0] ^ 1]) + body[1:]  # the part of the file that no other request is for
+            body = bytes([body[0] ^ 1]) + body[1:]  # only this request has this part of the file
         if fault == "long":
             body += b"more"
         self.send_response(status)

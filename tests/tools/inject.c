@@ -1,15 +1,16 @@
-/* inject.c - LD_PRELOAD: counts the calls that change a disk, and before the INJECT_AT-th (from 1) kills or stops the
- * process (SIGSTOP), or runs a command, or fails it and all later ones.
+/* inject.c - LD_PRELOAD library: counts the calls that change a disk. Before call INJECT_AT (from
+ * 1) it kills or stops the process (SIGSTOP), or runs a command, or it makes this call and all
+ * later ones fail.
  *
  *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
- *   [INJECT_COUNT=file: how many there were]
- *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never comes back
- *   INJECT_STEP="observe model.layers.0 Start": at the first write(2) that has this text instead, as a profile's
- *   record; or a command is run there
- *   INJECT_READ=file: how many bytes pread gave
- *   INJECT_AFTER=file: how many seconds of processors the process took from SIGTERM to its end
+ *   [INJECT_COUNT=file: gets the number of calls]
+ *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never returns
+ *   INJECT_STEP="observe model.layers.0 Start": acts instead at the first write(2) that has this
+ *   text, such as a profile's record; or a command is run there
+ *   INJECT_READ=file: gets the number of bytes that pread returned
+ *   INJECT_AFTER=file: gets the seconds of processor time from SIGTERM to the end of the process
  *
- * "reads", pread and read of what is read whole, count only where INJECT_CALLS names them. */
+ * "reads", pread and read of files that are read whole, count only if INJECT_CALLS names them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 
 static _Atomic long n_calls, n_read;
 static _Atomic int asked;
-static double busy_then; // seconds of processors, when it was asked
+static double busy_then; // seconds of processor time at the signal
 
 static double busy(void)
 {
@@ -43,7 +44,7 @@ static void ask(const char *what)
 
 static void command(const char *what)
 {
-    unsetenv("LD_PRELOAD"); // the command is itself
+    unsetenv("LD_PRELOAD"); // the command itself must not be affected
     if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
 }
 
@@ -91,7 +92,7 @@ void _exit(int code)
 {
     report();
     NEXT(void (*)(int), "_exit")(code);
-    for (;;) {} // it does not come back
+    for (;;) {} // it never returns
 }
 
 typedef ssize_t (*write_fn)(int, const void *, size_t);
@@ -130,7 +131,7 @@ typedef int (*path_fn)(const char *);
 typedef int (*rename_fn)(const char *, const char *);
 typedef int (*mkdir_fn)(const char *, mode_t);
 
-/* Half of a failing write reaches the file, as on a disk that fills up. */
+/* Half of a failing write reaches the file, like on a disk that fills up. */
 static ssize_t half(pwrite_fn next, int fd, const void *p, size_t n, off_t at)
 {
     int why = errno;

@@ -1,5 +1,6 @@
-# last.sh - sourced. last_wins PROGRAM ARGUMENTS...: runs it; of a flag that occurs twice only the last one is given to it,
-# since the program refuses two. Bash alone: what is preloaded (inject.so) counts calls of the program only.
+# last.sh - defines last_wins; to be sourced. last_wins PROGRAM ARGUMENTS... runs the program; if a
+# flag occurs twice, only the last one is passed on, since the program refuses two. It is pure bash,
+# so that a preloaded library (inject.so) counts only calls of the program.
 last_wins() {
     local -a flags=() values=() args=()
     local -A at=()

@@ -1,14 +1,14 @@
-/* lose_power.c - makes a directory that a loss of power may leave of what record.c wrote down:
+/* lose_power.c - makes a directory as a loss of power may leave it, from a record of record.c:
  *
  *   lose_power LOG SEED DIR [BEFORE]    BEFORE: the directory when the record began; without: empty
  *
- * The power goes behind some call. Certain are the bytes and the size of a file up to its last sync,
- * and the names of a directory up to its own. Of everything later chance decides: each sector of 512
- * bytes holds what any number of the writes to it left there, from the first on; a file's size is any
- * that it had since; each name that was made, moved or removed is so or is not, whatever came before
- * or after it. Nothing is in order, but what a sector or a name went through. SEED chooses the moment
- * and all of that, also how much is lost: nothing, all, what comes late, single sectors, half. SEED 0:
- * nothing is lost, behind the last call. */
+ * The power fails after some call. Certain are the bytes and the size of a file up to its last
+ * sync, and the names of a directory up to its own. Chance decides about everything later. Each
+ * sector of 512 bytes has the result of the first of the writes to it, any number of them. The size
+ * of a file is any that it had since. Each name that was made, moved or removed is changed or not,
+ * independent of other names. There is no order, except among the changes of one sector or one
+ * name. SEED chooses the moment and the losses, and also their amount: nothing, all, late changes,
+ * single sectors, half. SEED 0: nothing is lost, after the last call. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -24,14 +24,14 @@
 enum { SECTOR = 512, MAX_OBJECTS = 4096, MAX_CALLS = 1 << 16, MAX_PATH = 1024 };
 
 typedef struct entry entry;
-typedef struct object { // a file or a directory, whatever its names are
+typedef struct object { // a file or a directory, under any names
     bool dir;
     uint64_t inode;
-    uint8_t *data; // own: what is certain
+    uint8_t *data; // own: the certain bytes
     int64_t size, room;
-    int first;     // the first call behind the last sync; of a file
+    int first;     // the first call after the last sync; of a file
     entry *live;   // own: names as the run saw them
-    entry *left;   // own: names as they are left
+    entry *left;   // own: names after the loss
 } object;
 
 struct entry {
@@ -44,7 +44,7 @@ typedef struct call {
     disk_call head;
     char *path;
     const uint8_t *data;  // view: the log
-    int object, dir, dir2; // that it is about; whose names it changes
+    int object, dir, dir2; // the object; the directories whose names it changes
     char name[256], name2[256];
     bool sure; // a change of names that a sync covers
 } call;
@@ -105,7 +105,7 @@ static void names_drop(entry **list, const char *name, int o)
     free(gone);
 }
 
-/* The object at a path that the run sees, -1: none; its directory and name. */
+/* Finds the object at a path that the run sees, -1: none; and its directory and name. */
 static int object_at(const char *path, int *dir, char *name)
 {
     int at = 0;
@@ -131,7 +131,7 @@ static int object_of_inode(uint64_t inode)
     return -1;
 }
 
-/* ---- what was there before ---- */
+/* ---- the directory before the run ---- */
 
 static void object_load(int dir, const char *path)
 {
@@ -166,7 +166,7 @@ static void log_read(const char *path)
     struct stat st;
     int fd = open(path, O_RDONLY);
     if (fd < 0 || fstat(fd, &st)) die("cannot open", path);
-    uint8_t *log = zeroed((size_t)st.st_size); // stays
+    uint8_t *log = zeroed((size_t)st.st_size); // never freed
     for (int64_t at = 0; at < st.st_size;) {
         ssize_t k = read(fd, log + at, (size_t)(st.st_size - at));
         if (k <= 0) die("cannot read", path);
@@ -200,7 +200,7 @@ static int64_t call_size(const call *c, int64_t size)
     return end > size ? end : size;
 }
 
-/* The bytes [from, to) of c in data: of a cut they are 0. */
+/* Applies the part of c in [from, to) to data; truncated bytes become 0. */
 static void call_apply(const call *c, uint8_t *data, int64_t from, int64_t to)
 {
     int64_t begin = c->head.kind == DISK_WRITE ? c->head.at : c->head.size;
@@ -222,7 +222,7 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* All calls [o->first, end) of a file are certain. */
+/* Makes all calls [o->first, end) of a file certain. */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];
@@ -238,7 +238,7 @@ static void file_settle(int i, int end)
 typedef enum { NOTHING, EVERYTHING, BEHIND, FEW, HALF, N_LOSSES } loss;
 static const char *const losses[] = {"nothing", "everything", "what came late", "single sectors", "half"};
 
-/* How many of n writes to a sector reached it. */
+/* Returns how many of n writes to a sector reached it. */
 static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
 {
     uint64_t about = (uint64_t)file << 8 | 1;
@@ -251,7 +251,8 @@ static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
     }
 }
 
-/* Of the calls [o->first, end) of a file what the loss leaves. Returns the sectors that are not as the run had them. */
+/* Applies a loss to the calls [o->first, end) of a file. Returns the number of sectors that differ
+ * from those of the run. */
 static int64_t file_lose(int i, int end, loss l)
 {
     object *o = &objects[i];
@@ -263,13 +264,14 @@ static int64_t file_lose(int i, int end, loss l)
         most = size > most ? size : most;
     }
     if (!n_sizes) return 0;
-    int64_t keep = (int64_t)draw((uint64_t)i, 3, (uint64_t)n_sizes + 1); // of the changes of its size
+    // number of changes of its size that are kept
+    int64_t keep = (int64_t)draw((uint64_t)i, 3, (uint64_t)n_sizes + 1);
     if (l == NOTHING || l == FEW) keep = n_sizes;
     if (l == EVERYTHING) keep = 0;
     int64_t n_sectors = (most + SECTOR - 1) / SECTOR;
     int *all = zeroed((size_t)n_sectors * sizeof *all), *early = zeroed((size_t)n_sectors * sizeof *early);
     file_room(o, n_sectors * SECTOR);
-    for (int pass = 0; pass < 2; pass++) { // counts; applies
+    for (int pass = 0; pass < 2; pass++) { // the first pass counts, the second applies
         int64_t seen = 0, now = o->size;
         for (int k = o->first; k < end; k++) {
             const call *c = &calls[k];

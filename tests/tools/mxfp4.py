@@ -1,9 +1,11 @@
-"""mxfp4.py - a tiny gpt-oss whose experts are MXFP4, as it is released, and the same with what the codes stand for.
+"""mxfp4.py - a tiny gpt-oss whose experts are MXFP4, like the released model, and the same model
+with the values of the codes.
 
-usage: mxfp4.py DENSE PACKED      DENSE has experts in BF16: they are rounded, in place; PACKED is written
+usage: mxfp4.py DENSE PACKED      DENSE has experts in BF16: they are rounded, in place; PACKED is
+written
 
-Blocks of 32 along the input: U8 [experts, rows, groups, 16], the low nibble first, and scales [experts, rows, groups], exponents
-+ 127. The dense tensor is [experts, input, rows]."""
+Blocks of 32 along the input: U8 [experts, rows, groups, 16], the low nibble first, and scales
+[experts, rows, groups], exponents + 127. The dense tensor is [experts, input, rows]."""
 import json
 import pathlib
 import shutil
@@ -15,7 +17,7 @@ FP4 = [0.0, 0.5, 1, 1.5, 2, 3, 4, 6]
 
 
 def pack(shape, raw):
-    """Blocks, scales, and the dense values that they are."""
+    """Returns blocks, scales, and their dense values."""
     experts, inputs, rows = shape
     x, dense, blocks, scales = bf16(raw), [0.0] * (experts * inputs * rows), bytearray(), bytearray()
     for e in range(experts):

@@ -1,4 +1,4 @@
-# recipe.sh - sourced: gptq_recipe.
+# recipe.sh - defines gptq_recipe; to be sourced.
 gptq_recipe() { # bits, group size: a recipe on standard output
     cat <<YAML
 quant_stage:

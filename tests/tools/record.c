@@ -1,11 +1,12 @@
-/* record.c - LD_PRELOAD: writes down each call that changes the disk below the working directory, with
- * its data, in the order in which they were done; lose_power.c makes of it what a loss of power may leave.
+/* record.c - LD_PRELOAD library: records each call that changes the disk below the working
+ * directory, with its data, in the order of the calls. lose_power.c makes states after a loss of
+ * power from the record.
  *
- *   RECORD_LOG=file [RECORD_HURRY=seconds: the clock goes on by so much with each look at it, so that
- *   barriers come often]
+ *   RECORD_LOG=file [RECORD_HURRY=seconds: each reading of the clock advances it by this much,
+ *   so that barriers come often]
  *
- * Calls are done one at a time. What goes through a descriptor is known by the inode, so a second
- * descriptor of a file (O_DIRECT) is the same file. sync_file_range makes nothing certain. */
+ * Calls are serialized. A descriptor is identified by its inode, so a second descriptor of a file
+ * (O_DIRECT) is the same file. sync_file_range makes nothing certain. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +51,7 @@ static void log_put(const void *p, size_t n)
     }
 }
 
-/* path below the working directory, "." for itself; NULL: it lies elsewhere. */
+/* Returns the path below the working directory, "." for itself; NULL: it is outside. */
 static const char *path_inside(const char *path)
 {
     if (path[0] == '/') {
@@ -63,7 +64,7 @@ static const char *path_inside(const char *path)
     return *path ? path : ".";
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void log_call(disk_call c, const char *path, const void *data)
 {
     int why = errno;
@@ -131,7 +132,8 @@ int open64(const char *path, int flags, ...)
 int openat(int at, const char *path, int flags, ...)
 {
     MODE(flags)
-    if (at != AT_FDCWD && path[0] != '/') abort(); // the program does not do that: paths would be unknown
+    // the program never does that: paths would be unknown
+    if (at != AT_FDCWD && path[0] != '/') abort();
     return do_open(NEXT(openat_fn, "openat"), at, path, flags, mode);
 }
 
@@ -161,7 +163,7 @@ ssize_t write(int fd, const void *p, size_t n)
     return k;
 }
 
-/* The disk itself need not: a record tells of it, and nothing is lost here. */
+/* Only records the call: nothing is lost here, so the disk need not sync. */
 int fsync(int fd)
 {
     pthread_mutex_lock(&lock);
@@ -234,7 +236,7 @@ int rename(const char *from, const char *to)
     return rc;
 }
 
-/* Calls that the program does not make: a record without them would be wrong. */
+/* Calls that the program never makes: a record without them would be wrong. */
 #define NEVER(signature) signature { abort(); }
 NEVER(ssize_t pwritev(int a, const struct iovec *b, int c, off_t d))
 NEVER(ssize_t copy_file_range(int a, off64_t *b, int c, off64_t *d, size_t e, unsigned f))

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""run_page.py - runs the commands of a page of docs/ in the folder where it is called, and compares what they print.
+"""run_page.py - runs the commands of a page of docs/ in the working directory, and compares their
+output.
 
-A block ```sh is a script; ```sh fails is one whose exit code is not 0; ```sh elsewhere is not run. A block ```text behind
-it has lines that its output has, in their order; "..." stands for anything.
+A block ```sh is a script; the exit code of a ```sh fails is not 0; a ```sh elsewhere is not run. A
+block ```text after it has lines that the output must have, in their order; "..." stands for any
+text.
 Usage: run_page.py PAGE"""
 import re
 import subprocess

@@ -1,23 +1,27 @@
-/* schedule.c - the program on as many threads as it is told, by simulation of the schedule: how long would they take if
- * each had a processor of its own?
+/* schedule.c - simulates the program's schedule on N threads: how long would they take if each had
+ * its own processor?
  *
  *   schedule FILE ARGUMENT...     oneshot's arguments, with --threads N and --profile
  *
- * The job is cut as N threads cut it, but each chunk is run by the caller, one behind the other, and timed in seconds
- * of its processor, which other work on the machine disturbs little. What lies between two calls of osh_parallel_for is
- * the caller's alone. Then the chunks are dealt as the pool deals them, each to the worker that is free first:
+ * The job is divided as for N threads, but the caller runs all chunks, one after the other, and
+ * times each in seconds of its processor, which other work on the machine hardly disturbs. The time
+ * between two calls of osh_parallel_for is the caller's alone. The chunks are then dealt like in
+ * the pool, each to the worker that is free first:
  *
- *   chunks of 3, 3, 2 ms behind 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms, where one takes 9
+ *   chunks of 3, 3, 2 ms after 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms;
+ *   one worker takes 9 ms
  *
- * A worker starts START_S behind the call, and WAKE_S later where it slept: the caller's part was longer than a worker
- * watches (pool.c). What N processors share, caches and memory, is not simulated. A line of FILE:
+ * A worker starts START_S after the call, and WAKE_S later if it slept, which it does if the
+ * caller's part was longer than a worker watches (pool.c). Resources that N processors share,
+ * caches and memory, are not simulated. A line of FILE:
  *
  *   phase address calls chunks busy alone took idle      phase "total": all of them
  *
- * Seconds on one processor, of these the caller's alone, seconds simulated, the workers' idle ones. Address 0: the
- * phase; else of the chunks of one function in it, and `alone` is what the caller did before them, not among the busy
- * ones. Last "others SECONDS": of threads beside the pool. The linker puts functions of here before the program's
- * (--wrap). */
+ * These are seconds on one processor, of these the caller's alone, simulated seconds, the workers'
+ * idle ones. Address 0 is the phase; other lines are the chunks of one function in it, and `alone`
+ * is then the caller's time before them, which is not part of busy. The last line, "others
+ * SECONDS", is the time of threads beside the pool. The linker calls functions of this file instead
+ * of the program's (--wrap). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +38,7 @@
 
 enum { MOST_ROWS = 512, MOST_THREADS = 1024 };
 
-typedef struct row { // of a phase, or of a chunk function
+typedef struct row { // for a phase, or for a chunk function
     char phase[32];
     osh_chunk_fn fn; // NULL: the phase
     long calls, chunks;
@@ -80,7 +84,7 @@ static row *row_of(const char *phase, osh_chunk_fn fn)
 
 static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
 
-/* What the caller did since the last call or change of phase, by itself. */
+/* Returns the caller's own time since the last call or change of phase. */
 static double account(void)
 {
     double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;
@@ -90,7 +94,7 @@ static double account(void)
     return alone;
 }
 
-/* Deals chunks that take `each` [n] and returns when the last one is over. */
+/* Deals n chunks that take each[i] and returns the end of the last one. */
 static double deal(const double *each, int64_t n, double asleep)
 {
     static double free_at[MOST_THREADS];
@@ -125,7 +129,7 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
     for (int i = 0; i < 2; i++) {
         row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
         r->calls++, r->chunks += n, r->busy += sum, r->took += took;
-        if (i) r->alone += alone; // in front of it; not of its busy seconds
+        if (i) r->alone += alone; // before it; not part of its busy seconds
     }
     free(each);
     return rc;
@@ -147,7 +151,7 @@ static osh_status apart_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return rc ? rc : of->take(cx, of->user, chunk);
 }
 
-/* As if no chunk had to wait for others to be taken, and each took its own. */
+/* Simulates chunks that never wait for each other and each take their own item. */
 osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *of)
 {
     if (cx != caller || in_call || cx->alone || cx->inlined)

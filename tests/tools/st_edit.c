@@ -1,9 +1,10 @@
-/* st_edit.c - plants faults in a checkpoint: changes tensors of its shards, and rewrites index and manifest to match.
+/* st_edit.c - plants faults in a checkpoint: changes tensors of its shards, and rewrites index and
+ * manifest to match.
  *
  *   st_edit DIR drop NAME | rename NAME NEW | dup NAME NEW | swap NAME NAME | take NAME OTHER_DIR
  *   st_edit DIR flip NAME BYTE BIT | fill NAME BYTE N HEX | noise NAME BYTE N
  *   st_edit DIR dtype NAME DTYPE | shape NAME D0 [D1]
- *   st_edit DIR index | manifest       made anew of what the shards and files hold
+ *   st_edit DIR index | manifest       made anew from the shards and files
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +145,7 @@ static void set_sum(cJSON *o, const void *p, size_t n)
     set_text(o, "xxh3", text);
 }
 
-/* Every tensor and file as it is; what is known of a tensor's rule stays. */
+/* Lists every tensor and file as it is; known rules of tensors stay. */
 static void rewrite_manifest(const char *dir)
 {
     char path[512];
@@ -246,5 +247,5 @@ int main(int argc, char **argv)
     else if (argc > 3) change(argc, argv);
     else die("usage: see the top of st_edit.c");
     fflush(NULL);
-    _exit(0); // what a short-lived tool holds is the system's to free
+    _exit(0); // a short-lived tool leaves its memory to the system
 }

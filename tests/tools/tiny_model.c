@@ -1,6 +1,6 @@
 /* tiny_model.c - writes a checkpoint of tests/golden/models, and its samples as calibration.jsonl:
  *
- *   tiny_model CASE DIR [float32]      dtype bfloat16 unless float32 is asked for */
+ *   tiny_model CASE DIR [float32]      dtype bfloat16 by default */
 #include "golden/models/tiny.h"
 
 int main(int argc, char **argv)

@@ -1,8 +1,9 @@
-/* tokenize_parts.c - whether a tokenizer gives the same ids for a text in parts of any size:
+/* tokenize_parts.c - checks that a tokenizer gives the same ids for a text in parts of any size:
  *
- *   tokenize_parts MODEL_DIR FILE [BYTES ...]      FILE as one text; parts of so many bytes (default: 1 to 100000)
+ *   tokenize_parts MODEL_DIR FILE [BYTES ...]      FILE as one text, and in parts of BYTES
+ *                                                  (default: 1 to 100000)
  *
- * Prints a line for each size. Exits 1 on a difference. */
+ * Prints a line for each size. Exits with 1 on a difference. */
 #include "base/file.h"
 #include "tokenizer/tokenizer.h"
 

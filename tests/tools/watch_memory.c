@@ -1,9 +1,9 @@
-/* watch_memory.c - runs a program and says how much memory it had at most:
+/* watch_memory.c - runs a program and writes its peak memory:
  *
  *   watch_memory FILE PROGRAM ARGUMENT...     writes to FILE: peak rchar wchar, in bytes
  *
- * Peak of RssAnon + RssShmem of /proc/PID/status, looked at every millisecond; rchar and wchar of /proc/PID/io just
- * before it ends. Exits as the program does. */
+ * The peak is that of RssAnon + RssShmem of /proc/PID/status, read every millisecond; rchar and
+ * wchar are those of /proc/PID/io just before it ends. Exits as the program does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ int main(int argc, char **argv)
         if (anon >= 0 && anon + shm > peak) peak = anon + shm;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
-    rchar = number_behind(pid, "io", "rchar: "), wchar = number_behind(pid, "io", "wchar: "); // still there: a zombie
+    // it is a zombie, so its files exist
+    rchar = number_behind(pid, "io", "rchar: "), wchar = number_behind(pid, "io", "wchar: ");
     waitpid(pid, &status, 0);
     FILE *f = fopen(argv[1], "w");
     if (!f) return 2;

@@ -4,8 +4,9 @@
     oneshot(model="Qwen3-0.6B", recipe="recipe.yaml", dataset="calib.jsonl", output_dir="out",
             num_calibration_samples=128, progress=print)
 
-Arguments are the program's flags with underscores (`oneshot --help`); what ends a job early loses nothing, the same call
-goes on. Ctrl-C ends it, too. The work is done by liboneshot, in C, without torch and transformers.
+Arguments are the program's flags with underscores (`oneshot --help`). A job that ends early loses
+nothing: the same call continues it. Ctrl-C ends a job, too. The work is done by liboneshot, in C,
+without torch and transformers.
 """
 import collections
 import json
@@ -38,11 +39,12 @@ def version():
 
 def oneshot(model, recipe=None, dataset=None, output_dir=None, *, progress=None, log=None, threads=0, log_level="warn",
             **arguments):
-    """Compresses `model` into the directory `output_dir`, and returns that.
+    """Compresses `model` into the directory `output_dir`, and returns that directory.
 
-    recipe: LLM Compressor's YAML: a file, its text, or dicts; without one, `scheme="W4A16"` and the like.
-    dataset: a file, or rows: texts, or dicts as a row of a .jsonl.
-    progress: called with a Progress, often, and from another thread; log: with (level, text), instead of stderr.
+    recipe: LLM Compressor's YAML as a file, as text, or as dicts; without a recipe,
+    `scheme="W4A16"` and similar arguments. dataset: a file, or rows, which are texts or dicts like
+    a row of a .jsonl. progress: is called with a Progress, often, and from another thread. log: is
+    called with (level, text), instead of stderr.
     """
     with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
         arguments.update(model=model, output=output_dir, recipe=_recipe(recipe, there), dataset=_rows(dataset, there))
@@ -51,7 +53,8 @@ def oneshot(model, recipe=None, dataset=None, output_dir=None, *, progress=None,
 
 
 def plan(model, recipe=None, dataset=None, output_dir=None, *, log=None, threads=0, log_level="warn", **arguments):
-    """What oneshot() with the same arguments would do: its memory, its subgraphs, its files. Reads no weight."""
+    """Describes what oneshot() with the same arguments would do: memory, subgraphs, files. Reads no
+    weights."""
     with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
         arguments.update(model=model, output=output_dir, recipe=_recipe(recipe, there), dataset=_rows(dataset, there))
         arguments["json"] = True
@@ -59,14 +62,16 @@ def plan(model, recipe=None, dataset=None, output_dir=None, *, log=None, threads
 
 
 def evaluate(model, dataset, *, progress=None, log=None, threads=0, log_level="warn", **arguments):
-    """Perplexity of a model, dense or compressed: a dict. With `reference` KL divergence and top-1 agreement, too."""
+    """Returns a dict with the perplexity of a model, dense or compressed; with `reference` also KL
+    divergence and top-1 agreement."""
     with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
         arguments.update(model=model, dataset=_rows(dataset, there), json=True)
         return json.loads(_run("eval", arguments, progress=progress, log=log, threads=threads, log_level=log_level))
 
 
 def verify(directory, model=None, *, log=None, threads=0, log_level="warn", **arguments):
-    """An output against its manifest, its config and `model`, its source. What is wrong is the text of OneshotError."""
+    """Checks an output against its manifest, its config and `model`, its source. Raises
+    OneshotError with the findings."""
     arguments.update(model=model)
     return _run("verify", arguments, directory=directory, log=log, threads=threads, log_level=log_level)
 
@@ -91,7 +96,7 @@ def _rows(dataset, there):
 
 
 def _words(arguments):
-    """name, text of each; a list is its items."""
+    """Yields name and text of each argument; a list yields its items."""
     for name, value in arguments.items():
         for item in value if isinstance(value, (list, tuple)) else [value]:
             if item is None:
@@ -102,7 +107,7 @@ def _words(arguments):
 
 
 def _run(job, arguments, directory=None, progress=None, log=None, threads=0, log_level="warn"):
-    """The job on a thread of its own, so that Ctrl-C is heard; its text."""
+    """Runs the job on its own thread, so that Ctrl-C is handled; returns its text."""
     context = _library.Context(threads, log_level, log, progress and (lambda values: progress(Progress(*values))))
     try:
         done, ended = {}, threading.Event()
@@ -120,7 +125,8 @@ def _run(job, arguments, directory=None, progress=None, log=None, threads=0, log
 
         threading.Thread(target=work, name="oneshot").start()
         try:
-            ended.wait()  # not join(), which takes a thread for ended when it is interrupted (seen in 3.11)
+            # join() would take a thread for ended when it is interrupted (seen in 3.11)
+            ended.wait()
         except BaseException:
             context.interrupt()
             while not ended.is_set():  # it uses the context until then

@@ -2,16 +2,17 @@
 import ctypes
 import os
 
-# ONESHOT_LIBRARY: another than the one that is installed here, for tests and for those who build their own.
+# ONESHOT_LIBRARY names another library than the installed one, for tests and for users who build
+# their own.
 _here = os.path.join(os.path.dirname(__file__), "lib")
 _path = os.environ.get("ONESHOT_LIBRARY") or os.path.join(_here, "liboneshot.so.0")
 _lib = ctypes.CDLL(_path)
-if _path.startswith(_here):  # packaging/wheel.py has written which, and in which order
+if _path.startswith(_here):  # packaging/wheel.py has written their names, in this order
     with open(os.path.join(_here, "first"), encoding="ascii") as _names:
         _first = [ctypes.CDLL(os.path.join(_here, _name.strip())) for _name in _names]
 
 LEVELS = ("error", "warn", "info", "debug")
-MOST_THREADS = 4096  # what oneshot_new takes; ctypes would wrap a larger number
+MOST_THREADS = 4096  # the limit of oneshot_new; ctypes would wrap a larger number
 
 
 class _Progress(ctypes.Structure):
@@ -61,7 +62,7 @@ def _text(value):
 
 
 def _bytes(name, value):
-    """What C reads up to its first NUL."""
+    """Encodes a text for C, which reads it up to its first NUL."""
     encoded = os.fsencode(value)
     if b"\0" in encoded:
         raise ValueError("%s: a NUL at byte %d of %r, want text without one" % (name, encoded.index(b"\0"), value))
@@ -69,7 +70,7 @@ def _bytes(name, value):
 
 
 class Context:
-    """One job at a time. What a callback raises ends the job, and is in `raised`."""
+    """Runs one job at a time. An exception in a callback ends the job, and is in `raised`."""
 
     def __init__(self, threads, log_level, log, progress):
         self.raised, self._texts, self._o = None, [], ctypes.c_void_p()
@@ -92,7 +93,7 @@ class Context:
         try:
             if not self.raised:
                 function(*arguments)
-        except BaseException as e:  # nothing may pass through C
+        except BaseException as e:  # no exception may pass through C
             self.raised = e
             self.interrupt()
 

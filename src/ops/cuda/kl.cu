@@ -4,7 +4,7 @@
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]     out[1] same F32 [N]
  *
- * With the logits r of the reference and x of the model, and p = softmax(r):
+ * The logits are r of the reference and x of the model; p = softmax(r):
  *
  *   KL = sum_v p_v (r_v - x_v) - lse(r) + lse(x)
  *

@@ -1,13 +1,15 @@
-"""gen.py - AdaRound, AdaQuant and AutoRound of src/solver/ada.h in PyTorch, by autograd on the inputs themselves; of the
-first two torch.optim.Adam takes the steps.
+"""gen.py - AdaRound, AdaQuant and AutoRound of src/solver/ada.h in PyTorch, by autograd on the
+inputs themselves; torch.optim.Adam takes the steps of the first two.
 
-curves.json has of each case its numbers, the loss every tenth step before it moves, and the losses of rounding to
-nearest and of the codes in the end, all above that of the weight as it was; codes.bin the codes, a byte each, the cases
-behind each other. Weights and inputs come from rules that test_ada.c has, too:
+curves.json has for each case its parameters, the loss at every tenth step before the step, and the
+losses of rounding to nearest and of the final codes, all relative to that of the unrounded weight.
+codes.bin has the codes, one byte each, case after case. Weights and inputs come from rules that
+test_ada.c has, too:
 
     w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
-    x[t, i] = (c[t] m[i] + e[t, i]) / 32, x0 = x + d[t, i] / 32, whole numbers: sums over them are exact in f32;
-              c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 where the inputs are the same
+    x[t, i] = (c[t] m[i] + e[t, i]) / 32, x0 = x + d[t, i] / 32, whole numbers: sums over them are
+              exact in f32; c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 if both inputs are
+              the same
 
 Run: python gen.py (torch, numpy)."""
 import json
@@ -49,16 +51,16 @@ def inputs(stream, columns, shift):
     return torch.from_numpy((x / 32).astype(np.float32)), torch.from_numpy(((x + d) / 32).astype(np.float32))
 
 
-def near(x):  # rounded, exactly, with the gradient of what it was
+def near(x):  # rounds exactly; the gradient is that of x
     return x.round().detach() + (x - x.detach())
 
 
-def clip(x, lo, hi):  # lo and hi themselves are inside: torch.clamp gives them no gradient
+def clip(x, lo, hi):  # lo and hi count as inside: torch.clamp gives them no gradient
     inside = ((x >= lo) & (x <= hi)).float()
     return x.detach().clamp(lo, hi) + (x - x.detach()) * inside
 
 
-def mixed(x, x0, share, key):  # src/ops/mix.c: of each element x or x0
+def mixed(x, x0, share, key):  # src/ops/mix.c: each element is that of x or x0
     u = rng_u64(key, 0, x.numel()).reshape(x.shape) >> np.uint64(40)
     return torch.where(torch.from_numpy(u < np.uint64(int(share * 2**24))), x, x0)
 
@@ -118,7 +120,7 @@ def rows_of(h, x, y):  # loss of each row
 
 
 def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
-    """Signs of gradients; of each row the codes of its best step."""
+    """AutoRound: sign gradient descent; returns for each row the codes of its best step."""
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)
     low, high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)

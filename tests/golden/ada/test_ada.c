@@ -1,6 +1,7 @@
-/* test_ada.c - AdaRound, AdaQuant and AutoRound against the same in PyTorch (gen.py), which has the inputs themselves
- * and autograd where osh_ada has sums over the inputs and formulas: losses within 1 %, 99 % of the codes. Where a
- * number is near a half, or its gradient near 0, which Adam makes as large as any, the last bit of a sum decides. */
+/* test_ada.c - AdaRound, AdaQuant and AutoRound against PyTorch (gen.py), which uses the inputs
+ * themselves and autograd where osh_ada uses sums over the inputs and formulas. Losses agree within
+ * 1 %, and 99 % of the codes. If a number is near a half, or its gradient near 0, which Adam scales
+ * up like any other, the last bit of a sum decides the code. */
 #include "torture.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-/* x [T, I] becomes what op mix makes of it and of x + d, and d what is left. */
+/* Replaces x [T, I] by the result of op mix for x and x + d, and d by the rest. */
 static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
 {
     int64_t shape[2] = {T, I};
@@ -133,8 +134,8 @@ static void problem_close(osh_ctx *cx, problem *p)
     osh_free(cx, p->codes);
 }
 
-/* Within 1 %, of the loss of rounding to nearest where it is below that: AdaRound begins with the weight itself, whose
- * gradient is nothing but the rounding of sums. */
+/* Checks that got is within 1 % of want, or of the loss of rounding to nearest if that is larger:
+ * AdaRound begins with the weight itself, whose gradient is only the rounding of sums. */
 static void near(double got, double want, double nearest, const char *name, const char *what)
 {
     if (!(fabs(got - want) <= 0.01 * fmax(fabs(want), nearest)))
@@ -198,7 +199,7 @@ static void learns_as_pytorch_does(void **state)
     osh_ctx_free(cx);
 }
 
-/* Runs the first case with what `change` says. */
+/* Runs the first case with the arguments that `change` sets. */
 static void run_changed(problem *p, osh_ctx *cx, const golden *g, const char *name, void (*change)(osh_ada_args *a))
 {
     assert_ok(cx, problem_open(cx, p, cJSON_GetObjectItemCaseSensitive(g->json, name)));
@@ -211,7 +212,8 @@ static void wild(osh_ada_args *a) { a->rule.rate = 5, a->rule.steps = 30; }
 static void wild_and_selective(osh_ada_args *a) { wild(a), a->rule.selective = true; }
 static void stops(osh_ada_args *a) { a->rule.window = 10, a->rule.rate = 1e-12; }
 
-/* A rate that ruins a weight: with selective no row is worse than rounded to nearest, and some are. */
+/* A rate that ruins a weight: with selective no row is worse than after rounding to nearest, and
+ * some rows are better. */
 static void selective_rows_are_no_worse(void **state)
 {
     (void)state;
@@ -229,7 +231,7 @@ static void selective_rows_are_no_worse(void **state)
     }
     assert_true(worse > 0);
     problem_close(cx, &p), problem_close(cx, &q);
-    /* What no longer moves stops behind two windows: the curve is flat from there on. */
+    /* A run that no longer improves stops after two windows: the curve is constant from there. */
     run_changed(&p, cx, &g, "quant_weights", stops);
     for (int k = 7; k < 20; k++) assert_true(p.curve[k] == p.curve[6]);
     problem_close(cx, &p);
@@ -238,7 +240,7 @@ static void selective_rows_are_no_worse(void **state)
     osh_ctx_free(cx);
 }
 
-/* 0 stays 0 where it has to, and threads show in no bit. */
+/* Required zeros stay 0, and the number of threads changes no bit. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
     static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros"};

@@ -1,11 +1,14 @@
-"""gen.py - factors that LLM Compressor's AWQModifier finds, for inputs and weights that both languages make from a counter
-RNG. The module around the two Linears gives both outputs beside each other, so that its loss is the sum of theirs.
+"""gen.py - factors that LLM Compressor's AWQModifier finds, for inputs and weights that both
+languages make from a counter RNG. The parent module of the two Linears returns both outputs side by
+side, so that its loss is the sum of theirs.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-factors.safetensors  <case>: F32 [N], the best factors
-cases.json           <case>: dtype, scheme, duo (true, false, both), n_grid, stream, ratio (which was best), margin (of the
-                     second best loss over the best); N is 64, T is 96 tokens, Linears of 32 and 16 rows
+factors.safetensors  <case>: F32 [N], the best factors cases.json           <case>: dtype, scheme,
+duo (true, false, both), n_grid, stream, ratio (the best),
+                     margin (the second best loss over the best); N is 64, T is 96 tokens, Linears
+                     of 32 and 16 rows
 
     x[t, c]    = u[t, c] (1 + 15 v[c]^4)           rounded to the dtype
     w_k[r, c]  = u[r, c] / (1 + 7 v'[c]^2)         rounded to the dtype; uniform numbers in [-1, 1)
@@ -98,7 +101,7 @@ def main():
                 c = {"dtype": dtype, "scheme": scheme, "duo": duo, "n_grid": 8, "stream": stream}
                 try:
                     tensors[f"{scheme}_{dtype}"] = run(c).contiguous()
-                except AssertionError:  # two points are as good
+                except AssertionError:  # two points are equally good
                     continue
                 cases[f"{scheme}_{dtype}"] = c
                 break

@@ -1,6 +1,7 @@
-/* test_awq.c - AWQModifier's search against LLM Compressor's: of inputs and weights as gen.py makes them, the same
- * point of the grid has the least loss, and the factors are its. Upstream's loss is of outputs that are rounded to the
- * dtype, ours of sums in F32; gen.py takes cases whose second best is worse by more than a hundredth. */
+/* test_awq.c - AWQModifier's search against LLM Compressor's: for inputs and weights of gen.py the
+ * same point of the grid has the least loss, and the factors are the same. Upstream computes the
+ * loss from outputs that are rounded to the dtype, this program from sums in F32; gen.py uses cases
+ * in which the second best loss is more than a hundredth larger. */
 #include "torture.h"
 
 #include <math.h>
@@ -66,7 +67,7 @@ static osh_status rows_of(osh_ctx *unused, const osh_search *j, int k, void *to,
     return OSH_OK;
 }
 
-/* What the run collects, in two batches. */
+/* Collects statistics like a run, in two batches. */
 static void collect(const awq_case *c, float *mean, osh_tensor *h)
 {
     float sums[2 * N] = {0};
@@ -108,7 +109,7 @@ static osh_status search_again(osh_ctx *torn, void *user)
     return o->m->type->search(torn, o->m, s, o->j);
 }
 
-/* The plan counts what the search takes. */
+/* The plan counts the memory of the search. */
 static void check_bytes(const search_of *o, int n_threads)
 {
     osh_ctx *fresh;
@@ -141,7 +142,7 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
             fail_msg("%s, channel %d: %.9g, want %.9g", c->name, i, (double)s[i], (double)want[i]);
     assert_true(j.after > 0 && j.after <= j.before);
     assert_ok(many, m->type->search(many, m, again, &j));
-    assert_memory_equal(again, s, sizeof s); // threads do not show
+    assert_memory_equal(again, s, sizeof s); // the number of threads changes nothing
     search_of o = {m, &j};
     check_bytes(&o, 1);
     check_bytes(&o, 3);

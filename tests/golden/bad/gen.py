@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""gen.py - safetensors files, each named after its one defect (or after what makes it look like one).
+"""gen.py - safetensors files, each named after its one defect (or after its seeming defect).
 
-Standard library only: the real library refuses to write most of these. Run in this folder.
+Standard library only: the real library refuses to write most of these. Run in this directory.
 """
 import json
 import struct
 
 
 def write(name, header, data=b"", length=None):
-    """header: dict, or the raw bytes; length: what the first eight bytes claim (default: the truth)."""
+    """header: dict, or the raw bytes; length: the value of the first eight bytes (default: the true
+    one)."""
     if not isinstance(header, bytes):
         header = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         header += b" " * (-len(header) % 8)
@@ -69,7 +70,7 @@ write("bad_utf8", b'{"a\xc3(":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}
 write("metadata_not_an_object", {"__metadata__": "pt", **two}, d24)
 write("metadata_of_numbers", {"__metadata__": {"format": 1}, **two}, d24)
 
-# valid, and easily got wrong
+# Valid files that are easily read wrong.
 write("ok_brace_in_metadata", {"__metadata__": {"format": "pt", "note": '}{"a":[1,2]}\\"'}, **two}, d24)
 write("ok_600_tensors", {"layer.%d" % i: t(i, i + 1, [1], "U8") for i in range(600)}, bytes(600))
 write("ok_no_tensors", {"__metadata__": {"format": "pt"}})

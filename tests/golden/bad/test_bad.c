@@ -1,4 +1,5 @@
-/* test_bad.c - every file of gen.py is refused with words that name its defect; ok_* are read. */
+/* test_bad.c - every file of gen.py is refused with words that name its defect; the ok_* files are
+ * read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,13 @@
-"""gen.py - AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in PyTorch: transformers' layer,
-autograd, torch.optim.Adam. The tiny Llama of tests/golden/models in F32, its first layer: what the original one reads are
-embeddings, what the quantized one reads these and a sixteenth of a number of the counter RNG.
+"""gen.py - AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in
+PyTorch: transformers' layer, autograd, torch.optim.Adam. The layer is the first one of the tiny
+Llama of tests/golden/models in F32. The original layer reads embeddings; the quantized one reads
+these plus a sixteenth of a number of the counter RNG.
 
-curves.json has of each kind the loss of every step, before it moves; codes.bin all codes, a byte each: kinds behind each
-other, of each the Linears in the order of the layer's nodes. "bias" is AdaQuant of the tiny Qwen2, whose q_proj, k_proj and
-v_proj have biases that learn, too: biases.bin has them. "drop" is AdaRound of the Llama with a drop_ratio: each step draws
-(src/ops/mix.c) which half of the elements of its input are the quantized layer's; the others are the original one's.
+curves.json has for each kind the loss of every step, before the step. codes.bin has all codes, one
+byte each: kind after kind, with the Linears in the order of the layer's nodes. "bias" is AdaQuant
+of the tiny Qwen2, whose q_proj, k_proj and v_proj have biases that learn, too: biases.bin has them.
+"drop" is AdaRound of the Llama with a drop_ratio: each step draws (src/ops/mix.c) which half of the
+elements of its input are the quantized layer's; the others are the original one's.
 
 Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
@@ -26,16 +28,17 @@ spec.loader.exec_module(tiny)
 
 SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
-KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}  # rates of numbers and of scales
+# learning rates of codes and of scales
+KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 BIAS_RATE, SHARE = 1e-3, 0.5
 
 
-def near(x):  # rounded, with the gradient of what it was
+def near(x):  # rounds; the gradient is that of the unrounded number
     return x.round().detach() + (x - x.detach())
 
 
-def clip(x):  # the ends are inside
+def clip(x):  # the ends count as inside
     inside = ((x >= LO) & (x <= HI)).float()
     return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
 
@@ -116,7 +119,7 @@ class Codes:
         self.v.grad = self.a.grad = self.b.grad = None
 
 
-def runner(model, layer):  # of a sample, with weights in the place of the layer's own
+def runner(model, layer):  # runs a sample with other weights than the layer's own
     def run(x, weights):
         n = x.shape[0]
         mask = torch.full((n, n), -1e30).triu(1)[None, None]
@@ -127,7 +130,8 @@ def runner(model, layer):  # of a sample, with weights in the place of the layer
     return run
 
 
-def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):  # curves, codes, Linear by Linear, and biases
+# returns curves, codes, Linear by Linear, and biases
+def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):
     y0 = [run(a, {}) for a in x0]
     curves, codes, biases = {}, [], b""
     for called, (kind, rates) in kinds.items():
@@ -160,7 +164,7 @@ def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):  # curves,
     return curves, codes, biases
 
 
-def learn_all(name, kinds):  # curves, codes and biases
+def learn_all(name, kinds):  # returns curves, codes and biases
     case = json.loads((HERE.parent / "models" / f"{name}.json").read_text())
     config = transformers.AutoConfig.for_model(**case["config"])
     config._attn_implementation = "eager"

@@ -1,13 +1,14 @@
-"""gen_docs.py - AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, as gen.py has them: W4 in groups of 128,
-40 steps of 4 of 16 samples of 64 tokens of its calibration text. So that one layer's codes are no part of the next one's
-problem, a layer reads what those before it make rounded to nearest, and comes near to what the original makes of its own.
+"""gen_docs.py - AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, as in gen.py:
+W4 in groups of 128, 40 steps with 4 of 16 samples of 64 tokens of its calibration text. A layer
+reads the outputs of the earlier layers with rounding to nearest, so that its problem does not
+depend on their learned codes. Its target is the original layer's output for the original's input.
 
-docs.json has the tokens, and the loss of every step of each kind and layer; docs.bin codes of every 64th row: layer by layer,
-kinds behind each other, two to a byte, the first one low, each plus 8.
+docs.json has the tokens, and the loss of every step of each kind and layer. docs.bin has the codes
+of every 64th row: layer by layer, kind after kind, two per byte, the first one low, each plus 8.
 
-Run: python gen_docs.py (torch, transformers, numpy). With the word chain a layer reads what those before it make with the codes that
-they learned, in F32 and in F64, and what is printed is the share of codes that are the same in both: a code that differs
-makes another input of all layers behind it."""
+Run: python gen_docs.py (torch, transformers, numpy). With the word chain a layer reads the outputs
+of the earlier layers with their learned codes, in F32 and in F64. It then prints the share of codes
+that are the same in both: a code that differs changes the inputs of all later layers."""
 import importlib.util
 import json
 import pathlib
@@ -24,7 +25,8 @@ spec.loader.exec_module(block)
 
 DIR = HERE.parents[2] / "examples" / "docs-llama-3m"
 SAMPLES, TOKENS, TAKE, GROUP, ROWS = 16, 64, 4, 128, 64
-KINDS = {"round": ("round", (0.1, 0)), "quant": ("quant", (5e-5, 1e-3))}  # rates of numbers and of scales
+# learning rates of codes and of scales
+KINDS = {"round": ("round", (0.1, 0)), "quant": ("quant", (5e-5, 1e-3))}
 
 
 def texts():
@@ -40,7 +42,7 @@ def model_of(dtype):
     return model
 
 
-def put(layer, codes):  # weights become what the codes stand for
+def put(layer, codes):  # replaces weights by the values of the codes
     for n, q in zip(block.LINEARS, codes):
         w = layer.get_submodule(n).weight
         c = block.Codes(w.clone(), "round", GROUP)
@@ -55,7 +57,7 @@ def nearest(layer):
     return out
 
 
-def layers(model, ids, kinds, chained):  # of each layer curves, and codes, Linear by Linear
+def layers(model, ids, kinds, chained):  # returns for each layer curves and codes, Linear by Linear
     x = x0 = [model.model.embed_tokens(torch.tensor(i)) for i in ids]
     for layer in model.model.layers:
         run = block.runner(model, layer)

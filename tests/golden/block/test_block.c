@@ -1,29 +1,32 @@
-/* test_block.c - AdaRound, AdaQuant and AutoRound of a whole decoder layer against the same in PyTorch (gen.py): losses
- * within 1 %, 99 % of the codes; the same bytes on one thread and on three; and no more memory than is predicted. Where
- * a number is near a half, or its gradient near 0, the last bit of a sum decides. */
+/* test_block.c - AdaRound, AdaQuant and AutoRound of a whole decoder layer against PyTorch
+ * (gen.py): losses within 1 %, 99 % of the codes; the same bytes on one thread and on three; at
+ * most the predicted memory. If a number is near a half, or its gradient near 0, the last bit of a
+ * sum decides. */
 #include "unit/tiny_model.h"
 
 #include "learn/block.h"
 #include "ops/kernel.h"
 
-enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 }; // codes of Qwen2's layer
+// CODES: of Llama's layer; MOST: of Qwen2's layer
+enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/block";
 
-typedef struct layer { // the first of the tiny Llama, or Qwen2
+typedef struct layer { // the first layer of the tiny Llama, or of Qwen2
     tiny_model at;
     osh_partition *parts;
     const osh_subgraph *sub; // view
     osh_dataset data;        // views of the case
-    float *x[3];             // own [tokens, width]: what the quantized and the original layer read, what that makes
+    // own [tokens, width]: input of the quantized and of the original layer, output of the original
+    float *x[3];
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];   // own
     osh_block_weight learns[LINEARS];
     int8_t codes[MOST], nearest[MOST];
     int n_codes;
-    bool biased;         // the tiny Qwen2's, with biases that learn
+    bool biased;         // the tiny Qwen2, with biases that learn
     double curve[STEPS];
-    osh_block_rule with; // what the rule has beside what learn() says
-    osh_block did;       // what came out
+    osh_block_rule with; // further members of the rule that learn() sets
+    osh_block did;       // the results
 } layer;
 
 static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
@@ -35,7 +38,7 @@ static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tenso
     return OSH_OK;
 }
 
-/* Values of nodes [first, first + n) from those of v, into `out`. */
+/* Runs nodes [first, first + n) on `from`, the value v; copies value `out` to `to`. */
 static void run(layer *l, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -144,11 +147,11 @@ static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
-/* Cases behind the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
+/* Cases after the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
 enum { KINDS = 3, QUANT = 2, DROP = 4, CASES };
 
-/* Of each a step of 1e-3, so 0.04 at most from where it began: within 2e-4 of PyTorch's, but for one in a hundred whose
- * gradient is near 0. */
+/* Each step moves a bias by at most 1e-3, so 40 steps by 0.04. They are within 2e-4 of PyTorch's,
+ * except for one in a hundred whose gradient is near 0. */
 static void check_biases(const layer *l)
 {
     char path[512], *want = NULL;
@@ -225,7 +228,8 @@ static void test_threads_and_memory(void **state)
         before = osh_mem_live(one.at.cx);
         learn(&one, rule, &predicted);
         size_t peak = osh_mem_peak(one.at.cx) - before;
-        assert_true(peak <= predicted && predicted <= 2 * peak); // small blocks: what goes with each weighs
+        // small blocks: the overhead of each counts
+        assert_true(peak <= predicted && predicted <= 2 * peak);
         learn(&three, rule, &predicted);
         assert_memory_equal(one.codes, three.codes, (size_t)one.n_codes);
         assert_memory_equal(one.curve, three.curve, sizeof one.curve);
@@ -233,7 +237,7 @@ static void test_threads_and_memory(void **state)
     }
 }
 
-/* Learns with another rule; predicted memory holds. */
+/* Learns with another rule; the predicted memory suffices. */
 static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
 {
     size_t predicted, before;
@@ -244,14 +248,14 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
     assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
 }
 
-/* Stopped: the same codes as of so many steps, and the curve stays where it was. AdaRound without its term stops with
- * the second window behind the warm start. */
+/* A stopped run has the codes of the same number of steps, and a constant curve from there on.
+ * AdaRound without its regularizer stops in the second window after the warm start. */
 static void test_early_stop(void **state)
 {
     osh_ada_rule quant = kinds[QUANT].rule, round = kinds[1].rule;
     layer stopped, shorter;
     (void)state;
-    quant.rate = quant.scale_rate = 1e-12; // nothing falls for long
+    quant.rate = quant.scale_rate = 1e-12; // the loss does not fall
     learn_with(&stopped, &quant, (osh_block_rule){.window = 3, .warm = 0.2});
     int64_t n = stopped.did.n_steps;
     assert_in_range(n, 8 + 2 * 3, STEPS - 1);
@@ -267,7 +271,7 @@ static void test_early_stop(void **state)
     layer_close(&stopped);
 }
 
-/* Kept where the loss of all samples fell, and only there. */
+/* Learned codes are kept only if the loss of all samples fell. */
 static void test_selective(void **state)
 {
     osh_ada_rule wild = kinds[QUANT].rule;

@@ -1,5 +1,6 @@
-/* test_docs.c - AdaRound and AdaQuant by block of each layer of examples/docs-llama-3m in F32 against the same in
- * PyTorch (gen_docs.py), from the same inputs: losses of 40 steps within 1 %, 99 % of the codes of every 64th row. */
+/* test_docs.c - AdaRound and AdaQuant by block of each layer of examples/docs-llama-3m in F32
+ * against PyTorch (gen_docs.py), from the same inputs: losses of 40 steps within 1 %, 99 % of the
+ * codes of every 64th row. */
 #include "golden/models/tiny.h"
 #include "learn/block.h"
 #include "plain.h"
@@ -26,11 +27,12 @@ typedef struct docs {
     osh_graph *g;
     osh_weights *w;          // all, in F32
     osh_partition *parts;
-    int first, n, in, out;   // the layer at hand: nodes, and values that it reads and makes
+    int first, n, in, out;   // the present layer: nodes, and the values that it reads and makes
     osh_dataset data;
     int32_t *ids;            // own
     int64_t *offsets;        // own
-    float *x, *x0, *y0;      // own [tokens, WIDTH]: what the layer reads, in the original, and what that makes
+    // own [tokens, WIDTH]: the layer's input, the original's, and the original's output
+    float *x, *x0, *y0;
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];      // own
     int8_t *codes[LINEARS];     // own
@@ -45,7 +47,7 @@ static void write_text(osh_ctx *cx, const char *dir, const char *name, const cha
     osh_free(cx, path);
 }
 
-/* The model with "float32" in its config. */
+/* Opens the model with "float32" in its config. */
 static void model_open(docs *m)
 {
     char path[512], *text = NULL, *at, config[4096];
@@ -89,7 +91,7 @@ static void samples_open(docs *m, const cJSON *ids)
     for (float **x[3] = {&m->x, &m->x0, &m->y0}, ***p = x; p < x + 3; p++) **p = calloc((size_t)(at * WIDTH), 4);
 }
 
-/* Nodes [first, first + n) from those of v, into `out`. */
+/* Runs nodes [first, first + n) on `from`, the value v; copies value `out` to `to`. */
 static void run(docs *m, int first, int n, int v, const float *from, int out, float *to)
 {
     osh_batch *b = NULL;
@@ -106,7 +108,7 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     free(keep);
 }
 
-/* The last one's subgraph has the head, too: of all as many nodes as of the first. */
+/* The last layer's subgraph also has the head: the same number of nodes as in the first is used. */
 static void layer_at(docs *m, int l)
 {
     const osh_subgraph *s = &m->parts->parts[1 + l];
@@ -128,7 +130,7 @@ static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tenso
     return OSH_OK;
 }
 
-/* Scales and codes of rounding to nearest, of the weights as they are. */
+/* Sets scales and codes by rounding the original weights to nearest. */
 static void round_layer(docs *m)
 {
     int n = 0;
@@ -174,12 +176,13 @@ static void learn(docs *m, const osh_ada_rule *rule)
                             .sum = true, .share = 1},
                    .learns = m->learns, .n_learns = LINEARS, .curve = m->curve};
     tiny_check(m->cx, osh_block_learn(m->cx, &b));
-    for (int k = 0; k < LINEARS; k++) // as they were
+    for (int k = 0; k < LINEARS; k++) // the original weights again
         memcpy(m->w->w[m->learns[k].weight]->data, m->dense[k]->data, osh_tensor_bytes(m->dense[k]));
     free(run_all);
 }
 
-/* The losses of a layer, and its codes, of which `want` has two to a byte; returns what follows. */
+/* Compares the losses and codes of a layer; `want` has two codes per byte. Returns the codes after
+ * it. */
 static const uint8_t *check(const docs *m, const char *kind, int layer, const cJSON *curve, const uint8_t *want)
 {
     int64_t same = 0, n = 0;
@@ -197,7 +200,7 @@ static const uint8_t *check(const docs *m, const char *kind, int layer, const cJ
     return want + n / 2;
 }
 
-/* The next layer: x of those before it rounded to nearest, x0 of the original. */
+/* Goes to the next layer: x from the rounded earlier layers, x0 from the original. */
 static void advance(docs *m, int64_t n)
 {
     layer_free(m);
@@ -230,7 +233,7 @@ static void test_docs(void **state)
     run(&m, 0, m.first, -1, NULL, m.in, m.x0);
     int64_t tokens = m.offsets[m.data.n];
     memcpy(m.x, m.x0, (size_t)(tokens * WIDTH) * sizeof(float));
-    int n_layers = SANITIZED ? 1 : m.g->n_layers; // which all go through the same code
+    int n_layers = SANITIZED ? 1 : m.g->n_layers; // all layers run the same code
     for (int l = 0; l < n_layers; l++) {
         layer_at(&m, l);
         run_layer(&m, m.x0, m.y0);

@@ -1,9 +1,9 @@
-"""gen.py - what transformers renders: for test_chat_golden.c.
+"""gen.py - texts that transformers renders, for test_chat_golden.c.
 
-Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use what the chat
-templates of these families use, and conversations.jsonl; writes families.json (template and conversation to text, or
-that it is refused), language.json (short templates with variables, or that they are refused) and MANIFEST.json.
-`strftime_now` gives 2024-07-26."""
+Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use
+the features of the chat templates of these families, and conversations.jsonl. Writes families.json
+(template and conversation to text, or to a refusal), language.json (short templates with variables,
+or refusals) and MANIFEST.json. `strftime_now` gives 2024-07-26."""
 import datetime
 import json
 import os

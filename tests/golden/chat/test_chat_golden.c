@@ -1,5 +1,5 @@
-/* test_chat_golden.c - what transformers renders of templates and conversations (gen.py), byte for byte; what it
- * refuses is refused. */
+/* test_chat_golden.c - templates and conversations render to the texts of transformers (gen.py),
+ * byte for byte; templates that it refuses are refused. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ static void test_language(void **state)
     osh_free(cx, json);
 }
 
-/* A model directory with this template and the tokens of gen.py. */
+/* Makes a model directory with this template and the tokens of gen.py. */
 static void make_model(const char *dir, const char *family)
 {
     static const char config[] = "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"unk_token\": null,"

@@ -1,8 +1,10 @@
-"""gen.py - LLM Compressor's samples of the small model's calibration text, for test_dataset_golden.c.
+"""gen.py - LLM Compressor's samples of the small model's calibration text, for
+test_dataset_golden.c.
 
-Run from the repository root in an environment with llmcompressor. Writes rows.jsonl (24 rows of the calibration text),
-one wanted_<case>.json per case (a list of samples, each a list of ids) and MANIFEST.json. Batches are taken in file
-order: LLM Compressor's own samplers sort by length or shuffle without a seed, and that is not what is compared here."""
+Run from the repository root in an environment with llmcompressor. Writes rows.jsonl (24 rows of the
+calibration text), one wanted_<case>.json per case (a list of samples, each a list of ids) and
+MANIFEST.json. Batches are in file order: LLM Compressor's own samplers sort by length or shuffle
+without a seed, and are not compared here."""
 import json
 import os
 from importlib.metadata import version
@@ -21,7 +23,7 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL)
 
 with open(os.path.join(MODEL, "data", "calibration.jsonl"), encoding="utf-8") as f:
     texts = [json.loads(line)["text"] for line in f][:24]
-texts = [t[: 40 + 60 * (i % 7)] for i, t in enumerate(texts)]  # of many lengths, all short
+texts = [t[: 40 + 60 * (i % 7)] for i, t in enumerate(texts)]  # many lengths, all short
 with open(os.path.join(HERE, "rows.jsonl"), "w", encoding="utf-8") as f:
     f.writelines(json.dumps({"text": t}) + "\n" for t in texts)
 

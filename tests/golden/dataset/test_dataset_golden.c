@@ -1,4 +1,5 @@
-/* test_dataset_golden.c - samples of the small model's calibration text against LLM Compressor's own (gen.py). */
+/* test_dataset_golden.c - samples of the small model's calibration text against LLM Compressor's
+ * (gen.py). */
 #include "data/dataset.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"
@@ -59,7 +60,7 @@ static void test_concatenate(void **state)
                                   .concatenate = true});
 }
 
-/* Without a collator the batch size decides nothing. */
+/* Without a collator the batch size has no effect. */
 static void test_no_collator(void **state)
 {
     compare(*state, "truncation_1", (osh_dataset_options){.batch_size = 7, .max_seq_length = 48});

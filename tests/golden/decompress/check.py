@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes each scheme's output with oneshot, decompresses it with compressed-tensors, compares bit for bit with our own
-dequantization, and lets transformers generate 8 tokens from it.
+"""check.py - makes each scheme's output with oneshot, decompresses it with compressed-tensors,
+compares it bit for bit with oneshot's own dequantization, and lets transformers generate 8 tokens
+from it.
 
-    check.py --oneshot BUILD/oneshot --dequantize BUILD/tests/dequantize --model examples/docs-llama-3m [NAME ...]
+    check.py --oneshot BUILD/oneshot --dequantize BUILD/tests/dequantize
+             --model examples/docs-llama-3m [NAME ...]
 
-Run by hand with a Python that has torch, transformers, compressed-tensors and safetensors. A line a scheme; exit 1 when
-a weight differs or a checkpoint does not load and generate.
+Run by hand with a Python that has torch, transformers, compressed-tensors and safetensors. It
+prints one line per scheme, and exits with 1 if a weight differs or a checkpoint does not load and
+generate.
 """
 import argparse
 import json
@@ -34,7 +37,7 @@ def group(size):
 
 FP8 = {"num_bits": 8, "type": "float", "symmetric": True}
 PRESETS = ["W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
-PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # of compressed-tensors 0.20
+PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # needs compressed-tensors 0.20
 WEIGHTS = {
     "FP8 weights, channel": {**FP8, "strategy": "channel"},
     "FP8 weights, tensor": {**FP8, "strategy": "tensor"},
@@ -55,7 +58,7 @@ WEIGHTS = {
     "INT8 g32 asym": ints(8, "group", False, **group(32)),
 }
 INT8 = ints(8, "channel")
-FORMATS = {  # a group's own choice of the format
+FORMATS = {  # the group sets its format itself
     "W8A8 static tensor": ({"weights": INT8, "input_activations": ints(8, "tensor")}, None),
     "W8A8 static asym": ({"weights": INT8, "input_activations": ints(8, "tensor", False)}, None),
     "INT8 naive-quantized": ({"weights": INT8}, "naive-quantized"),
@@ -139,7 +142,7 @@ def main():
             n += 1
             try:
                 bad += not check(name, a, modifier, arguments, tmp)
-            except Exception as e:  # one line a scheme, the others still run
+            except Exception as e:  # one line for this scheme; the others still run
                 bad += 1
                 print(f"{name:32} FAILED {type(e).__name__}: {str(e)[:300]}", flush=True)
     print(f"{n} schemes, {bad} wrong")

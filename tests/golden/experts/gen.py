@@ -1,15 +1,18 @@
-"""gen.py - codes and scales of GPTQ on a tiny Qwen3-MoE, layer after layer as LLM Compressor goes through them, by its own
-quantize_weight and its own experts, all of which see all tokens; and once more those that the router sends to them, as with
-moe_calibrate_all_experts=False.
+"""gen.py - codes and scales of GPTQ on a tiny Qwen3-MoE, layer by layer like LLM Compressor, with
+its own quantize_weight and its own experts. All experts see all tokens; a second file has experts
+that see the tokens that the router sends to them, like moe_calibrate_all_experts=False.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch, transformers)
 
-codes.safetensors   <module>.codes U8, 8 above each, the first of two in the low bits; <module>.scale F32 for every Linear but lm_head of the case qwen3_moe of
-                    tests/golden/models (its weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
+codes.safetensors   <module>.codes U8, two codes plus 8 per byte, the first one low; <module>.scale
+F32;
+                    for every Linear but lm_head of the case qwen3_moe of tests/golden/models (its
+                    weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
 routed.safetensors  the same with experts that see their own tokens
 
-A layer's Hessians come from its weights as they were and the inputs that the solved layers before it make. In double, so
-that what is compared is the algorithm and not the order of a sum.
+A layer's Hessians come from its original weights and from the inputs that the solved earlier layers
+make. Sums are in double, so that the algorithm is compared and not the order of a sum.
 """
 import contextlib
 import importlib.metadata

@@ -1,6 +1,7 @@
-/* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers gone through with LLM
- * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes the same;
- * and what its passes are said to cost. Under each instruction set (cmake/tests.cmake). Prints the figures. */
+/* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers by LLM
+ * Compressor's quantize_weight and experts (gen.py): the scales have the same bytes, and at least
+ * 99.9 % of the codes are equal. Also checks the planned cost of its passes. Runs under each
+ * instruction set (cmake/tests.cmake). Prints the figures. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 #include "budget/cost.h"
@@ -17,7 +18,7 @@ static osh_tensor *tensor_of(osh_ctx *cx, const osh_st *st, const char *module, 
     return t;
 }
 
-/* Codes that differ: of both 4 bits each, from the lowest on. */
+/* Counts the codes that differ; both files have 4 bits per code, the lowest first. */
 static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const char *module, int64_t *n)
 {
     osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"), *codes = tensor_of(cx, want, module, "codes");
@@ -74,8 +75,8 @@ static void codes_of_a_run(void **state) { (void)state, compare_run("true", "cod
 /* Experts see the tokens that the router sends to them. */
 static void codes_of_routed_tokens(void **state) { (void)state, compare_run("false", "routed.safetensors"); }
 
-/* All tokens go through the experts where their statistics are collected, and through the router, whose choices are
- * counted; behind them those that are routed count. */
+/* All tokens pass through the experts when their statistics are collected, and through the router,
+ * whose choices are counted. In later passes only routed tokens count. */
 static void flops_of_experts(void **state)
 {
     (void)state;

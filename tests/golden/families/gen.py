@@ -1,12 +1,14 @@
-"""gen.py - what every tensor of a tiny checkpoint is in transformers' own model, for families without a template.
+"""gen.py - the module of transformers' own model to which each tensor of a tiny checkpoint belongs,
+for families without a template.
 
 usage: python gen.py      (in an environment with safetensors, torch, transformers)
 
-families.json   of each family: "config", the members of config.json that the program reads, and "tensors": name in the
-                file -> [class of the module whose parameter it is, sizes]
+families.json   for each family: "config", the members of config.json that the program reads, and
+                "tensors": name in the file -> [class of the module that has the parameter, sizes]
 
-Every parameter is filled with a number of its own before the model is saved, so that the number in a file's tensor
-tells which parameter it was made of, whatever save_pretrained renames, splits or transposes.
+Every parameter is filled with its own number before the model is saved. The number in a file's
+tensor then tells from which parameter it was made, even if save_pretrained renames, splits or
+transposes it.
 """
 import importlib.metadata
 import json

@@ -1,7 +1,7 @@
-/* test_families.c - checkpoints of many families, as if none had a template, with the names and shapes that
- * transformers writes (gen.py): what is quantized without data is a Linear there, or an expert that it keeps in one
- * tensor with the others; no router, table or Conv1D is. What Linears of the blocks stay dense stands in the table
- * below. */
+/* test_families.c - checkpoints of many families, as if none had a template, with the names and
+ * shapes that transformers writes (gen.py). Every tensor that is quantized without data is a Linear
+ * there, or an expert that it keeps in one tensor with the others; never a router, table or Conv1D.
+ * The table below lists the Linears of the blocks that stay dense. */
 #include "golden/models/tiny.h"
 #include "match/dense.h"
 #include "plan/plan.h"
@@ -11,10 +11,10 @@
 enum { MAX_DENSE = 4 };
 typedef struct family {
     const char *name;
-    const char *row;              // a line of the plan: what stays dense, and why
+    const char *row;              // a line of the plan: dense modules and the reason
     const char *dense[MAX_DENSE]; // words in the names of Linears of blocks that stay dense
-    bool warned;                  // that it is more than a tenth
-    bool refused;                 // nothing is left to quantize; row is in the message
+    bool warned;                  // true if they are more than a tenth
+    bool refused;                 // nothing is left to quantize; the message has `row`
 } family;
 
 #define STACKED "experts in one tensor, of which transformers finds no codes"
@@ -103,7 +103,7 @@ static const family families[] = {
      {0}, false, false},
 };
 
-/* A number between dots, as the plan shows it. */
+/* True if name has a number between dots, which the plan shows as a list. */
 static bool is_in_list(const char *name)
 {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -113,7 +113,7 @@ static bool is_in_list(const char *name)
     return false;
 }
 
-/* Under the name of an architecture that no template has. */
+/* Writes the family under the name of an architecture without a template. */
 static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
 {
     tiny_case t = {.json = cJSON_CreateObject()};
@@ -158,7 +158,7 @@ static void check_tensor(const family *f, const osh_plan *p, const cJSON *e)
     if (linear && is_in_list(e->string) && !known) fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
 }
 
-/* The plan's lines say what stays dense, its last one whether that is much. */
+/* Checks the plan's lines about dense modules, and the last line, which warns if they are many. */
 static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
 {
     bool found = f->row == NULL;
@@ -209,7 +209,8 @@ static void only_linears_are_quantized(void **state)
     cJSON_Delete(all);
 }
 
-/* Pruned and not quantized: transformers would look for Llama 4's experts in one tensor. */
+/* Llama 4's experts pruned without quantization are refused: transformers would look for them in
+ * one tensor. */
 static void experts_apart_want_codes(void **state)
 {
     fixture *x = *state;

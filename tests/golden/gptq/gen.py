@@ -1,16 +1,23 @@
-"""gen.py - codes of LLM Compressor's quantize_weight for weights and Hessians that both languages make from a counter RNG.
+"""gen.py - codes of LLM Compressor's quantize_weight for weights and Hessians that both languages
+make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors 0.20 or later, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors 0.20 or later, llmcompressor,
+safetensors, torch)
 
-codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 or FP6 code), <case>.scale, <case>.zero where asymmetric
-cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe that describes the same to oneshot;
-                   changed_by_saving: codes that LLM Compressor's second quantization at saving makes others of
+codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 or
+FP6
+                   code), <case>.scale, <case>.zero where asymmetric
+cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe for the same job in
+oneshot;
+                   changed_by_saving: number of codes that LLM Compressor's second quantization
+                   changes when it saves
 
     w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
-    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32, whatever the order of its sums;
-              c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead (i mod 37 = 5),
-              b = floor(sqrt(512 / tokens))
-    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two columns tie
+    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32 for any order of
+              its sums; c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead
+              (i mod 37 = 5), b = floor(sqrt(512 / tokens))
+    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two
+              columns tie
     H       = 2 / samples XX with samples a power of two, exact too
 """
 import importlib.metadata
@@ -48,7 +55,7 @@ def make_weight(c):
 
 
 def make_hessian(c):
-    """X^T X, exact."""
+    """Returns X^T X, exact."""
     tokens, columns, s = c["tokens"], c["I"], c["stream"]
     common = whole(s + 2, tokens, 31) - 15
     noise = whole(s + 3, tokens * columns, 31).reshape(tokens, columns) - 15
@@ -106,8 +113,9 @@ SAMPLES = 32
 
 
 def solved_codes(q, scale, zero, args):
-    """The codes that the solver chose. Saving quantizes the dequantized weight once more, in its own dtype, and with 7
-    or 8 bits in BF16 that changes some of them (changed_by_saving): (q - zero) scale has 8 bits of mantissa left."""
+    """The codes that the solver chose. Saving quantizes the dequantized weight again, in its own
+    dtype. With 7 or 8 bits in BF16 that changes some codes (changed_by_saving): (q - zero) scale
+    has 8 bits of mantissa."""
     s, z = scale.double(), zero.double()
     if args.strategy in ("group", "tensor_group"):
         s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))

@@ -1,19 +1,21 @@
-/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight, given the same weight and Hessian, on the
- * CPU and on a card, under each instruction set (cmake/tests.cmake).
+/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight for the same weight
+ * and Hessian, on the CPU and on a GPU, under each instruction set (cmake/tests.cmake).
  *
- * Scales and zero points are the same bytes. Codes may differ where rounding errors decide them. With u = 2^-24, a
- * Cholesky factorization in f32 is that of H + E with |E| near u |H|, so what a code is rounded from moves by some
- * kappa u of the step (kappa: the condition number of the damped H), and it flips where it lies that close to a tie, on
- * either side: a share of 2 kappa u. A flip moves what comes behind it in its row and takes about one more with it:
- * 4 kappa u, and a code in a thousand besides. Of Hessians with many tokens that is next to nothing; of one token
- * (one_token_int7: rank 1 and the damping) kappa is 26,000 and a share of 0.7 % is free.
+ * Scales and zero points have the same bytes. Codes may differ if rounding errors decide them. With
+ * u = 2^-24, a Cholesky factorization in f32 is that of H + E with |E| near u |H|. So the number
+ * that is rounded to a code moves by some kappa u of the step (kappa: the condition number of the
+ * damped H), and the code flips if the number is that close to a tie, on either side: a share of 2
+ * kappa u. A flip moves the later numbers of its row and causes about one more flip: 4 kappa u, and
+ * a code in a thousand in addition. For Hessians of many tokens that is almost nothing; for one
+ * token (one_token_int7: rank 1 and the damping) kappa is 26,000 and a share of 0.7 % is allowed.
  *
- * At a tie both codes cost the same of what GPTQ makes small, tr(dW (H + damping) dW^T) = sum of e^2 / U[i][i]^2
- * over the codes, so ours is at most 0.1 % above the reference's where no code flips. Behind a flip the errors e of its
- * row are drawn anew: I squares of uniform numbers, whose sum has a standard deviation of 0.9 / sqrt(I) of its mean. Of
- * O rows, r with a flip, the difference has 0.9 sqrt(2 r / I) / O of the whole; three times that are free. Without the
- * damping it would not do: of rank 1 all of a row is one square. Weights and Hessians as gen.py makes them. Prints the
- * figures. */
+ * At a tie both codes cost the same in GPTQ's objective, tr(dW (H + damping) dW^T) = sum of e^2 /
+ * U[i][i]^2 over the codes. So this program's objective is at most 0.1 % above the reference's if
+ * no code flips. After a flip the errors e of its row are new random numbers: I squares of uniform
+ * numbers, whose sum has a standard deviation of 0.9 / sqrt(I) of its mean. With O rows, r of them
+ * with a flip, the difference is 0.9 sqrt(2 r / I) / O of the whole; three times that is allowed.
+ * Without the damping this would not hold: with rank 1 a whole row is one square. Weights and
+ * Hessians are those of gen.py. Prints the figures. */
 #include "torture.h"
 #include "kernels/card.h"
 #include "plain.h"
@@ -60,7 +62,7 @@ static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
     return w;
 }
 
-/* X^T X, full; row t of X at a time. */
+/* X^T X, full; adds one row t of X at a time. */
 static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
 {
     osh_tensor *h = NULL;
@@ -85,7 +87,7 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
     return h;
 }
 
-/* tensor <case>.<leaf>; NULL where it is absent. */
+/* Tensor <case>.<leaf>; NULL if it is absent. */
 static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
 {
     char name[96];
@@ -100,7 +102,7 @@ static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
     return t;
 }
 
-/* The reference's codes, a byte each. */
+/* The reference's codes, one byte each. */
 static int8_t *load_codes(osh_ctx *cx, const gptq_case *c, const osh_q_args *q)
 {
     int8_t *codes = osh_alloc(cx, (size_t)(c->O * c->I));
@@ -131,7 +133,7 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
     osh_tensor_free(cx, want);
 }
 
-/* tr(dW H dW^T) of the weight that codes stand for. */
+/* tr(dW H dW^T) of the weight that the codes stand for. */
 static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
                         const osh_qparams *p, const osh_q_args *q)
 {
@@ -167,7 +169,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* |m x| / |x| after some steps of x := m^T m x, or of m x where it is symmetric: its largest singular value. */
+/* The largest singular value of m: |m x| / |x| after some steps of x := m^T m x, or of m x if m is
+ * symmetric. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
@@ -191,7 +194,7 @@ PLAIN static double largest(const float *m, int64_t n, bool symmetric)
     return sqrt(norm);
 }
 
-/* Of a damped H; its dead columns are apart from the others. */
+/* Condition number of a damped H; its dead columns are separate from the others. */
 static double condition(osh_ctx *cx, const osh_tensor *damped)
 {
     const osh_op *factor = osh_op_find("gptq_factor");
@@ -209,7 +212,7 @@ static double condition(osh_ctx *cx, const osh_tensor *damped)
     return top / (least * least);
 }
 
-/* Solves the job on a card. What is left there is what the codes stand for. */
+/* Solves the job on a GPU. Afterwards the weight there holds the values of the codes. */
 static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_linear_job *job, const osh_tensor *h,
                         int64_t samples)
 {
@@ -232,8 +235,8 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
     job->device_w = NULL;
 }
 
-/* Three weights of one input, one of them packed, on a card of their own: what is taken is what `needs` says at most,
- * and of the host not much less. */
+/* Solves three weights of one input, one of them packed, on their own device: the GPU memory used
+ * is at most what `needs` says, and the host memory not much less. */
 static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                         int64_t samples)
 {
@@ -253,7 +256,7 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     size_t said = m->type->needs(m, jobs, N, 1, &on_card);
     assert_ok(cx, m->type->compress(cx, m, jobs, N, &ch.t, samples));
     size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
-    print_message("     three of them: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, on_card,
+    print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_card,
                   host_took, said);
     strict(took <= on_card, took <= on_card + (32 << 20), "a solve takes what the plan says at most",
            "A library got more of the arena than the plan counts: the smallest --device-memory ends in the middle.");
@@ -266,13 +269,14 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
-/* Four inputs with a weight each in one call, the third of which has no factor before it is damped more, as each by
- * itself: to the same bytes, within what `needs_groups` says. */
+/* Solves four inputs with one weight each in one call, the third of which needs more damping to
+ * have a factor. The bytes are those of separate calls, within the memory that `needs_groups` says.
+ */
 static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                          int64_t samples)
 {
     enum { N = 4, BAD = 2 };
-    osh_ctx *cx = NULL, *own = NULL; // own: its memory is what the call takes
+    osh_ctx *cx = NULL, *own = NULL; // own: counts the memory of the call
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
     carded cw[N], ch[N];
@@ -288,7 +292,8 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(cx, osh_tensor_copy(cx, mine, h));
             float *x = mine->data, most = 0;
             for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
-            if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most; // no correlation is above 1
+            // a correlation above 1 is impossible
+            if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most;
             cw[k] = card_put(cx, d, w), ch[k] = card_put(cx, d, mine);
             osh_tensor_free(cx, mine), mine = NULL;
             jobs[together][k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w,
@@ -301,8 +306,9 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             size_t one_room = osh_arena_room(d->arena), one = m->type->needs(m, groups->jobs, 1, 1, &one_room);
             assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
-            size_t kept = 3 * osh_job_result_bytes(groups->jobs); // of those that are there while the third is damped
-            print_message("     four inputs: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, room,
+            // results that exist while the third is damped
+            size_t kept = 3 * osh_job_result_bytes(groups->jobs);
+            print_message("     four inputs: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, room,
                           host_took, said);
             strict(took <= room, took <= room + (32 << 20), "groups take what the plan says at most",
                    "A library got more of the arena than the plan counts.");
@@ -335,7 +341,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    for (int64_t i = 0; i < c->I; i++) // above the diagonal nothing may be read
+    for (int64_t i = 0; i < c->I; i++) // no code may read above the diagonal
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
@@ -359,11 +365,11 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
     double nearest = objective(cx, c, w, damped->data, rtn, &job.params, q);
     print_message("%s %-24s %2ld of %5ld codes differ (at most %.0f)  objective %.7g, reference %.7g (ratio %.6f, at "
-                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "card" : "CPU ", c->name, (long)(n - same), (long)n,
+                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "GPU" : "CPU", c->name, (long)(n - same), (long)n,
                   most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
-    assert_true(theirs < nearest); // the Hessian is load-bearing
+    assert_true(theirs < nearest); // the Hessian matters
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, used);
@@ -403,7 +409,8 @@ static void test_cases(void **state)
         c.dtype = !strcmp(dtype, "BF16") ? OSH_BF16 : !strcmp(dtype, "F16") ? OSH_F16 : OSH_F32;
         assert_ok(cx, osh_recipe_parse(cx, &c.recipe, recipe, strlen(recipe), c.name));
         run_case(cx, NULL, &c);
-        if (d && !c.recipe->modifiers[0].schemes[0].weights.scale_dtype) run_case(cx, d, &c); // refused there
+        // it is refused on a GPU
+        if (d && !c.recipe->modifiers[0].schemes[0].weights.scale_dtype) run_case(cx, d, &c);
         osh_recipe_free(cx, c.recipe);
     }
     assert_int_equal(n, 22);

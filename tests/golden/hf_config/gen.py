@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - config.json files and what transformers makes of them. Run in this folder."""
+"""gen.py - config.json files and the values that transformers reads from them. Run in this
+directory."""
 import json
 import tempfile
 
@@ -54,7 +55,8 @@ def take(config):
             json.dump(config, f)
         k = AutoConfig.from_pretrained(d)
     if k.rope_parameters["rope_type"] != "default":
-        k.standardize_rope_params()  # as the rotary embedding does when it is built: top-level keys count only from here
+        # like the constructor of the rotary embedding: top-level keys count only from here on
+        k.standardize_rope_params()
     return {"tie_word_embeddings": k.tie_word_embeddings, "max_position_embeddings": k.max_position_embeddings,
             "dtype": str(k.dtype) if k.dtype is not None else None, "rope": k.rope_parameters}
 

@@ -1,10 +1,14 @@
-"""gen.py - logits and per-token NLL of tiny random checkpoints, by transformers with eager attention.
+"""gen.py - logits and per-token NLL of tiny random checkpoints, by transformers with eager
+attention.
 
-Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and results are stored:
+Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and
+results are stored:
   <case>.json      config.json, the tensors' names and shapes, the samples' lengths
-  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 checkpoint
-  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights computed in f32, in f16
-Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy); it asserts that what a case is about changes its logits.
+  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab], F32 checkpoint
+  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights
+                   computed in f32, in f16
+Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy). It asserts that the feature
+that a case tests changes the logits.
 """
 import copy
 import json
@@ -36,7 +40,8 @@ def stream(name):  # FNV-1a, 32 bits
 
 
 def weight(name, shape):
-    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice that for q and k."""
+    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice
+    that for q and k."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
@@ -64,11 +69,11 @@ def model_type(arch):
     return TYPES.get(name, name.lower())
 
 
-def four(arch, **kw):  # as transformers 4 writes it
+def four(arch, **kw):  # the format of transformers 4
     return {"architectures": [arch], "model_type": model_type(arch), "torch_dtype": "float32", **kw}
 
 
-def five(arch, **kw):  # as transformers 5 does
+def five(arch, **kw):  # the format of transformers 5
     return {"architectures": [arch], "model_type": model_type(arch), "dtype": "float32", **kw}
 
 
@@ -141,17 +146,18 @@ SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=
 TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 
-def around(arch, kind, text, vision=TOWER, **kw):  # a model that sees, its text model with these members
+# a vision model whose text model has these members
+def around(arch, kind, text, vision=TOWER, **kw):
     return {"architectures": [arch], "model_type": kind, "dtype": "float32", "text_config": text, "vision_config": vision, **kw}
 
 
-def layer_norms(**kw):  # of models with layer_norm_eps
+def layer_norms(**kw):  # for models with layer_norm_eps
     d = size(layer_norm_eps=1e-5, **NO_PAD, **kw)
     del d["rms_norm_eps"]
     return d
 
 
-# case: (config, what is taken out of it to show that it matters)
+# case: (config, members without which the logits must differ)
 CASES = {
     "llama_default": (five(L, **size(), rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
                       {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
@@ -300,12 +306,12 @@ CASES = {
 }
 
 
-def loader(config):  # of a text model, or of one that sees, too
+def loader(config):  # loader of a text model or of a vision model
     return AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
 
 
 def saved_names(directory):
-    """What save_pretrained calls the tensors, where that is not what they are called in memory."""
+    """Names of the tensors in the file, if they differ from those in memory."""
     config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     with tempfile.TemporaryDirectory() as d:
         loader(config).from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
@@ -328,7 +334,7 @@ def names_and_shapes(directory, stacked):
 
 
 def split_experts(name, shape, mixtral):
-    """Checkpoints have each expert's weights alone; transformers 5 stacks them."""
+    """Checkpoints have a tensor for each expert; transformers 5 stacks them."""
     if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
         return [[name, shape]]
     stem, (experts, rows, columns) = name.rsplit(".", 1)[0], shape
@@ -339,7 +345,8 @@ def split_experts(name, shape, mixtral):
 
 
 def run(config, tensors, stored, computed, samples):
-    """Logits of each sample alone; a fresh model each, because the dynamic rope remembers the longest sample."""
+    """Logits of each sample alone, with a new model each, because the dynamic rope remembers the
+    longest sample."""
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
         save_file({n: torch.from_numpy(np.asarray(weight(n, s))).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")

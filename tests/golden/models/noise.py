@@ -1,8 +1,10 @@
-"""noise.py TEST_MODELS DRAWS CASE... - how far BF16 and F16 are from f32, against transformers', over weights drawn anew.
+"""noise.py TEST_MODELS DRAWS CASE... - the distance of BF16 and F16 from f32, relative to
+transformers', over weights that are drawn anew.
 
-One draw says little: the ratio of two means over 288 tokens wanders by 3 to 20 % with the weights. Pooled is the sum of our
-distances over the sum of theirs, with the standard error that leaving out one draw at a time gives (jackknife).
-TEST_MODELS: build/release/tests/test_models. Draws are kept in the directory noise-draws, and made where they are not there.
+One draw says little: the ratio of two means over 288 tokens varies by 3 to 20 % with the weights.
+The pooled ratio is the sum of our distances over the sum of theirs, with the standard error of
+leaving out one draw at a time (jackknife). TEST_MODELS: build/release/tests/test_models. Draws are
+kept in the directory noise-draws, and made if they are missing.
 """
 import json
 import math

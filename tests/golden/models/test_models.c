@@ -1,17 +1,18 @@
 /* test_models.c - logits of tiny random checkpoints of every architecture and rope type against
  * transformers.
  *
- * F32: max |difference| at most 5e-6 of max |logit|. BF16, F16: mean |NLL difference| to the f32
- * truth at most 1.25 times that of transformers' own half precision, plus 1e-4, and 0.96 times over all cases. Under
- * each instruction set (cmake/tests.cmake). Prints the figures.
- * Fixtures: gen.py. test_models DIR CASE: the figures of BF16 and F16 alone, of other weights (noise.py). */
+ * F32: max |difference| is at most 5e-6 of max |logit|. BF16, F16: the mean |NLL difference| to the
+ * f32 truth is at most 1.25 times that of transformers' own half precision, plus 1e-4, and 0.96
+ * times over all cases. Runs under each instruction set (cmake/tests.cmake). Prints the figures.
+ * Fixtures: gen.py. With arguments, `test_models DIR CASE` prints the figures of BF16 and F16 for
+ * other weights (noise.py). */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 #include "kernels/kernel_test.h"
 
 #include <unistd.h>
 
-/* Logits f32 of all samples as one ragged batch. own: free */
+/* Returns f32 logits of all samples as one ragged batch. own: free */
 static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples,
                       int64_t *n_vocab)
 {
@@ -62,8 +63,8 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // other weights
-static double log_ratios[2]; // of all cases so far, BF16 and F16
+static bool drawn; // true for other weights
+static double log_ratios[2]; // sums over all cases so far, BF16 and F16
 static int n_ratios;
 
 /* row: 0 for BF16, 2 for F16 of <case>.nll.npy: the truth, then transformers'. */
@@ -115,7 +116,7 @@ static void run_case(void **state)
     osh_ctx_free(cx);
 }
 
-/* Over all cases chance averages out: scores kept in f32 must show. */
+/* Averaged over all cases, scores kept in f32 must show. */
 static void test_mean_ratio(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ int main(int argc, char **argv)
         CASE(qwen2_5_vl),
         CASE(qwen3_vl),
         CASE(mllama),
-        cmocka_unit_test(test_mean_ratio), // behind all cases
+        cmocka_unit_test(test_mean_ratio), // after all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
 /* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json,
  * weights from the counter RNG.
  *
- *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,  linears u sqrt(3 / in),
- *                          q and k twice that
+ *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,
+ *                          linears u sqrt(3 / in),  q and k twice that
  *
- * stream of a tensor: FNV-1a (32 bits) of its name, so that no order matters. Every failure aborts
- * the test. */
+ * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
+ * Every failure aborts the test. */
 #ifndef OSH_TINY_H
 #define OSH_TINY_H
 #include "base/base.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t tiny_seed = 20240607; // or "seed" of the case
+static uint64_t tiny_seed = 20240607; // or the case's "seed"
 static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
 /* A test named after the case x, whose state is that name. */
@@ -94,7 +94,7 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
     }
 }
 
-/* dir/config.json (with this dtype) and dir/model.safetensors; dir is made. */
+/* Makes dir and writes dir/config.json (with this dtype) and dir/model.safetensors. */
 static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, osh_dtype dt)
 {
     const cJSON *tensors = cJSON_GetObjectItemCaseSensitive(t->json, "tensors");
@@ -145,8 +145,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     free(e);
 }
 
-/* f32 elements behind the header of a .npy file (version 1, C order, '<f4'). own: osh_free(cx,
- * *file) */
+/* Returns the f32 elements after the header of a .npy file (version 1, C order, '<f4'). own:
+ * osh_free(cx, *file) */
 static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name,
                                     const char *suffix)
 {

@@ -1,16 +1,21 @@
-"""gen.py - scales and zero points that LLM Compressor's observers find, of weights and activations that both languages make from a counter RNG.
+"""gen.py - scales and zero points that LLM Compressor's observers find, for weights and activations
+that both languages make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-params.safetensors  <case>.scale, <case>.zero where asymmetric
-cases.json          <case>: rows, cols, dtype, stream, and the recipe that describes the same to oneshot;
-                    of an activation the number of samples, too: sample k is that weight of stream + 3 k, rows + 5 k
+params.safetensors  <case>.scale, <case>.zero where asymmetric cases.json          <case>: rows,
+cols, dtype, stream, and the recipe for the same job in oneshot;
+                    for an activation also the number of samples: sample k is the weight of
+                    stream + 3 k with rows + 5 k rows
 
-    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or of row r of 8:
-              1: all above 0     2: all below 0     3: 2^-20 (denormal F16)     4: zeros     5: one 3 among small ones
-    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, where the observer wants it
+    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or in
+              row r of 8: 1: all above 0   2: all below 0   3: 2^-20 (denormal F16)   4: zeros
+              5: one 3 among small ones
+    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, if the
+               observer wants it
 
-torch adds on one thread: of strategy tensor its order of sums depends on that.
+torch adds on one thread: for strategy tensor its order of sums depends on the threads.
 """
 import importlib.metadata
 import json
@@ -51,7 +56,7 @@ def fp8(strategy, **more):
     return dict(num_bits=8, type="float", strategy=strategy, symmetric=True, **more)
 
 
-# rows, cols, weights' arguments but the observer, observer, its kwargs
+# rows, cols, arguments of the weights without the observer, observer, its kwargs
 CASES = [
     (24, 256, ints(4, "group", group_size=32), "mse", {}),
     (24, 256, ints(4, "group", False, group_size=128), "memoryless_mse", {}),
@@ -75,7 +80,7 @@ CASES = [
 ]
 
 
-# the same of static input activations, behind the number of samples
+# Rows for static input activations, after the number of samples.
 ACTIVATIONS = [
     (9, 7, 96, ints(8, "tensor"), "minmax", {}),
     (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=0.25)),
@@ -120,7 +125,7 @@ def main():
     for i, (rows, cols, args, observer, kwargs) in enumerate(CASES):
         for tag, dtype in DTYPES.items():
             if tag == "F16" and "scale_dtype" in args:
-                continue  # the reference takes denormal ranges for zeros there
+                continue  # here the reference takes denormal ranges for zeros
             name, stream = f"{i:02d}_{tag}", 10 * (i + 1)
             w = make_weight(stream, rows, cols, dtype)
             q = QuantizationArgs(**args)

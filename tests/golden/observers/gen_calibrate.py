@@ -2,9 +2,12 @@
 
 usage: python gen_calibrate.py      (in an environment with numpy)
 
-calibrate.json  <case>: observer, kwargs, type, symmetric, samples of so many values, and the range, as F32 bits.
+calibrate.json  <case>: observer, kwargs, type, symmetric, number of values of each sample, and the
+range,
+                as F32 bits.
 
-A value is u u' u'' scale of three uniform numbers in [-1, 1) of the counter RNG, |value| where the case is one-sided.
+A value is u u' u'' scale of three uniform numbers in [-1, 1) of the counter RNG, |value| where the
+case is one-sided.
 """
 import json
 import pathlib
@@ -24,7 +27,8 @@ CASES = [
     ("percentile", {"percentile": 99.0, "bins": 512}, "int", True, False, GROWING),
     ("percentile", {"percentile": 98.0}, "int", False, False, GROWING),
     ("percentile", {"percentile": 99.5}, "float", True, True, GROWING),
-    ("percentile", {"percentile": 90.0, "bins": 16}, "int", True, False, [(500, 0.01), (500, 300.0)]),  # out of room
+    # does not fit into the bins
+    ("percentile", {"percentile": 90.0, "bins": 16}, "int", True, False, [(500, 0.01), (500, 300.0)]),
     ("layerwise_percentile", {}, "int", True, False, GROWING),
     ("layerwise_percentile", {"first": 90, "second": 99, "third": 99.9, "mse": True}, "int", True, False, GROWING),
     ("layerwise_percentile", {"first": 80, "second": 97, "third": 99}, "float", True, False, GROWING),
@@ -59,7 +63,7 @@ def sample(stream, n, scale, one_sided):
 
 
 def histogram(samples, bins, grow=8):
-    """width, counts of [-n width, n width), smallest, largest"""
+    """Returns width, counts of [-n width, n width), smallest, largest."""
     width, n, up, down = 0.0, 0, None, None
     zeros = 0
     for x in samples:

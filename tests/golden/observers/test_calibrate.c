@@ -1,5 +1,6 @@
-/* test_calibrate.c - observers that count values: ranges against plain NumPy's (gen_calibrate.py), bit for bit;
- * nothing is lost as a histogram grows; a weight, and each head of an attention, as the same values alone. */
+/* test_calibrate.c - observers that count values: their ranges against plain NumPy's
+ * (gen_calibrate.py), bit for bit. No value is lost when a histogram grows. A weight, and each head
+ * of an attention, gets the range of the same values alone. */
 #include "torture.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ static int teardown(void **state)
     return live;
 }
 
-/* n values as rows of 100, times copies side by side. */
+/* Makes n values as rows of 100, `copies` times side by side. */
 static osh_tensor *sample(uint64_t stream, int64_t n, float scale, bool one_sided, int copies)
 {
     osh_tensor *x = NULL;
@@ -63,7 +64,7 @@ static void check(const cJSON *c, int number)
     osh_recipe *r = recipe_of(cJSON_GetObjectItem(c, "args")->valuestring);
     const osh_q_args *a = &r->modifiers[0].schemes[0].inputs;
     bool one_sided = cJSON_IsTrue(cJSON_GetObjectItem(c, "one_sided"));
-    osh_act_observer o[3] = {{0}}; // alone; of two heads
+    osh_act_observer o[3] = {{0}}; // alone; with two heads
     const cJSON *s = NULL;
     int64_t total = 0, seen = 0;
     float lo, hi, l, u;
@@ -113,7 +114,7 @@ static void test_numpy(void **state)
     osh_free(cx, text);
 }
 
-/* A weight of one scale is one sample; of a scale for each row, each row is. */
+/* A weight with one scale is one sample; with a scale per row, each row is one. */
 static void test_weights(void **state)
 {
     static const char *const observers[] = {"percentile", "layerwise_percentile", "min_mse", "entropy", "distribution"};
@@ -153,7 +154,7 @@ static void test_weights(void **state)
         }
 }
 
-/* Zeros before there is a width, and no more than that. */
+/* Zeros before the first width, and zeros alone. */
 static void test_zeros(void **state)
 {
     osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "percentile"};
@@ -171,7 +172,7 @@ static void test_zeros(void **state)
     osh_act_observer_deinit(cx, &o);
 }
 
-/* Two heads, looked at twice. */
+/* Observes two heads, in two passes. */
 static osh_status look_twice(osh_ctx *tortured, void *user)
 {
     osh_status rc = OSH_OK;

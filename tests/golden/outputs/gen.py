@@ -1,13 +1,15 @@
-"""gen.py - output_scale and output_zero_point that LLM Compressor finds on the small model in examples/, four samples of 64
-tokens, one in a batch.
+"""gen.py - output_scale and output_zero_point that LLM Compressor finds for the small model in
+examples/, with four samples of 64 tokens, one per batch.
 
 usage: python gen.py      (in an environment with llmcompressor, transformers, torch)
 
-scales.json  name of the recipe: its modifiers, and of each tensor its values, a BF16 scale as its bits.
+scales.json  name of the recipe: its modifiers, and for each tensor its values, a BF16 scale as
+bits.
              tests/cli/outputs.sh runs the recipes and compares.
 
-LLM Compressor 0.14.0.1 rounds outputs while it calibrates, with a scale that nothing has filled, so what stands behind a
-Linear in the same subgraph is not what the model makes. With Linear as sequential target nothing stands there.
+LLM Compressor 0.14.0.1 rounds outputs during calibration with an uninitialized scale, so the values
+after a Linear in the same subgraph are wrong. With Linear as sequential target, no value comes
+after it.
 """
 import importlib.metadata
 import json

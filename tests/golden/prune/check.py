@@ -1,11 +1,11 @@
-"""check.py - pruned weights of a model, ours against LLM Compressor's on the same data: shares of equal zeros, and how far
-the values are from each other.
+"""check.py - compares the pruned weights of a model by oneshot and by LLM Compressor on the same
+data: shares of equal zeros, and the distance of the values.
 
-usage: python check.py ONESHOT MODEL CALIBRATION.jsonl FOLDER [SAMPLES LENGTH]
-(in an environment with llmcompressor, transformers, torch, safetensors; FOLDER is made)
+usage: python check.py ONESHOT MODEL CALIBRATION.jsonl FOLDER [SAMPLES LENGTH] (in an environment
+with llmcompressor, transformers, torch, safetensors; FOLDER is made)
 
-Each modifier prunes the whole model in both programs, layer by layer, so that what the first layers differ in is in the
-inputs of the later ones.
+Each modifier prunes the whole model in both programs, layer by layer, so that differences of the
+first layers are in the inputs of the later ones.
 """
 import json
 import pathlib

@@ -1,10 +1,11 @@
-"""gen.py - weights that LLM Compressor's SparseGPTModifier, WandaPruningModifier and MagnitudePruningModifier leave of
-weights and inputs that both languages make from a counter RNG.
+"""gen.py - weights after LLM Compressor's SparseGPTModifier, WandaPruningModifier and
+MagnitudePruningModifier, for weights and inputs that both languages make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-pruned.safetensors  <case>  [24, 64], BF16: the weight after it
-cases.json          <case>: the modifier and its keys; stream
+pruned.safetensors  <case>  [24, 64], BF16: the weight after it cases.json          <case>: the
+modifier and its keys; stream
 
     w[o, i] = v[o, i], 0 where (o + i) mod 7 = 0 and zeros is set       of BF16
     x[t, i] = v'[t, i] (1 + (i mod 5)) + u[t], t < 256 in 4 samples     of BF16; 0 where i = 9

@@ -1,5 +1,6 @@
-/* test_prune.c - what is left of a weight, against LLM Compressor: the same zeros, and values to a unit in the last
- * place of BF16, where SparseGPT's sums in f32 end on the other side of a half. Inputs as gen.py makes them. */
+/* test_prune.c - pruned weights against LLM Compressor's: the same zeros, and the same values to a
+ * unit in the last place of BF16, where SparseGPT's sums in f32 end on the other side of a half.
+ * The inputs are those of gen.py. */
 #include "torture.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@
 #include "ops/kernel.h"
 #include "text/json.h"
 
-enum { O = 24, I = 64, T = 256, SAMPLES = 4, LATER = 16 }; // LATER: weights of which the last bit may differ
+// LATER: number of weights whose last bit may differ
+enum { O = 24, I = 64, T = 256, SAMPLES = 4, LATER = 16 };
 static const uint64_t seed = 20261122;
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/prune";
 static osh_ctx *cx;

@@ -1,13 +1,20 @@
-"""gen.py - goldens of compressed-tensors' arithmetic, packing and configuration, made by the real libraries on a CPU.
+"""gen.py - goldens of compressed-tensors' arithmetic, packing and configuration, made by the real
+libraries on a CPU.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter RNG of
-                             src/base/rng.h (make_weight here and in test_quant.c): only results are stored
-packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG
-cases.json                   what each case is, CRC-32 of the decoded weight and of fake-quantized activations
-presets.json                 name -> quantization_config as text, as it stands in config.json
-micro.safetensors, .json     NVFP4, MXFP4 and MXFP8 weights (the decoded ones are BF16), and activations fake-quantized so
+weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter
+RNG of
+                             src/base/rng.h (make_weight here and in test_quant.c): only results are
+                             stored
+packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG cases.json
+description of each case, CRC-32 of the decoded weight and of fake-quantized
+                             activations
+presets.json                 name -> quantization_config as text, as in config.json
+micro.safetensors, .json     NVFP4, MXFP4 and MXFP8 weights (the decoded ones are BF16), and
+activations
+                             fake-quantized with these schemes
 """
 import importlib.metadata
 import json
@@ -120,7 +127,7 @@ def pack_cases():
 
 def make_activation(stream, n, i, dtype):
     x = rng_sym(SEED, stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
-    if stream % 4 == 0:  # nearly one-sided: zero points that rounding decides
+    if stream % 4 == 0:  # nearly one-sided: rounding decides zero points
         x = np.where(x < 0, x * np.float32((8 + stream // 4 % 8) / 2048), x)
     x[0] = 0
     if stream % 3 == 0:
@@ -137,7 +144,8 @@ def activation_cases():
             for bits, typ, sym in ((8, "int", True), (8, "int", False), (4, "int", True), (8, "float", True)):
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
-                    # streams where the 0-dimensional zero point, which is not rounded to the dtype, is another one
+                    # Streams in which the 0-dimensional zero point, which is not rounded to the
+                    # dtype, differs.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1
@@ -181,7 +189,7 @@ def micro_weight(tensors, cases, preset, tag, stream):
     scheme, N, K = arguments_of(preset), 13, 64
     w = make_weight(stream, N, K, DTYPES[tag])
     if stream % 2:
-        w = w[:6]  # without the huge rows, so that a global scale leaves something of the others
+        w = w[:6]  # without the huge rows, so that a global scale leaves bits of the others
     N = w.shape[0]
     state = {"weight": w}
     if preset.startswith("NVFP4"):

@@ -1,10 +1,13 @@
-"""gen_mxfp6.py - goldens of what compressed-tensors 0.20 has and 0.19 has not: 6-bit floats, and FP8 activations behind
-MXFP4 weights.
+"""gen_mxfp6.py - goldens of schemes that compressed-tensors 0.20 has and 0.19 lacks: 6-bit floats,
+and FP8 activations with MXFP4 weights.
 
 usage: python gen_mxfp6.py      (as gen.py, with compressed-tensors 0.20 or later)
 
-mxfp6.safetensors, .json     weights in MXFP6 as stored, the decoded ones' CRC-32, and activations fake-quantized
-mxfp6_presets.json           name -> quantization_config as text, with the keys that 0.20 leaves out where they are null
+mxfp6.safetensors, .json     weights in MXFP6 as stored, the decoded ones' CRC-32, and activations
+                             fake-quantized
+mxfp6_presets.json           name -> quantization_config as text, without the keys that 0.20 omits
+if they
+                             are null
 """
 import json
 

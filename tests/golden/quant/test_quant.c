@@ -1,5 +1,5 @@
-/* test_quant.c - arithmetic, packing and configuration against what compressed-tensors and LLM Compressor
- * made of the same inputs (gen.py): every stored tensor byte for byte. */
+/* test_quant.c - arithmetic, packing and configuration against the results of compressed-tensors
+ * and LLM Compressor for the same inputs (gen.py): every stored tensor byte for byte. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,8 @@ static uint32_t crc32_of(const void *p, size_t n)
     return ~c;
 }
 
-/* -0 becomes +0: the reference keeps the sign of a value that rounds to zero, codes of integers do not. */
+/* Replaces -0 by +0: the reference keeps the sign of a value that rounds to zero, integer codes do
+ * not. */
 static void drop_minus_zero(void *p, osh_dtype dt, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -122,7 +123,7 @@ static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dty
     return t;
 }
 
-/* A quantization_config with the one scheme (JSON, borrowed). */
+/* Returns a quantization_config with this scheme (JSON, borrowed). */
 static osh_q_config *config_of(cJSON *scheme)
 {
     osh_q_config *q = NULL;
@@ -168,7 +169,7 @@ static void same_bytes(const osh_st *st, const char *name, const osh_format_tens
     free(want);
 }
 
-/* Scales, codes, stored tensors of one case; then unpacked and decoded again. */
+/* Checks scales, codes and stored tensors of one case; then unpacks and decodes them again. */
 static void check_weight_case(const osh_st *st, const cJSON *c)
 {
     osh_q_config *q = config_of(cJSON_GetObjectItem(c, "scheme"));
@@ -238,7 +239,7 @@ static void test_weights(void **state)
     assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
 }
 
-/* weights are wanted by a scheme; here they decide nothing */
+/* A scheme must have weights; here they have no effect. */
 static osh_q_config *config_of_inputs(const cJSON *c)
 {
     cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();
@@ -355,7 +356,7 @@ static void test_observers(void **state)
     }
 }
 
-/* Presets, the observers filled in, inferred formats and the printed text. */
+/* Checks presets with their observers, inferred formats and the printed text. */
 static void check_presets(const char *path, int n)
 {
     cJSON *presets = NULL, *p;

@@ -1,8 +1,10 @@
-"""gen.py - the text that LLM Compressor makes of rows of the data sets that it registers, for test_registered.c.
+"""gen.py - texts that LLM Compressor makes from rows of the data sets that it registers, for
+test_registered.c.
 
-Run from the repository root in an environment with llmcompressor. Rows are made up, with the columns of these data sets;
-conversations go through templates of ../chat/templates, and through none, where LLM Compressor has its own. Writes
-registered.json (a list of {name, template, row, text}; text null: it is refused) and MANIFEST.json."""
+Run from the repository root in an environment with llmcompressor. Rows are invented, with the
+columns of these data sets. Conversations use templates of ../chat/templates, or none if LLM
+Compressor has its own. Writes registered.json (a list of {name, template, row, text}; text null:
+the row is refused) and MANIFEST.json."""
 import copy
 import json
 import os

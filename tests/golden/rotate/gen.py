@@ -1,11 +1,13 @@
-"""gen.py - weights of a tiny Llama as LLM Compressor's SpinQuantModifier leaves them (R1, R2, hadamard in
-blocks of 16, as its hidden size is 48).
+"""gen.py - weights of a tiny Llama after LLM Compressor's SpinQuantModifier (R1, R2, hadamard in
+blocks of 16, since its hidden size is 48).
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch, transformers)
 
-The model, which is tied and has biases, is qwen2 of ../models, its weights from the counter RNG. weights.safetensors has, for each of BF16 and F32,
-<dtype>/<tensor> of one layer (F32: of values alone), embedding, norms and head, embeddings not centred; and
-<dtype>/centred, the embedding of a run in which they were.
+The model, which is tied and has biases, is qwen2 of ../models, with weights from the counter RNG.
+weights.safetensors has, for each of BF16 and F32, <dtype>/<tensor> of one layer (F32: only of
+values), embedding, norms and head, with embeddings that are not centred; and <dtype>/centred, the
+embedding of a run with centred ones.
 """
 import importlib.metadata
 import json

@@ -1,12 +1,16 @@
 """gen.py - codes of whole GPTQ runs by LLM Compressor over a tiny model of each family.
 
-usage: python gen.py [CASE...]      (in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers)
+usage: python gen.py [CASE...]      (in an environment with compressed-tensors, llmcompressor,
+safetensors, torch, transformers)
 
-<case>.safetensors   weight_packed I32 of every module that LLM Compressor writes, under its names, for a case of
-                     tests/golden/models (its weights and tokens) in F32: 4 bits in groups of 8, symmetric, pipeline basic
+<case>.safetensors   weight_packed I32 of every module that LLM Compressor writes, under its names,
+for a
+                     case of tests/golden/models (its weights and tokens) in F32: 4 bits in groups
+                     of 8, symmetric, pipeline basic
 MANIFEST.json        versions, and the number of codes of each case
 
-Falcon's codes, which LLM Compressor leaves as dense weights beside their scales, are divided out of these.
+LLM Compressor leaves Falcon's codes as dense weights beside their scales; the codes are the
+quotients.
 """
 import importlib.metadata
 import importlib.util

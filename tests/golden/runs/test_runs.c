@@ -1,12 +1,14 @@
-/* test_runs.c - a whole run of GPTQ in F32 over a tiny model of each family, pipeline basic, against the codes of LLM
- * Compressor's (gen.py), under each instruction set (cmake/tests.cmake). Prints the figures.
+/* test_runs.c - a whole run of GPTQ in F32 over a tiny model of each family, pipeline basic,
+ * against the codes of LLM Compressor (gen.py), under each instruction set (cmake/tests.cmake).
+ * Prints the figures.
  *
- * Of all codes at most 1 in 10,000 differs. Of one family none does, but for LOOSE_ROWS rows: a value that lies as near
- * to the middle between two codes as sums in another order are apart goes the other way, and what its error does to the
- * columns behind it moves some of theirs.
+ * At most 1 in 10,000 of all codes differs. In a family none differs except in LOOSE_ROWS rows:
+ * there a value is so close to the middle between two codes that another order of sums rounds it to
+ * the other one, and its error moves some codes of later columns.
  *
- * Mixtral's experts are w1, w2 and w3 here, as in its source, and gate_proj, down_proj and up_proj there. Modules that
- * LLM Compressor rounds without data, in towers or experts that loaders do not find, have codes there alone. */
+ * Mixtral's experts are w1, w2 and w3 here, as in its source, and gate_proj, down_proj and up_proj
+ * there. LLM Compressor also rounds modules without data, in towers or in experts that loaders do
+ * not find; these have codes only there. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 
@@ -14,7 +16,7 @@ enum { LOOSE_ROWS = 2 };
 static int64_t all_codes, all_differ;
 static int n_cases;
 
-/* Rows of words [rows, words] in which a code differs. */
+/* Returns the number of rows of words [rows, words] in which a code differs. */
 static int rows_differ(const osh_tensor *a, const osh_tensor *b)
 {
     int n = 0;
@@ -24,7 +26,7 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
     return n;
 }
 
-/* Under its own name, or what that is of an expert of Mixtral. own */
+/* Finds the tensor by its own name, or by the other name of an expert of Mixtral. own */
 static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tensor)
 {
     static const char *const names[][2] = {{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};
@@ -38,7 +40,7 @@ static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tens
     return t;
 }
 
-/* Every module that has codes here has them there; *loose: rows that differ. */
+/* Checks that every module with codes here has them there; *loose: rows that differ. */
 static void compare_all(osh_ctx *cx, const char *name, const osh_st *out, const osh_st *want, int *loose)
 {
     int64_t codes = 0, differ = 0;
@@ -109,7 +111,7 @@ int main(void)
         CASE(deepseek_v2), CASE(deepseek_v3), CASE(gpt_oss),
         CASE(qwen3_next), CASE(qwen3_5), CASE(qwen3_5_moe), CASE(granite_hybrid), CASE(granite_hybrid_moe),
         CASE(mamba2), CASE(llava), CASE(gemma3_vision), CASE(qwen2_5_vl), CASE(qwen3_vl), CASE(mllama),
-        cmocka_unit_test(test_all_codes), // behind all cases
+        cmocka_unit_test(test_all_codes), // after all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - files written by the safetensors library, for osh_st_layout and osh_st_open to agree with. Run in this folder."""
+"""gen.py - files written by the safetensors library, which osh_st_layout and osh_st_open must agree
+with. Run in this directory."""
 import json
 
 import numpy
@@ -15,7 +16,7 @@ DTYPES = {"i64": torch.int64, "f64": torch.float64, "f32": torch.float32, "i32":
 
 
 def counted(shape, dtype):
-    """Bytes 0, 1, 2, ... modulo 251 as a tensor, so that the reader can check what it read (bool: 0 and 1)."""
+    """Bytes 0, 1, 2, ... modulo 251 as a tensor, which the reader can check (bool: 0 and 1)."""
     n = int(numpy.prod(shape)) * torch.empty(0, dtype=dtype).element_size()
     b = torch.tensor([i % (2 if dtype == torch.bool else 251) for i in range(n)], dtype=torch.uint8)
     return b.view(dtype).reshape(shape)

@@ -1,14 +1,16 @@
-"""gen.py - factors and changed weights of LLM Compressor's SmoothQuantModifier, for ranges and weights that both
-languages make from a counter RNG.
+"""gen.py - factors and changed weights of LLM Compressor's SmoothQuantModifier, for ranges and
+weights that both languages make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
+torch)
 
-factors.safetensors  <case>.s        F32 [N]: what the weights are multiplied with
+factors.safetensors  <case>.s        F32 [N]: the factors of the weights
                      <case>.balance  [2, N], rounded to the dtype: the first Linear's weight times s
                      <case>.norm     [N]: a norm's weight divided by s
 cases.json           <case>: dtype, strength, algorithm, stream; N is 129
 
-    lo[c], hi[c] = -(u u)[c] 16, (u' u')[c] 16 with uniform numbers in [-1, 1); all 0 where c mod 17 = 3
+    lo[c], hi[c] = -(u u)[c] 16, (u' u')[c] 16 with uniform numbers in [-1, 1); all 0 where
+                   c mod 17 = 3
     w[r, c]      = v[r, c] / 4, r < 2 of two Linears; 0 where c mod 13 = 5
     norm[c]      = 1 + v'[c] / 2
 each rounded to the dtype.

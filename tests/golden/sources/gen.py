@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Small quantized sources, each with what transformers or compressed-tensors makes of its weights (expected.safetensors).
+"""gen.py - small quantized sources, each with the weights that transformers or compressed-tensors
+makes of it (expected.safetensors).
 
-    gen.py        writes the folders beside it and MANIFEST.json
+    gen.py        writes the directories beside it and MANIFEST.json
 """
 import json
 import os
@@ -51,8 +52,8 @@ def theirs(weight, scale, dtype=BF16):
 
 
 def block():
-    """Scales in another shard; the second weight's last blocks are cut, as DeepSeek V3's kv_a_proj: the formula of its
-    own weight_dequant."""
+    """Scales in another shard. The second weight's last blocks are cut, like DeepSeek V3's
+    kv_a_proj: the formula is that of its own weight_dequant."""
     even, cut = codes(96, 64), codes(80, 40)
     s_even, s_cut = torch.rand(3, 2) * 0.02, torch.rand(3, 2) * 0.02
     grid = s_cut.repeat_interleave(32, 0)[:80].repeat_interleave(32, 1)[:, :40]
@@ -104,7 +105,8 @@ def packed():
 
 
 def powers():
-    """Scales that are powers of two, as DeepSeek V3.1's scale_fmt says; those of the second weight are bytes."""
+    """Scales that are powers of two, like DeepSeek V3.1's scale_fmt; those of the second weight are
+    bytes."""
     blocks, groups = codes(96, 64), codes(6, 64)
     s = torch.randint(100, 140, (3, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
     raw = torch.randint(100, 140, (6, 2), dtype=torch.uint8)
@@ -114,7 +116,8 @@ def powers():
 
 
 def experts():
-    """Experts in one tensor: blocks, one number for each expert, for each row, powers of two; a scale in another shard."""
+    """Experts in one tensor: blocks, one number per expert, one per row, powers of two; a scale in
+    another shard."""
     up, down, rows, single, powers = codes(3, 64, 48), codes(3, 40, 24), codes(2, 6, 16), codes(2, 24, 40), codes(2, 32, 64)
     s = [torch.rand(3, 2, 3) * 0.02, torch.rand(3, 1, 1) * 0.02, (torch.rand(2, 6, 1) * 0.1).to(BF16), torch.rand(2) * 0.02,
          torch.randint(100, 140, (2, 1, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)]
@@ -130,14 +133,14 @@ def experts():
 
 
 def apart(prefix, up, down):
-    """Stacks that are not transposed as tensors of their own."""
+    """Stacks that are not transposed, as separate tensors."""
     F = down.shape[2]
     return {f"{prefix}.experts.{e}.{leaf}.weight": w for e in range(len(up))
             for leaf, w in (("gate_proj", up[e, :F]), ("up_proj", up[e, F:]), ("down_proj", down[e]))}
 
 
 def experts_apart():
-    """Of families whose experts have names: as they lie, transposed, and with one number for each expert."""
+    """Families whose experts have names: as stored, transposed, and with one number per expert."""
     codes_, scales = (codes(2, 96, 32), codes(2, 32, 48)), (torch.rand(2, 6, 2) * 0.02, torch.rand(2, 2, 3) * 0.02)
     turned = [x.transpose(1, 2) for x in (codes(2, 96, 32), codes(2, 32, 48))]
     turned_scales = [torch.rand(2, 2, 6) * 0.02, torch.rand(2, 3, 2) * 0.02]
@@ -154,8 +157,8 @@ def experts_apart():
 
 
 def llama4():
-    """Llama 4's release by FBGEMM: experts lie transposed, with a scale for each output, as transformers'
-    FbgemmFp8Quantize lays them; what it makes of their rows, turned back."""
+    """Llama 4's release by FBGEMM: experts are stored transposed, with a scale per output, in the
+    layout of transformers' FbgemmFp8Quantize. The expected rows are its result, transposed back."""
     F, D, E = 48, 32, 2
     up, down, shared = codes(E, D, 2 * F), codes(E, F, D), codes(F, D)
     s = [torch.rand(E, 1, 2 * F) * 0.02, torch.rand(E, D, 1) * 0.02, torch.rand(F, 1) * 0.02]
@@ -173,7 +176,7 @@ def llama4():
           [tensors], expected, model_type="llama4_text")
 
 
-FORMATS = {  # name -> format, weights, and what its scales may be
+FORMATS = {  # name -> format, weights, and the dtypes of its scales
     "pack": ("pack-quantized", {"num_bits": 3, "type": "int", "strategy": "group", "group_size": 16, "symmetric": False}, True),
     "int": ("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": False}, True),
     "float": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}, True),
@@ -188,7 +191,7 @@ FORMATS = {  # name -> format, weights, and what its scales may be
 
 
 def stored(form, w, dtype):
-    """A module's tensors [24, 64]. Among its scales are 0, one below 0 and a small one."""
+    """A module's tensors [24, 64]. Its scales include 0, a negative one and a small one."""
     O, I, t = 24, 64, {}
     lowest = 1 << (w["num_bits"] - 1)
     shape = {"tensor": [1], "channel": [O, 1], "block": [2, 2]}.get(w["strategy"], [O, I // w.get("group_size", I)])
@@ -215,7 +218,8 @@ def stored(form, w, dtype):
 
 
 def scale_dtypes(dtype):
-    """Scales of each dtype in a model of another one: what compressed-tensors decompresses, in the model's dtype."""
+    """Scales of each dtype in a model of another one: the expected values are those of
+    compressed-tensors, in the model's dtype."""
     tensors, expected, groups = {}, {}, {}
     for name, (form, w, free) in FORMATS.items():
         groups[name] = {"targets": [f"re:{name}\\..*"], "weights": w, "format": form}

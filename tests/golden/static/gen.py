@@ -1,10 +1,12 @@
-"""gen.py - what LLM Compressor writes for schemes whose activations have static scales, on the small model in examples/, four
-samples of 64 tokens, one in a batch.
+"""gen.py - the output of LLM Compressor for schemes whose activations have static scales, on the
+small model in examples/, with four samples of 64 tokens, one per batch.
 
 usage: python gen.py      (in an environment with llmcompressor, transformers, torch)
 
-outputs.json  name of the recipe: its arguments, the checksum of all tensors of the output but the activations' (SHA-256 over the
-              names and bytes, sorted), and of these each value. tests/cli/static.sh runs the recipes and compares.
+outputs.json  name of the recipe: its arguments, the checksum of all tensors of the output except
+the
+              activations' (SHA-256 over the names and bytes, sorted), and each value of those.
+              tests/cli/static.sh runs the recipes and compares.
 """
 import hashlib
 import importlib.metadata
@@ -41,7 +43,8 @@ def tensors(path):
 
 
 def digest(path):
-    """The checksum of what no activation decides, and the values of what one does, as whole numbers where they have bits of BF16."""
+    """Returns the checksum of the tensors that no activation decides, and the values of the others,
+    as whole numbers if they are bits of BF16."""
     rest, found = hashlib.sha256(), {}
     for name, (entry, data) in tensors(path).items():
         if name.endswith((".input_scale", ".input_zero_point", ".input_global_scale")):

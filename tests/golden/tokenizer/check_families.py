@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares `oneshot tokenize` with the tokenizers library, id by id.
+"""check_families.py - compares `oneshot tokenize` with the tokenizers library, id by id.
 
     check_families.py --oneshot BUILD/oneshot --families DIR [--model DIR ...] FILE [FILE ...]
 
-DIR holds one folder per family with tokenizer.json or tokenizer.json.zst. Every line of every FILE (split at \\n only, invalid
-UTF-8 replaced) is compared with and without special tokens, and every FILE once more as one text. Exit 1 on a difference.
-With --auto also against transformers.AutoTokenizer; differences there are counted and shown, and fail nothing: transformers 5
-rebuilds the tokenizer of some classes (LlamaTokenizer) and does not follow tokenizer.json.
+DIR has one directory per family with tokenizer.json or tokenizer.json.zst. Every line of every FILE
+(split at \\n only, invalid UTF-8 replaced) is compared with and without special tokens, and every
+FILE once more as one text. Exit 1 on a difference. --auto also compares with
+transformers.AutoTokenizer; differences there are counted and shown, but are no failure:
+transformers 5 rebuilds the tokenizer of some classes (LlamaTokenizer) and does not follow
+tokenizer.json.
 """
 import argparse
 import os
@@ -86,7 +88,8 @@ def main():
                     if auto:
                         want = auto(lines, add_special_tokens=special)["input_ids"]
                         compare(name, want, got, lines, label + " (Auto)")
-                # newlines inside one text: they become another character that no line holds, in both
+                # Newlines inside one text: both programs get another character instead, which no
+                # line has.
                 text = "\u2028".join(lines)
                 with open(whole, "wb") as f:
                     f.write(text.encode("utf-8"))

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the goldens of this folder with the tokenizers library: components.json, mixed.ids, invalid.ids, MANIFEST.json.
+"""gen.py - writes the goldens of this directory with the tokenizers library: components.json,
+mixed.ids, invalid.ids, MANIFEST.json.
 
     gen.py [PATH OF docs-llama-3m]        (default: the repository's examples/docs-llama-3m)
 
-components.json: tiny tokenizers that each exercise one component. The model "probe" has no vocabulary but the 256 byte tokens
-and appends "|" to every word, so that its ids spell out the exact bytes of every piece and show every cut.
+components.json: tiny tokenizers that each exercise one component. The model "probe" has only the
+256 byte tokens in its vocabulary and appends "|" to every word, so that its ids show the exact
+bytes of every piece and every cut.
 """
 import base64
 import json
@@ -123,7 +125,8 @@ def sequence(kind, *parts):
 
 
 def charsmap(pairs):
-    """A precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and the texts that they become."""
+    """A precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and their
+    replacements."""
     texts, at = b"", {}
     for new in pairs.values():
         if new not in at:
@@ -162,7 +165,7 @@ def bert(clean, chinese, strip, lower):
 
 
 def sweep_text(behind):
-    """Almost every character that some table treats apart, each with some text behind it."""
+    """Almost every character that some table treats in a special way, each before some text."""
     parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
              (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
     return "".join(chr(c) + behind for lo, hi in parts for c in range(lo, hi))
@@ -175,7 +178,8 @@ def sweeps():
     yield "Nmt", {"normalizer": {"type": "Nmt"}}
     yield "UnicodeScripts", {"pre_tokenizer": {"type": "UnicodeScripts"}}
     yield "Precompiled, graphemes", {"normalizer": precompiled({"a": "X"})}
-    for name in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase"):  # among marks of low and high classes
+    # among marks of low and high classes
+    for name in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase"):
         yield name, {"normalizer": {"type": name}}, "\u0334\u0301a\u0345"
 
 
@@ -230,7 +234,8 @@ def cases():
     case("Precompiled and Metaspace first", normalizer=precompiled(odd), pre_tokenizer=metaspace("first", True),
          texts=["\u200ba b", "a\u0301 b", "\ufb01x y", 3, 4])
     case("Nmt and Metaspace first", normalizer={"type": "Nmt"}, pre_tokenizer=metaspace("first", True), texts=["\u0001a b", "\u200b\u0001a b", 4])
-    # A space of what joins the letter behind it, one of a letter with its mark: what is between them reaches across.
+    # One space comes from a character that joins the next letter, one from a letter with its mark:
+    # the text between them extends over both.
     case("Precompiled makes spaces", normalizer=sequence("normalizers", precompiled({"\u0600": " ", "a\u0301": " "}), replace({"Regex": " {2,}"}, "_")),
          texts=["ab\u0600ba\u0301ab" * 20, "\u0600ba\u0301", "abba\u0301\u0600abab"])
     case("UnicodeScripts", pre_tokenizer={"type": "UnicodeScripts"}, texts=list(range(len(TEXTS))) + [

@@ -1,8 +1,9 @@
-"""gen.py - the learner of src/learn/tune.h in PyTorch, by autograd, on tiny models of tests/golden/models in f32.
+"""gen.py - the learner of src/learn/tune.h in PyTorch, by autograd, on tiny models of
+tests/golden/models in f32.
 
-curves.json has, of each case, the KL divergence of each step's rows before it moves, and that of the row that is held
-back before and behind all steps. Weights, tokens and codes come from rules that test_tune.c has, too.
-Run: python gen.py (torch, transformers, numpy)."""
+curves.json has, for each case, the KL divergence of each step's rows before the step, and that of
+the held-out row before and after all steps. Weights, tokens and codes come from rules that
+test_tune.c has, too. Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
 import json
 import math
@@ -38,7 +39,7 @@ def load(name):
     return m
 
 
-def near(x):  # rounded, with the gradient of what it was
+def near(x):  # rounds; the gradient is that of the unrounded number
     return x + (x.round() - x).detach()
 
 

@@ -1,6 +1,7 @@
-/* test_tune.c - the learner against the same in PyTorch (gen.py): the loss of each step within 1 %, on f32 models. That
- * is no bound of rounding: where two sums differ in the last bit a code near a half goes the other way, which one code
- * of some 20,000 may. Threads show in no bit; memory is what was said; every allocation may fail. */
+/* test_tune.c - the learner against PyTorch (gen.py): the loss of each step within 1 %, on f32
+ * models. This is not a bound of rounding: if two sums differ in the last bit, a code near a half
+ * may round to the other side, as one code of some 20,000 may. The number of threads changes no
+ * bit; the memory is as predicted; every allocation may fail. */
 #include "learn/tune.h"
 #include "unit/tiny_model.h"
 
@@ -176,7 +177,8 @@ static void the_peak_is_kept(void **state)
     }
 }
 
-/* First step: Adam moves each number by its rate, against the sign of its gradient; what is clamped stays. */
+/* The first step: Adam moves each number by its rate, against the sign of its gradient; clamped
+ * numbers stay. */
 static void a_step_moves_what_it_may(void **state)
 {
     (void)state;
@@ -188,7 +190,8 @@ static void a_step_moves_what_it_may(void **state)
     osh_tune_codes c = {v, mean, square, grad, s0, d, d_mean, d_square, zero, 1, 4, 2, -4, 3, &to};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     tiny_check(cx, osh_tune_codes_step(cx, &c, &(osh_tune_step){1, 0.25f, 0.125f}));
-    const float want_v[4] = {3.2f, 2.65f, -4.4f, 0.35f}, want_d[2] = {-0.125f, -0.125f}; // 1 (3 - 1) + 1 (3 - 1); 4
+    // 1 (3 - 1) + 1 (3 - 1); 4
+    const float want_v[4] = {3.2f, 2.65f, -4.4f, 0.35f}, want_d[2] = {-0.125f, -0.125f};
     for (int i = 0; i < 4; i++) assert_float_equal(v[i], want_v[i], 1e-5f);
     for (int i = 0; i < 2; i++) assert_float_equal(d[i], want_d[i], 1e-5f);
     const float want_w[4] = {2 * 0.4375f, 2 * 0.4375f, -4 * 1.75f, 0};

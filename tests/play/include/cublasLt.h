@@ -1,4 +1,5 @@
-/* cublasLt.h - the part of cuBLASLt that src/gpu/blas.cu uses, with the real values; played by cublaslt.cc. */
+/* cublasLt.h - the part of cuBLASLt that src/gpu/blas.cu uses, with the real values; emulated by
+ * cublaslt.cc. */
 #ifndef OSH_PLAY_CUBLASLT_H
 #define OSH_PLAY_CUBLASLT_H
 #include <cuda_runtime.h>

@@ -1,6 +1,7 @@
-/* cuda_runtime.h - the part of CUDA that src/ops/cuda uses, played on the host: g++ compiles the same .cu files with
- * this folder before the toolkit's. Kernels run one block at a time, the threads of a block as fibers (block.cc);
- * the runtime calls work on host memory (runtime.cc). Knobs of the tests: play.h. */
+/* cuda_runtime.h - the part of CUDA that src/ops/cuda uses, emulated on the host: g++ compiles the
+ * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time, the
+ * threads of a block as fibers (block.cc). The runtime calls work on host memory (runtime.cc).
+ * Knobs of the tests: play.h. */
 #ifndef OSH_PLAY_CUDA_RUNTIME_H
 #define OSH_PLAY_CUDA_RUNTIME_H
 #include <math.h>
@@ -9,7 +10,8 @@
 #include <string.h>
 #include <functional>
 
-/* ---- qualifiers. Shared memory is static: there is one block at a time; shared_memory.cc poisons it ---- */
+/* ---- qualifiers. Shared memory is static, as blocks run one by one; shared_memory.cc poisons it
+ * ---- */
 #define __global__
 #define __device__
 #define __host__
@@ -41,7 +43,7 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern uint3 threadIdx, blockIdx; // of the fiber that runs
+extern uint3 threadIdx, blockIdx; // set for the fiber that runs
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
@@ -72,8 +74,9 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-struct osh_play_slot { uint64_t word[3]; }; // what a lane gives to the others: a shuffle's value, an mma's fragments
-/* Slots [32] of the lanes that mask names; view: until this lane's next call but one. */
+// the data of one lane for the others: a shuffle's value, an mma's fragments
+struct osh_play_slot { uint64_t word[3]; };
+/* Returns slots [32] of the lanes in the mask. view: valid until this lane's next call but one. */
 const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
@@ -91,8 +94,10 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu); // alone among the calls of a warp orders memory
-/* Lane that is read by lane `me` of a part of the warp of `width` lanes that begins at lane `first`. */
+// the only call of a warp that orders memory
+void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
+/* Lane whose value lane `me` reads, in a part of the warp of `width` lanes that begins at lane
+ * `first`. */
 inline int osh_play_idx(int me, int arg, int first, int width) { return (void)me, first + (arg & (width - 1)); }
 inline int osh_play_xor(int me, int arg, int first, int width) { return (me ^ arg) < first + width ? me ^ arg : me; }
 inline int osh_play_up(int me, int arg, int first, int width) { return (void)width, me - arg < first ? me : me - arg; }
@@ -109,13 +114,15 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     memcpy(&v, &value, sizeof v);
     return v;
 }
-/* ---- copies into shared memory that go on beside the thread (cp.async) ---- */
-/* What lies at `to` is NaN from the call on, and what is copied there (n_read bytes, then zeros) when the thread waits
- * for the copy's group: who reads too early, or asks for a copy onto what others still read, gets NaN. */
+/* ---- copies into shared memory that run beside the thread (cp.async) ---- */
+/* The target is NaN from the call on. It gets the data (n_read bytes, then zeros) when the thread
+ * waits for the copy's group. A thread that reads too early, or copies over data that others still
+ * read, gets NaN. */
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
-void osh_play_async_wait(int n_left); // groups that may still be under way
-void osh_play_aligned(const void *p, size_t n, const char *what); // dies where p is no multiple of n bytes
+void osh_play_async_wait(int n_left); // groups that may still be pending
+// aborts if p is not a multiple of n bytes
+void osh_play_aligned(const void *p, size_t n, const char *what);
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
 
@@ -139,7 +146,7 @@ OSH_PLAY_ATOMICS(unsigned)
 OSH_PLAY_ATOMICS(long long)
 OSH_PLAY_ATOMICS(unsigned long long)
 
-/* ---- arithmetic that libm does not have, or has under another name ---- */
+/* ---- arithmetic that libm lacks, or has under another name ---- */
 template <class To, class From> To osh_play_bits(From f) { To t; memcpy(&t, &f, sizeof t); return t; }
 inline unsigned __float_as_uint(float f) { return osh_play_bits<unsigned>(f); }
 inline int __float_as_int(float f) { return osh_play_bits<int>(f); }
@@ -205,7 +212,7 @@ typedef enum cudaDeviceAttr {
 } cudaDeviceAttr;
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
        cudaHostRegisterDefault = 0 };
-struct cudaDeviceProp { // a part of it
+struct cudaDeviceProp { // only some of its members
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor, multiProcessorCount;

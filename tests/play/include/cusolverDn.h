@@ -1,4 +1,5 @@
-/* cusolverDn.h - the part of cuSOLVER that src/gpu/blas.cu uses, with the real values; played by cusolver.cc. */
+/* cusolverDn.h - the part of cuSOLVER that src/gpu/blas.cu uses, with the real values; emulated by
+ * cusolver.cc. */
 #ifndef OSH_PLAY_CUSOLVERDN_H
 #define OSH_PLAY_CUSOLVERDN_H
 #include <cublasLt.h>
