@@ -38,7 +38,7 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
                                                                     "played one"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
-    ("docs/how-to/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
+    ("docs/internals/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),
     ("docs/how-to/packages.md", "cpack", "tests/cli/packages.sh runs it"),
     ("docs/how-to/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
