@@ -40,7 +40,7 @@ NOT_RUN = [  # page, beginning of the command, reason
     ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a GPU; tests/play/bench.sh runs it on the "
                                                                     "emulated one"),
     ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
-    ("docs/how-to/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
+    ("docs/internals/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),
     ("docs/how-to/packages.md", "cpack", "tests/cli/packages.sh runs it"),
     ("docs/how-to/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),

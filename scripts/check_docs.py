@@ -30,6 +30,7 @@ FOREIGN = {
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},
     "bench-gpu.sh": {"like"},
+    "site.sh": {"serve"},
     "release.py": {"set", "notes", "tag"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},

@@ -146,7 +146,7 @@ def check_page(path, wrong):
             wrong.append(f"{here}:{i}: the retired word '{word[0]}' (CONTRIBUTING.md): {sentence[:60]}")
         if kind == "cell" and len(sentence.split()) > MAX_CELL:
             wrong.append(f"{here}:{i}: a cell of {len(sentence.split())} words, at most {MAX_CELL}: {sentence[:60]}")
-        if kind == "text" and sentence.endswith(".") and not VERB.search(SPAN.sub("", sentence)):
+        if kind == "text" and re.search(r"(?<!\.)\.$", sentence) and not VERB.search(SPAN.sub("", sentence)):
             wrong.append(f"{here}:{i}: a sentence without a verb: {sentence[:60]}")
 
 
