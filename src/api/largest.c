@@ -111,7 +111,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
             osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;
     }
-    OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));
+    OSH_TRY(osh_linear_read(cx, &w, &r->plan->budget, l->index));
     OSH_TRY(osh_run_round(cx, r, l->index, &w));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
 done:
@@ -137,7 +137,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_output_claim(cx, &trial));
     OSH_TRY(osh_run_watch(cx, &r, &trial));
     OSH_TRY(osh_plan_new(cx, &p, &trial));
-    r.plan = p;
+    r.plan = p, r.budget = &p->budget;
     OSH_TRY(osh_plan_largest(cx, &l, p));
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);

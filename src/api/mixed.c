@@ -82,7 +82,7 @@ static osh_status survey_begin(osh_ctx *cx, survey *s, const osh_options *opt)
     s->opt.profile = NULL, s->opt.overwrite = false, s->opt.eval = NULL;
     OSH_TRY(osh_output_claim(cx, &s->opt));
     OSH_TRY(osh_plan_new(cx, &s->p, &s->opt));
-    s->r.plan = s->p;
+    s->r.plan = s->p, s->r.budget = &s->p->budget;
     OSH_TRY(survey_find_id(cx, s, opt));
 done:
     return rc;

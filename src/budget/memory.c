@@ -100,7 +100,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
         const osh_linear *l = &p->match->linears[i];
         /* Linears with one input follow each other. */
         bool again = i > 0 && p->match->linears[i - 1].input == l->input;
-        if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
+        if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
         max_into(largest, l->I * l->I * 4 * (1 + l->shift));
     }

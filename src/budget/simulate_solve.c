@@ -109,7 +109,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
-        if (!l->wants || !values[l->input]) continue;
+        if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
         if (s->counts[i]) s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
@@ -208,7 +208,7 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
 {
     int n = 0;
     for (int of = osh_first_reader(p->match, input); of >= 0 && of < r->l1; of = osh_next_reader(p->match, of))
-        n += of >= r->l0 && p->match->linears[of].wants;
+        n += of >= r->l0 && osh_wants(p->schedule, &p->match->linears[of]);
     return n;
 }
 
@@ -221,7 +221,7 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
     int n = 0, readers = count_readers(p, r, lead->input);
     for (int i = r->l0; i < r->l1 && n < OSH_GROUPS_AT_ONCE; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (!l->wants || !values[l->input] || !linears_are_alike(l, lead)) continue;
+        if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead)) continue;
         /* Among several such readers of one input only the first counts. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
@@ -303,7 +303,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->match->linears[i];
         int64_t pack;
-        if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
+        if (!osh_wants(s->p->schedule, lead) || !values[lead->input] || g.done[i - r->l0]) continue;
         OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
         int n = g.call.n, others = g.call.others;
         int64_t h = sim_copied_bytes(s, lead);

@@ -33,7 +33,7 @@ void osh_sim_drop_copies(osh_sim *s)
     for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
         bool waits = !s->kept[w];
         for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits; i = osh_next_user(s->p->match, i))
-            waits = s->p->match->linears[i].wants && !s->solved[i];
+            waits = osh_wants(s->p->schedule, &s->p->match->linears[i]) && !s->solved[i];
         if (!waits) osh_sim_drop_copy(s, w);
     }
 }

@@ -25,11 +25,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
     int subgraph;           // -1: no graph
     int next_reader, next_user; // next Linear with the same input, with the same weight (lookup.h);
                                 // -1: none
-    unsigned wants;         // OSH_STAT_*
-    unsigned elsewhere;     // OSH_STAT_* that it wants in traversals other than the present one
-                            // (traversals.h)
-    int traversal;          // the traversal that it wants data in; -1: it wants none, or there is
-                            // one traversal for all
+    unsigned wants;         // OSH_STAT_*; osh_wants has those of one traversal
+    int traversal;          // with traversals: the one that it wants data in; -1: it wants none
     int joint, next_joint;  // first of the Linears that share its global scale, and the next one
                             // (globals.h); -1: none
     int ranged[OSH_RANGED]; // [k]: value whose range gives static scales, or the source of that
@@ -87,8 +84,8 @@ typedef struct osh_matching {
                        // no layer has lost experts
 } osh_matching;
 
-/* True if no traversal collects data for it: it is rounded from its weight alone. */
-static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants && !l->elsewhere; }
+/* True if no data is collected for it: it is rounded from its weight alone. */
+static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: schemes, linears, ignore list, vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
 /* cache.c, after osh_plan_match: scales of keys and values. */

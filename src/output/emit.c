@@ -379,7 +379,7 @@ static osh_status emit_do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     osh_buf_init(&b, 0);
     for (int i = 0; i < p->rewrites.n_folds; i++) {
         const osh_fold *f = &p->rewrites.folds[i];
-        if (!osh_fold_in(f, j->index, j->n)) continue;
+        if (!osh_fold_in(j->schedule, f, j->index, j->n)) continue;
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)i));
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
         for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_put_u32(cx, &b, osh_bits_of_f32(f->s[c])));
@@ -390,9 +390,11 @@ done:
     return rc;
 }
 
-osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs)
+osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
+                          int n_subgraphs)
 {
-    osh_emit_job j = {.kind = OSH_EMIT_FOLDS, .index = first_subgraph, .n = n_subgraphs};
+    osh_emit_job j = {
+        .kind = OSH_EMIT_FOLDS, .schedule = s, .index = first_subgraph, .n = n_subgraphs};
     return osh_emit_push(cx, e, &j);
 }
 

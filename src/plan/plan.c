@@ -31,7 +31,7 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 
 const char *osh_plan_pipeline(const osh_plan *p)
 {
-    return p->schedule.n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
+    return p->n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
 }
 
 void osh_plan_join(osh_plan *p)

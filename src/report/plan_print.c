@@ -404,11 +404,11 @@ done:
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (int t = 0; t < p->schedule.n_traversals; t++)
+    for (int t = 0; t < p->n_traversals; t++)
         OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1,
-                             p->schedule.n_traversals,
-                             p->in.recipe->modifiers[p->traversals[t].modifier].type->name,
-                             bytes_to_mb(p->traversals[t].memory.host_peak),
+                             p->n_traversals,
+                             p->in.recipe->modifiers[p->traversals[t].schedule.modifier].type->name,
+                             bytes_to_mb(p->traversals[t].budget.memory.host_peak),
                              t == p->schedule.traversal ? "; its subgraphs:" : ""));
 done:
     return rc;

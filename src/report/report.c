@@ -328,14 +328,15 @@ static int64_t number_after(const char *text, const char *key)
  * did is unknown. */
 static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
-    cJSON *list = p->schedule.n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
-    bool ok = list || !p->schedule.n_traversals;
-    for (int t = 0; ok && t < p->schedule.n_traversals; t++) {
+    cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
+    bool ok = list || !p->n_traversals;
+    for (int t = 0; ok && t < p->n_traversals; t++) {
         const osh_traversal *v = &p->traversals[t];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
         ok = o &&
-             osh_report_string(o, "modifier", p->in.recipe->modifiers[v->modifier].type->name) &&
+             osh_report_string(o, "modifier",
+                               p->in.recipe->modifiers[v->schedule.modifier].type->name) &&
              (v->seconds <= 0 || osh_report_number(o, "seconds", v->seconds));
     }
     return ok;

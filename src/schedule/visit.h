@@ -37,7 +37,8 @@ typedef struct osh_range { // nodes of a visit: a subgraph, or (pipeline basic) 
 typedef struct osh_step osh_step;
 /* Returns the value that statistics of `value` are made of. same: of the subgraph, see osh_pass. */
 int osh_observed(const osh_graph *g, bool same, int value);
-bool osh_fold_inside(const osh_range *r, const osh_fold *f); // true if the fold is in the range
+/* True if the fold is made in this traversal, in the range. */
+bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);
 /* Adds the weights of the Linears that take factors in the range, if the step is for factors: they
  * are loaded once for all passes. */
 void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s);
