@@ -12,7 +12,7 @@
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "rewrite/folds.h"
-#include "budget/memory.h"
+#include "budget/refuse.h"
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"

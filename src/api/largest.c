@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
-#include "budget/memory.h"
+#include "budget/refuse.h"
 #include "run/ahead.h"
 
 /* Finds the Linear with the most weights, for a run without data. */
@@ -14,8 +14,8 @@ static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *
 {
     if (!p->match.n_linears)
         return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
-    *out = (osh_largest){.host_bytes = p->budget.memory.host_peak,
-                         .device_bytes = p->budget.memory.device_peak};
+    *out = (osh_largest){.host_bytes = p->budget.memory.peak.host,
+                         .device_bytes = p->budget.memory.peak.device};
     for (int i = 1; i < p->match.n_linears; i++)
         if (p->match.linears[i].O * p->match.linears[i].I >
             p->match.linears[out->index].O * p->match.linears[out->index].I)

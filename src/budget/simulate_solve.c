@@ -4,16 +4,19 @@
 
 #include "schedule/blocks.h"
 #include "budget/bytes.h"
+#include "budget/learning_bytes.h"
+#include "budget/simulate_bytes.h"
+#include "budget/simulate_solve.h"
+#include "budget/simulate_weights.h"
 #include "match/cache.h"
 #include "schedule/calls.h"
-#include "budget/simulate.h"
 
 /* Returns the bytes of the buffers that a Linear is packed into. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
-    for (int k = 0; k < l->n_out; k++) {
-        const osh_st_entry *e = &p->manifest->out[l->first_out + k];
+    for (int k = 0; k < l->out.n; k++) {
+        const osh_st_entry *e = &p->manifest->out[l->out.first + k];
         n += (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
     }
     return n;
@@ -24,7 +27,7 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
-    const osh_modifier *m = &p->in->recipe->modifiers[lead->pruner];
+    const osh_modifier *m = &p->in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
@@ -44,7 +47,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
     int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
-    if (lead->pruner < 0) return work;
+    if (lead->prune.modifier < 0) return work;
     int64_t before = sim_prune_bytes(p, jobs, n, lead, n_threads, &kept);
     return before > work + kept ? before : work + kept;
 }

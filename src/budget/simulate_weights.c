@@ -4,7 +4,9 @@
 
 #include "rewrite/folds.h"
 #include "match/lookup.h"
-#include "budget/simulate.h"
+#include "budget/simulate_bytes.h"
+#include "budget/simulate_solve.h"
+#include "budget/simulate_weights.h"
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 {

@@ -325,7 +325,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
                  osh_dtype_name(e->dtype));
     *l = (osh_linear){.tensor = c->tensor, .O = e->shape[0], .I = e->shape[1], .dtype = e->dtype,
                       .modifier = modifier, .scheme = s, .scheme_index = c->scheme,
-                      .pruner = c->scheme >= 0 ? c->pruner : -1, .sparsity = c->sparsity,
+                      .prune.modifier = c->scheme >= 0 ? c->pruner : -1, .prune.sparsity = c->sparsity,
                       .kept = kept, .node = -1, .weight = -1, .input = -1, .subgraph = -1};
     if (!(l->name = osh_strdup(cx, c->name)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);

@@ -24,7 +24,9 @@ static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int 
     const osh_modifier *m = p->in.recipe->modifiers;
     int who[3] = {-1, -1, -1}, first = -1;
     if (!l->kept && m[l->modifier].type->wants(&m[l->modifier], l->scheme)) who[2] = l->modifier;
-    if (l->pruner >= 0 && m[l->pruner].type->wants(&m[l->pruner], l->scheme)) who[0] = l->pruner;
+    if (l->prune.modifier >= 0 &&
+        m[l->prune.modifier].type->wants(&m[l->prune.modifier], l->scheme))
+        who[0] = l->prune.modifier;
     for (size_t k = 0; l->ranged[0] >= 0 && k < p->in.recipe->n; k++)
         if (m[k].cache.present) who[1] = (int)k;
     l->traversal = -1;
@@ -99,7 +101,7 @@ static void traversals_summarize(osh_ctx *cx, osh_plan *p)
     const osh_traversal *v = p->traversals, *highest = v;
     int n = p->n_traversals;
     for (int t = 1; t < n; t++)
-        if (v[t].budget.memory.host_peak > highest->budget.memory.host_peak) highest = &v[t];
+        if (v[t].budget.memory.peak.host > highest->budget.memory.peak.host) highest = &v[t];
     osh_free(cx, p->schedule.passes), osh_free(cx, p->schedule.seen);
     osh_free(cx, p->schedule.batch_at);
     p->schedule = highest->schedule;
@@ -107,9 +109,9 @@ static void traversals_summarize(osh_ctx *cx, osh_plan *p)
     all->read_bytes = 0;
     for (int t = 0; t < n; t++) {
         const osh_memory *m = &v[t].budget.memory;
-        max_into(&all->device_peak, m->device_peak), max_into(&all->scratch_peak, m->scratch_peak);
-        max_into(&all->least_host, m->least_host), max_into(&all->least_device, m->least_device);
-        max_into(&all->least_scratch, m->least_scratch);
+        max_into(&all->peak.device, m->peak.device), max_into(&all->peak.scratch, m->peak.scratch);
+        max_into(&all->least.host, m->least.host), max_into(&all->least.device, m->least.device);
+        max_into(&all->least.scratch, m->least.scratch);
         if (!t) all->read_bytes = m->read_bytes;
         for (int i = 0; t && i < v[t].schedule.n_visits; i++)
             all->read_bytes += v[t].schedule.visits[i].read_bytes;

@@ -50,7 +50,7 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
         *j = (osh_linear_job){.name = l->name,
                               .scheme = l->scheme,
                               .w = x->dense[k],
-                              .sparsity = l->sparsity,
+                              .sparsity = l->prune.sparsity,
                               .objective = -1,
                               .nearest = -1};
         OSH_TRY(m->type->learns(cx, m, j, &b->learns[k].args));

@@ -127,7 +127,8 @@ static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->p->match->linears[linear];
     osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
-    osh_tensor *bias = l->bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view
+    osh_tensor *bias =
+        l->out.bias >= 0 ? e->w->w[e->p->in->graph->nodes[l->node].w[1]] : NULL; // view
     e->in_memory[linear] = true;
     if (!w->device) {
         OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));

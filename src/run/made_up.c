@@ -2,7 +2,7 @@
 #include "run/made_up.h"
 
 #include "base/rng.h"
-#include "budget/memory.h"
+#include "budget/budget.h"
 
 /* Stores rows of samples [first, first + n). Any numbers will do, because memory does not depend on
  * them. */

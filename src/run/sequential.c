@@ -11,7 +11,8 @@
 
 #include "graph/picked.h"
 #include "output/stream.h"
-#include "budget/memory.h"
+#include "budget/memory_rest.h"
+#include "budget/refuse.h"
 #include "run/engine.h"
 #include "run/made_up.h"
 #include "store/scratch.h"

@@ -120,7 +120,7 @@ static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, cons
 {
     osh_status rc = OSH_OK;
     int n = x->n;
-    const osh_modifier *m = &in->recipe->modifiers[lead->pruner];
+    const osh_modifier *m = &in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
@@ -128,7 +128,7 @@ static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, cons
         OSH_TRY(tensor_new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     OSH_TRY(m->type->compress(cx, m, jobs, n, copy, in->data.n));
-    bool exact = osh_prune_rule_of(m, lead->sparsity).exact;
+    bool exact = osh_prune_rule_of(m, lead->prune.sparsity).exact;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         if (exact) j->removed = j->nmse;
@@ -214,7 +214,8 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
     const osh_budget *p = r->budget;
     const osh_linear *lead = &p->match->linears[first];
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
-    const osh_tensor *care_in = p->match->linears[osh_first_reader(p->match, lead->input)].care_in;
+    const osh_tensor *care_in =
+        p->match->linears[osh_first_reader(p->match, lead->input)].gradients.inputs;
     *g = (group){.call = {.p = p->schedule,
                           .of = osh_linears_of(p->schedule, s->first, s->n),
                           .done = linear_has_result,
@@ -232,7 +233,8 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
-        j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
+        j->care = l->gradients.outputs ? l->gradients.outputs->data : NULL,
+        j->care_in = care_in ? care_in->data : NULL;
         j->n_tokens = p->in->data.offsets[p->in->data.n],
         j->peaks = peaks ? *(const double *)peaks->data : 0;
         j->apart = s->apart && !w->device;
@@ -257,11 +259,12 @@ static osh_status solve_group_compress(osh_ctx *cx, group *g)
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     osh_linear_job *jobs = g->call.jobs;
     int n = g->call.n;
-    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 &&
+        lead->prune.modifier < 0) {
         OSH_TRY(expert_round_starved(cx, p->in, lead, jobs, n));
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
+    if (lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
     if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
     if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
@@ -478,7 +481,8 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     const osh_budget *p = r->budget;
     const osh_linear *l = &p->match->linears[linear];
     osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
-    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->sparsity};
+    osh_linear_job job = {
+        .name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->prune.sparsity};
     pruned x = {.n = 1}; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
@@ -487,7 +491,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
                  p->in->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
-    if (l->pruner >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
+    if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // packing needs the codes alone
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));

@@ -89,9 +89,9 @@ static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh
     void *data[OSH_FORMAT_MAX_TENSORS];
     OSH_TRY(tune_stored_read(cx, &s, r, linear));
     osh_tune_codes_of(t, l->weight, s.codes, &s.params);
-    for (int k = 0; k < l->n_out; k++) data[k] = s.raw[k]->data;
+    for (int k = 0; k < l->out.n; k++) data[k] = s.raw[k]->data;
     OSH_TRY(l->format->pack(cx, data, &weight, s.codes, &s.params, NULL));
-    for (int k = 0; k < l->n_out; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->first_out + k, data[k]));
+    for (int k = 0; k < l->out.n; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->out.first + k, data[k]));
     OSH_TRY(tune_stored_error(cx, &nmse, r->budget, l, &s));
     OSH_TRY(osh_tuned_error(cx, to, linear, nmse));
 done:

@@ -25,7 +25,7 @@ int osh_subgraph_of(const osh_schedule *p, int node)
 
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
 {
-    return !l->kept && (l->pruner >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
+    return !l->kept && (l->prune.modifier >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
 }
 
 /* True if later Linears see its new weight. */

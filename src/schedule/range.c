@@ -1,9 +1,9 @@
 /* range.c - describes the range of a visit: its nodes, Linears, values and weights, and the weights
- * that a step loads. The walk of visit.h uses it. */
+ * that a step loads. */
 #include "graph/picked.h"
 #include "rewrite/folds.h"
 #include "match/cache.h"
-#include "schedule/visit.h"
+#include "schedule/range.h"
 
 int osh_observed(const osh_graph *g, bool same, int value)
 {
