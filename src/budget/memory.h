@@ -9,7 +9,7 @@
 #include "budget/budget.h"
 
 /* Fills p->memory: simulates every visit and chooses tier, prefetch and phases. Fails with
- * OSH_E_USAGE and the smallest sufficient budget if the budgets of p->opt cannot be kept. */
+ * OSH_E_USAGE and the smallest sufficient budget if the budgets of the options cannot be kept. */
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
 /* Fills in the smallest budgets in p->memory for the visits, without the base: everything cold and
  * in small pieces. */
