@@ -12,7 +12,7 @@
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "rewrite/folds.h"
-#include "budget/memory.h"
+#include "budget/refuse.h"
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
@@ -154,15 +154,15 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
 static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    int n = p->schedule.n_traversals;
+    int n = p->n_traversals;
     if (!n) return osh_run_calibrated(cx, r);
     for (int t = 0; t < n; t++) {
         osh_traversal *v = &p->traversals[t];
-        const char *name = p->in.recipe->modifiers[v->modifier].type->name;
+        const char *name = p->in.recipe->modifiers[v->schedule.modifier].type->name;
         double began = osh_now();
-        osh_plan_traverse(p, t);
+        r->budget = &v->budget;
         if (osh_run_solved(r, 0, p->schedule.parts->n) &&
-            osh_folds_known(&p->rewrites, 0, p->schedule.parts->n)) {
+            osh_folds_known(&v->schedule, 0, p->schedule.parts->n)) {
             osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: was done by an earlier run", t + 1,
                     n, name);
             continue;
@@ -173,7 +173,7 @@ static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
         v->seconds = osh_now() - began;
         osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: %.1f s", t + 1, n, name, v->seconds);
     }
-    osh_plan_traversed(p);
+    r->budget = &p->budget;
 done:
     return rc;
 }
@@ -195,7 +195,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan_profiled(cx, &p, opt));
-    r.plan = p;
+    r.plan = p, r.budget = &p->budget;
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;

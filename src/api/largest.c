@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
-#include "budget/memory.h"
+#include "budget/refuse.h"
 #include "run/ahead.h"
 
 /* Finds the Linear with the most weights, for a run without data. */
@@ -14,8 +14,8 @@ static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *
 {
     if (!p->match.n_linears)
         return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
-    *out = (osh_largest){.host_bytes = p->budget.memory.host_peak,
-                         .device_bytes = p->budget.memory.device_peak};
+    *out = (osh_largest){.host_bytes = p->budget.memory.peak.host,
+                         .device_bytes = p->budget.memory.peak.device};
     for (int i = 1; i < p->match.n_linears; i++)
         if (p->match.linears[i].O * p->match.linears[i].I >
             p->match.linears[out->index].O * p->match.linears[out->index].I)
@@ -111,7 +111,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
             osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;
     }
-    OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));
+    OSH_TRY(osh_linear_read(cx, &w, &r->plan->budget, l->index));
     OSH_TRY(osh_run_round(cx, r, l->index, &w));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
 done:
@@ -137,7 +137,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_output_claim(cx, &trial));
     OSH_TRY(osh_run_watch(cx, &r, &trial));
     OSH_TRY(osh_plan_new(cx, &p, &trial));
-    r.plan = p;
+    r.plan = p, r.budget = &p->budget;
     OSH_TRY(osh_plan_largest(cx, &l, p));
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);

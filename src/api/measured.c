@@ -17,7 +17,6 @@
 #include "output/emit.h"
 #include "rewrite/experts.h"
 #include "plan/identity.h"
-#include "budget/memory.h"
 
 typedef struct asked { // the measurement that a modifier of the recipe asks for
     size_t at;            // index of the modifier
@@ -204,7 +203,7 @@ osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_op
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(osh_plan_new(cx, &p, &with));
-    int64_t run = p->budget.memory.least_host + OSH_PASS_LEFT_BYTES;
+    int64_t run = p->budget.memory.least.host + OSH_PASS_LEFT_BYTES;
     const char *what = m.a.reap ? "experts" : "outliers";
     *host = m.peak + OSH_ISA_NOISE_BYTES;
     if (run > *host) *of = osh_sprintf(cx, "%s are measured before the run", what);

@@ -16,7 +16,7 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "plan/identity.h"
-#include "budget/memory.h"
+#include "budget/refuse.h"
 #include "run/run.h"
 
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
@@ -82,7 +82,7 @@ static osh_status survey_begin(osh_ctx *cx, survey *s, const osh_options *opt)
     s->opt.profile = NULL, s->opt.overwrite = false, s->opt.eval = NULL;
     OSH_TRY(osh_output_claim(cx, &s->opt));
     OSH_TRY(osh_plan_new(cx, &s->p, &s->opt));
-    s->r.plan = s->p;
+    s->r.plan = s->p, s->r.budget = &s->p->budget;
     OSH_TRY(survey_find_id(cx, s, opt));
 done:
     return rc;
@@ -112,9 +112,9 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
         OSH_TRY(osh_effect_bytes(cx, &effects, e));
     }
     effects += s->p->budget.memory.base_bytes;
-    s->peak = s->p->budget.memory.host_peak > effects ? s->p->budget.memory.host_peak : effects;
-    bool alone = s->p->budget.memory.least_host >= effects + OSH_ISA_NOISE_BYTES;
-    s->least = alone ? s->p->budget.memory.least_host : effects + OSH_ISA_NOISE_BYTES;
+    s->peak = s->p->budget.memory.peak.host > effects ? s->p->budget.memory.peak.host : effects;
+    bool alone = s->p->budget.memory.least.host >= effects + OSH_ISA_NOISE_BYTES;
+    s->least = alone ? s->p->budget.memory.least.host : effects + OSH_ISA_NOISE_BYTES;
     if (alone) s->pass = osh_strdup(cx, "the survey is made before the run");
     else s->pass = osh_sprintf(cx, "%s %d units of modules are measured before the run",
                              s->p->gradients ? "gradients at" : "the effects of", m->n_units);
@@ -398,7 +398,7 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     *host = s.least, *of = s.pass, s.pass = NULL; // give
     with.chosen = s.largest;
     OSH_TRY(osh_plan_new(cx, &p, &with));
-    int64_t run = p->budget.memory.least_host + OSH_PASS_LEFT_BYTES;
+    int64_t run = p->budget.memory.least.host + OSH_PASS_LEFT_BYTES;
     if (run > *host) {
         osh_free(cx, *of);
         *host = run;

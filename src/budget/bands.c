@@ -64,7 +64,7 @@ bool osh_stream_takes(const osh_budget *p, int linear)
     const osh_q_args *a = &l->scheme->weights;
     /* The bytes on the disk are not the weight that is rounded. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
-    if (l->pruner >= 0) return false;              // the mask needs the whole weight
+    if (l->prune.modifier >= 0) return false;              // the mask needs the whole weight
     if (!osh_observer_by_rows(a)) return false;
     if (!p->in->recipe->modifiers[l->modifier].type->by_rows || !a->present ||
         a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
@@ -82,7 +82,7 @@ bool osh_streams_all(const osh_budget *p)
 bool osh_stream_looks(const osh_budget *p, int linear)
 {
     int first = p->match->linears[linear].joint;
-    for (int i = first; i >= 0; i = p->match->linears[i].next_joint)
+    for (int i = first; i >= 0; i = p->match->linears[i].next.joint)
         if (!osh_stream_takes(p, i) || osh_observer_searches(&p->match->linears[i].scheme->weights))
             return false;
     return first >= 0;
@@ -114,7 +114,7 @@ int osh_held_most(const osh_budget *p)
     for (int first = 0; first < p->match->n_linears; first++) {
         int64_t n = 0;
         if (p->match->linears[first].joint != first || !osh_stream_looks(p, first)) continue;
-        for (int i = first; i >= 0; i = p->match->linears[i].next_joint)
+        for (int i = first; i >= 0; i = p->match->linears[i].next.joint)
             n += osh_band_count(&p->match->linears[i]);
         if (n > most) most = n;
     }
@@ -129,7 +129,7 @@ int64_t osh_held_reread(const osh_budget *p)
     for (int first = 0; first < p->match->n_linears; first++) {
         int64_t n = 0, n_bytes = 0;
         if (p->match->linears[first].joint != first) continue;
-        for (int i = first; i >= 0; i = p->match->linears[i].next_joint) {
+        for (int i = first; i >= 0; i = p->match->linears[i].next.joint) {
             n += osh_band_count(&p->match->linears[i]);
             n_bytes += p->match->linears[i].O * (int64_t)osh_band_row_in(&p->match->linears[i]);
         }
@@ -141,7 +141,7 @@ int64_t osh_held_reread(const osh_budget *p)
 
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l)
 {
-    const osh_st_entry *t = &p->manifest->out[l->first_out];
+    const osh_st_entry *t = &p->manifest->out[l->out.first];
     return (size_t)((t->end - t->begin) / l->O);
 }
 
@@ -216,8 +216,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
     osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &whole, .room = &whole};
     size_t stays = osh_job_result_bytes(&job) + osh_mem_gross(OSH_BAND_ITEM_BYTES);
-    for (int k = 1; k < l->n_out; k++) {
-        const osh_st_entry *t = &p->manifest->out[l->first_out + k];
+    for (int k = 1; k < l->out.n; k++) {
+        const osh_st_entry *t = &p->manifest->out[l->out.first + k];
         stays += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
     }
     return (int64_t)stays;

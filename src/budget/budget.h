@@ -5,9 +5,17 @@
 #include "schedule/schedule.h"
 #include "store/tier.h"
 
+/* Long-lived blocks of a GPU's arena (layout.h). */
+typedef enum { // index: graph weight; graph value; value * n_batches + batch
+    OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
+    OSH_LAYOUT_N_KINDS
+} osh_layout_kind;
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_device_peaks osh_device_peaks; // graph/device_peaks.h
 typedef struct osh_trials osh_trials; // trials.h
+typedef struct osh_peaks { // bytes
+    int64_t device, host, scratch;
+} osh_peaks;
 typedef struct osh_memory {
     osh_tier tier;
     bool looks_f16;      // second looks see the values as F16; this changes output bytes
@@ -25,14 +33,14 @@ typedef struct osh_memory {
                          // libraries will take
     int64_t uncounted;   // part of base_bytes that osh_mem_used does not count
     int64_t load_bytes;  // host: peak of reading source, tokenizer and data
-    int64_t device_peak, host_peak, scratch_peak; // peaks of the run; host: with the base
+    osh_peaks peak;      // peaks of the run; host: with the base
     int highest;         // the visit with the host peak; -1: none
     int64_t read_bytes, write_bytes, reread_bytes; // bytes read from the source, written, and read
                                                    // from the output at the seal
     osh_device_peaks *peaks; // own: GPU only: peaks of passes; NULL: the plan is finished
     osh_trials *trials;  // own: simulations so far; NULL: the plan is finished
     osh_places *places;  // own: GPU only: places of blocks; NULL: wherever they fit
-    int64_t least_device, least_host, least_scratch; // the smallest sufficient budgets
+    osh_peaks least;     // the smallest sufficient budgets
     int64_t solve_limit; // device bytes up to which a solve takes more rows at a time; 0: as few as
                          // it can
 } osh_memory;
@@ -45,4 +53,13 @@ typedef struct osh_budget {
     osh_schedule *schedule;       // view: its visits, looks and batches are chosen here
     osh_memory memory;
 } osh_budget;
+
+typedef struct osh_limits {
+    int64_t device, host, scratch; // bytes; host: without the base; 0 or less: none given
+    bool device_given, host_given, scratch_given;
+} osh_limits;
+static inline void max_into(int64_t *peak, int64_t now)
+{
+    if (now > *peak) *peak = now;
+}
 #endif

@@ -9,10 +9,10 @@ int64_t osh_stats_bytes(const osh_budget *p, int subgraph)
     osh_span own = osh_linears_of(p->schedule, subgraph, 1);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
-        bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
+        bool first = l->subgraph == subgraph && (osh_wants(p->schedule, l) & OSH_STAT_HESSIAN);
         for (int k = i - 1; first && k >= 0 && p->match->linears[k].subgraph == subgraph; k--)
             first = p->match->linears[k].input != l->input ||
-                    !(p->match->linears[k].wants & OSH_STAT_HESSIAN);
+                    !(osh_wants(p->schedule, &p->match->linears[k]) & OSH_STAT_HESSIAN);
         if (first) bytes += l->I * l->I * 4 * (1 + l->shift);
     }
     return bytes;

@@ -1,7 +1,7 @@
 /* bytes.h - sizes of statistics (run/stats.h collects them). */
 #ifndef OSH_BYTES_H
 #define OSH_BYTES_H
-#include "budget/layout.h"
+#include "budget/budget.h"
 
 /* The sums that are collected of a value, one row each. The run makes and feeds them by this table,
  * the plan counts their bytes by it. A new sum needs a row and a modifier that wants it. */

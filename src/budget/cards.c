@@ -67,8 +67,9 @@ static double card_chain_seconds(const osh_budget *p)
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         bool again = i > 0 && p->match->linears[i - 1].input == l->input &&
-                     (p->match->linears[i - 1].wants & OSH_STAT_HESSIAN);
-        if ((l->wants & OSH_STAT_HESSIAN) && !again) blocks += ceil((double)l->I / BLOCK);
+                     (osh_wants(p->schedule, &p->match->linears[i - 1]) & OSH_STAT_HESSIAN);
+        if ((osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) && !again)
+            blocks += ceil((double)l->I / BLOCK);
     }
     return blocks * block_seconds;
 }

@@ -163,10 +163,10 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
 static bool leads_input(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
-    if (!(l->wants & OSH_STAT_HESSIAN)) return false;
+    if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN)) return false;
     for (int i = linear - 1; i >= 0 && p->match->linears[i].subgraph == l->subgraph; i--)
         if (p->match->linears[i].input == l->input &&
-            (p->match->linears[i].wants & OSH_STAT_HESSIAN))
+            (osh_wants(p->schedule, &p->match->linears[i]) & OSH_STAT_HESSIAN))
             return false;
     return true;
 }
@@ -201,10 +201,11 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     double work = (double)l->O * (double)l->I / codes_per_s;
-    if (l->elsewhere) return 0;
-    if (!l->wants)
+    if (osh_wants_elsewhere(p->schedule, l)) return 0;
+    if (!osh_wants(p->schedule, l))
         return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
-    if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK)) work += solve_flops(p, l) / solves_per_s;
+    if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
+        work += solve_flops(p, l) / solves_per_s;
     if (leads_input(p, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -213,14 +214,14 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
-        osh_cost *c = &cost[!l->wants || l->subgraph < 0 ? n - 1
+        osh_cost *c = &cost[!osh_wants(p->schedule, l) || l->subgraph < 0 ? n - 1
                             : p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : l->subgraph];
-        if (!l->wants) {
+        if (!osh_wants(p->schedule, l)) {
             c->work[OSH_PHASE_ROUND] += osh_cost_of_linear(p, i);
             continue;
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
-        if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
+        if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
             c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
         if (leads_input(p, i))
             c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
@@ -245,7 +246,8 @@ double osh_cost_of_fold(const osh_budget *p, const osh_fold *f)
 static void cost_add_folds(osh_cost *cost, const osh_budget *p)
 {
     for (int i = 0; i < p->rewrites->n_folds; i++) {
-        if (p->rewrites->folds[i].subgraph < 0) continue; // made in another traversal
+        if (p->rewrites->folds[i].subgraph < 0) continue;
+        if (!osh_fold_is_here(p->schedule, &p->rewrites->folds[i])) continue;
         osh_cost *c =
             &cost[p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : p->rewrites->folds[i].subgraph];
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->rewrites->folds[i]);
@@ -315,7 +317,7 @@ static void fed_open_stats(fed *open, const osh_budget *p, const osh_range *r, c
     memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if ((l->wants & OSH_STAT_HESSIAN) && values[l->input])
+        if ((osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) && values[l->input])
             open[l->input - r->v0] = (fed){true, l->shift};
     }
 }
@@ -324,7 +326,7 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
 {
     memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
     for (int i = 0; i < p->rewrites->n_folds; i++)
-        if (osh_fold_inside(r, &p->rewrites->folds[i]) &&
+        if (osh_fold_inside(p->schedule, r, &p->rewrites->folds[i]) &&
             osh_fold_searches(p->rewrites, &p->rewrites->folds[i]))
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }

@@ -1,5 +1,5 @@
 /* fold_bytes.c - memory of a fold's factors while they are collected and made. */
-#include "budget/memory.h"
+#include "budget/fold_bytes.h"
 #include "rewrite/folds.h"
 
 int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f)

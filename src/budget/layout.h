@@ -4,10 +4,6 @@
 #define OSH_LAYOUT_H
 #include "budget/budget.h"
 
-typedef enum { // index: graph weight; graph value; value * n_batches + batch
-    OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    OSH_LAYOUT_N_KINDS
-} osh_layout_kind;
 typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);

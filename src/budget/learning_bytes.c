@@ -1,6 +1,7 @@
 /* learning_bytes.c - memory of a block while it learns: the learner's own, and the results of all
  * its Linears, which are written when the block is finished. Also the memory of tuning. */
-#include "budget/memory.h"
+#include "budget/learning_bytes.h"
+#include "budget/simulate_solve.h"
 #include "learn/tune.h"
 #include "schedule/blocks.h"
 
@@ -29,7 +30,7 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p, co
                                       (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
                                       sizeof(float) +
                                   (size_t)l->O * sizeof(float));
-        if (l->bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));
+        if (l->out.bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));
         if (scales > most) most = scales;
         if (one > most) most = one;
     }

@@ -3,7 +3,15 @@
  * The choices are tried in this order until the budgets hold: no prefetch; values rest in a colder
  * tier (on the disk for as few batches as possible); the Hessians of a subgraph are shared over
  * several observe passes; its groups of Linears are loaded one at a time. */
+#include "budget/bands.h"
+#include "budget/cards.h"
+#include "budget/layout.h"
+#include "budget/learning_bytes.h"
 #include "budget/memory.h"
+#include "budget/memory_rest.h"
+#include "budget/refuse.h"
+#include "budget/simulate.h"
+#include "budget/trials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +22,8 @@
 #include "io/edges.h"
 #include "gpu/gpu.h"
 #include "math/isa.h"
-#include "budget/cards.h"
-#include "budget/bands.h"
 #include "match/globals.h"
-#include "budget/layout.h"
 #include "schedule/looks.h"
-#include "budget/trials.h"
 #include "schedule/tuning.h"
 #include "quant/source.h"
 #include "store/loaders.h"
@@ -101,7 +105,7 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
         const osh_linear *l = &p->match->linears[i];
         /* Linears with one input follow each other. */
         bool again = i > 0 && p->match->linears[i - 1].input == l->input;
-        if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
+        if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
         max_into(largest, l->I * l->I * 4 * (1 + l->shift));
     }
@@ -148,9 +152,9 @@ static void memory_summarize(osh_budget *p)
     m->highest = -1;
     for (int i = 0; i < p->schedule->n_visits; i++) {
         const osh_visit *v = &p->schedule->visits[i];
-        max_into(&m->device_peak, v->device_peak);
-        max_into(&m->scratch_peak, v->scratch_peak);
-        if (v->host_peak > m->host_peak) m->host_peak = v->host_peak, m->highest = i;
+        max_into(&m->peak.device, v->device_peak);
+        max_into(&m->peak.scratch, v->scratch_peak);
+        if (v->host_peak > m->peak.host) m->peak.host = v->host_peak, m->highest = i;
         m->read_bytes += v->read_bytes;
     }
 }
@@ -237,12 +241,12 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
         device = memory_lower(device, most_device), host = memory_lower(host, most_host);
     }
     for (int i = 0; i < s->n_visits; i++) {
-        max_into(&m->least_device, least[i].device_peak);
-        max_into(&m->least_host, least[i].host_peak);
-        max_into(&m->least_scratch, least[i].scratch_peak);
+        max_into(&m->least.device, least[i].device_peak);
+        max_into(&m->least.host, least[i].host_peak);
+        max_into(&m->least.scratch, least[i].scratch_peak);
     }
-    OSH_TRY(least_settle(cx, p, coldest, &m->least_device, device, true));
-    OSH_TRY(least_settle(cx, p, coldest, &m->least_host, host, false));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least.device, device, true));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least.host, host, false));
 done:
     osh_free(cx, least);
     return rc;
@@ -448,9 +452,9 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b
     int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
     bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
-                 osh_cuda_direct(cx, p->in->ordinal, wish, m->device_peak + n <= b->device);
+                 osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
     /* The memory of these is not needed. */
-    if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0;
+    if (m->by_card) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
                 "--use-gds true: a GPU reads values that rest on the disk uncompressed; %s",
@@ -526,31 +530,31 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     osh_limits outside;
     OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
     OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
-    max_into(&outside.host, tuning), max_into(&m->host_peak, tuning);
+    max_into(&outside.host, tuning), max_into(&m->peak.host, tuning);
     max_into(&outside.host, m->load_bytes - m->base_bytes);
-    max_into(&m->least_host, outside.host), max_into(&m->least_device, outside.device);
+    max_into(&m->least.host, outside.host), max_into(&m->least.device, outside.device);
     for (int i = 0; i + 1 < s->n_visits; i++)
         if (s->visits[i].prefetch) s->visits[i].host_peak += s->visits[i + 1].first_load;
     memory_summarize(p);
-    max_into(&m->host_peak, m->load_bytes - m->base_bytes);
+    max_into(&m->peak.host, m->load_bytes - m->base_bytes);
     bool others = b.host_given && p->in->opt->others_host > p->in->opt->host_memory;
-    if (others || (b.device_given && m->device_peak > b.device) ||
-        (b.host_given && m->host_peak > b.host) || (b.scratch_given && m->scratch_peak > b.scratch))
+    if (others || (b.device_given && m->peak.device > b.device) ||
+        (b.host_given && m->peak.host > b.host) || (b.scratch_given && m->peak.scratch > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
-    if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
+    if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
     /* For the next process, since a refusal names it. */
-    m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES;
+    m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
     bool again = s->n_traversals || s->tune.steps; // the output may be written twice
     m->early =
         multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
     m->base_bytes += m->early;
     /* With a budget the base has them; without the list of places. */
-    if (!osh_memory_blocks_in_base(p)) m->least_host += blocks;
-    max_into(&m->least_host, p->in->opt->others_host);
+    if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
+    max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
-    m->host_peak += m->base_bytes;
+    m->peak.host += m->base_bytes;
     /* A user who sets a memory budget shares the machine: a checkpoint that is read once must not
      * displace the page cache. */
     memory_choose_reader(cx, p, &b);
@@ -568,12 +572,12 @@ done:
 
 int64_t osh_memory_arena(const osh_budget *p)
 {
-    int64_t n = p->memory.device_peak,
+    int64_t n = p->memory.peak.device,
             spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
     return p->in->opt->device_memory > 0 ? p->in->opt->device_memory : n + spare;
 }
 
 size_t osh_memory_counted(const osh_budget *p)
 {
-    return (size_t)(p->memory.host_peak - p->memory.uncounted - LISTS_BYTES);
+    return (size_t)(p->memory.peak.host - p->memory.uncounted - LISTS_BYTES);
 }

@@ -2,8 +2,9 @@
  * data, in bands or in one piece. */
 #include "base/file.h"
 #include "budget/bands.h"
+#include "budget/memory_rest.h"
+#include "budget/simulate_solve.h"
 #include "match/globals.h"
-#include "budget/memory.h"
 #include "quant/source.h"
 
 bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
@@ -119,8 +120,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     round_peaks(p, threads, true, &more.device, &more.host);
     if (p->in->on_device) least->device = now.device = more.device = 0;
     m->read_ahead = p->in->opt->prefetch && budget_holds(b, &more);
-    m->host_peak = m->read_ahead ? more.host : now.host;
-    m->device_peak = m->read_ahead ? more.device : now.device;
+    m->peak.host = m->read_ahead ? more.host : now.host;
+    m->peak.device = m->read_ahead ? more.device : now.device;
     memory_count_io(p, m, seen);
 done:
     osh_free(cx, seen);

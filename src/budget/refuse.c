@@ -7,7 +7,9 @@
 #include "graph/device_peaks.h"
 #include "math/isa.h"
 #include "budget/memory.h"
+#include "budget/refuse.h"
 #include "budget/trials.h"
+#include "schedule/range.h"
 
 static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -45,8 +47,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     OSH_NEW(cx, schedule.visits, schedule.n_visits);
     OSH_TRY(osh_memory_least(cx, &other));
     const osh_memory *m = &other.memory;
-    *out = (osh_limits){.device = refuse_larger(m->least_device, outside->device),
-                        .host = refuse_larger(m->least_host, outside->host) + p->memory.base_bytes +
+    *out = (osh_limits){.device = refuse_larger(m->least.device, outside->device),
+                        .host = refuse_larger(m->least.host, outside->host) + p->memory.base_bytes +
                                 OSH_ISA_NOISE_BYTES};
 done:
     osh_partition_free(cx, schedule.parts);
@@ -87,26 +89,26 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits 
     osh_status rc = OSH_OK;
     const osh_memory *m = &p->memory;
     const osh_options *o = p->in->opt;
-    int64_t least_host = m->base_bytes + m->least_host + OSH_ISA_NOISE_BYTES;
+    int64_t least_host = m->base_bytes + m->least.host + OSH_ISA_NOISE_BYTES;
     osh_limits l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
-    if (b->host_given && (m->least_host > b->host || o->others_host > o->host_memory))
+    if (b->host_given && (m->least.host > b->host || o->others_host > o->host_memory))
         OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
-    if (b->device_given && m->least_device > b->device && !o->device_memory)
+    if (b->device_given && m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
-                 refuse_mib(b->device), refuse_mib(m->least_device));
-    if (b->device_given && m->least_device > b->device)
-        OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
-    if (b->scratch_given && m->scratch_peak > b->scratch)
+                 refuse_mib(b->device), refuse_mib(m->least.device));
+    if (b->device_given && m->least.device > b->device)
+        OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least.device, l.device));
+    if (b->scratch_given && m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
-                 refuse_mib(o->scratch_size), refuse_mib(m->scratch_peak));
+                 refuse_mib(o->scratch_size), refuse_mib(m->peak.scratch));
     OSH_FAIL(cx, OSH_E_USAGE,
              "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
              "%.0fMiB and --scratch-size %.0fMiB",
-             refuse_mib(refuse_larger(least_host, o->others_host)), refuse_mib(m->least_device),
-             refuse_mib(m->least_scratch));
+             refuse_mib(refuse_larger(least_host, o->others_host)), refuse_mib(m->least.device),
+             refuse_mib(m->least.scratch));
 done:
     return rc;
 }

@@ -21,13 +21,18 @@
 #include "graph/device_peaks.h"
 #include "graph/picked.h"
 #include "budget/bytes.h"
+#include "budget/fold_bytes.h"
+#include "budget/memory_rest.h"
+#include "budget/simulate.h"
+#include "budget/simulate_bytes.h"
+#include "budget/simulate_solve.h"
+#include "budget/simulate_weights.h"
+#include "budget/trials.h"
 #include "match/cache.h"
 #include "schedule/calls.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
-#include "budget/simulate.h"
-#include "budget/trials.h"
 #include "quant/observer.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -152,7 +157,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
-        if (!l->wants || !values[l->input]) continue;
+        if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
         if (!s->counts[i])
             s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p->match, i);
         for (int k = 0; k < OSH_RANGED; k++) {
@@ -393,7 +398,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     (void)cx;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
-        if (!l->wants || l->node < first || l->node >= first + n) continue;
+        if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
         if (!v->segments && !v->round_bytes) continue; // the weight in memory is solved
         osh_sim_note_reload(s, l);
     }
@@ -406,7 +411,7 @@ static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     (void)cx;
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
-        if (!osh_fold_inside(r, f)) continue;
+        if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats += osh_fold_seen_bytes(s->p, f);
         if (osh_fold_searches(s->p->rewrites, f))
             s->hook[f->value] = osh_sim_accum_scratch(s, "hessian_accum", f->n);
@@ -421,13 +426,13 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
     osh_sim *s = user;
     int64_t bytes;
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
-        if (!osh_fold_inside(r, &s->p->rewrites->folds[i])) continue;
+        if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
         OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
         osh_sim_note(s, bytes, 0, s->values);
     }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
-        if (!osh_fold_inside(r, f)) continue;
+        if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats -= osh_fold_seen_bytes(s->p, f);
         s->hook[f->value] = 0;
     }

@@ -1,9 +1,9 @@
 /* simulate_bytes.c - bytes of values, statistics and second looks in a simulated visit, and its
  * peaks. */
 #include "budget/bytes.h"
+#include "budget/simulate_bytes.h"
 #include "match/cache.h"
 #include "schedule/looks.h"
-#include "budget/simulate.h"
 #include "quant/observer.h"
 #include "store/activations.h"
 #include "store/loaders.h"

@@ -4,16 +4,19 @@
 
 #include "schedule/blocks.h"
 #include "budget/bytes.h"
+#include "budget/learning_bytes.h"
+#include "budget/simulate_bytes.h"
+#include "budget/simulate_solve.h"
+#include "budget/simulate_weights.h"
 #include "match/cache.h"
 #include "schedule/calls.h"
-#include "budget/simulate.h"
 
 /* Returns the bytes of the buffers that a Linear is packed into. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
-    for (int k = 0; k < l->n_out; k++) {
-        const osh_st_entry *e = &p->manifest->out[l->first_out + k];
+    for (int k = 0; k < l->out.n; k++) {
+        const osh_st_entry *e = &p->manifest->out[l->out.first + k];
         n += (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
     }
     return n;
@@ -24,7 +27,7 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
-    const osh_modifier *m = &p->in->recipe->modifiers[lead->pruner];
+    const osh_modifier *m = &p->in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
@@ -44,7 +47,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
     int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
-    if (lead->pruner < 0) return work;
+    if (lead->prune.modifier < 0) return work;
     int64_t before = sim_prune_bytes(p, jobs, n, lead, n_threads, &kept);
     return before > work + kept ? before : work + kept;
 }
@@ -112,7 +115,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
-        if (!l->wants || !values[l->input]) continue;
+        if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
         if (s->counts[i])
             s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
         s->solved[i] = true;
@@ -213,7 +216,7 @@ static int count_readers(const osh_budget *p, const osh_range *r, int input)
     int n = 0;
     for (int of = osh_first_reader(p->match, input); of >= 0 && of < r->l1;
          of = osh_next_reader(p->match, of))
-        n += of >= r->l0 && p->match->linears[of].wants;
+        n += of >= r->l0 && osh_wants(p->schedule, &p->match->linears[of]);
     return n;
 }
 
@@ -226,7 +229,8 @@ static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *
     int n = 0, readers = count_readers(p, r, lead->input);
     for (int i = r->l0; i < r->l1 && n < OSH_GROUPS_AT_ONCE; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (!l->wants || !values[l->input] || !linears_are_alike(l, lead)) continue;
+        if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
+            continue;
         /* Among several such readers of one input only the first counts. */
         int of = osh_first_reader(p->match, l->input);
         while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
@@ -308,7 +312,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->match->linears[i];
         int64_t pack;
-        if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
+        if (!osh_wants(s->p->schedule, lead) || !values[lead->input] || g.done[i - r->l0]) continue;
         OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
         int n = g.call.n, others = g.call.others;
         int64_t h = sim_copied_bytes(s, lead);

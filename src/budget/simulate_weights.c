@@ -4,7 +4,9 @@
 
 #include "rewrite/folds.h"
 #include "match/lookup.h"
-#include "budget/simulate.h"
+#include "budget/simulate_bytes.h"
+#include "budget/simulate_solve.h"
+#include "budget/simulate_weights.h"
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 {
@@ -34,7 +36,7 @@ void osh_sim_drop_copies(osh_sim *s)
         bool waits = !s->kept[w];
         for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits;
              i = osh_next_user(s->p->match, i))
-            waits = s->p->match->linears[i].wants && !s->solved[i];
+            waits = osh_wants(s->p->schedule, &s->p->match->linears[i]) && !s->solved[i];
         if (!waits) osh_sim_drop_copy(s, w);
     }
 }

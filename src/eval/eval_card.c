@@ -10,7 +10,6 @@
 #include "gpu/gpu.h"
 #include "graph/device_peaks.h"
 #include "budget/cost.h"
-#include "budget/memory.h"
 #include "plan/plan.h"
 
 typedef struct side { // a model

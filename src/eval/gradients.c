@@ -37,7 +37,7 @@ static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
     for (int i = 0; i < s->p->match.n_linears; i++) {
         int node = s->p->match.linears[i].node, v = g->nodes[node].out[0];
         s->seen[v] = true, s->linear_of[v] = i;
-        if (s->p->match.linears[i].care_in)
+        if (s->p->match.linears[i].gradients.inputs)
             s->seen[s->p->match.linears[i].input] = true,
             s->reader_of[s->p->match.linears[i].input] = i;
         if (node < first) first = node;
@@ -129,8 +129,8 @@ static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tens
     osh_status rc = OSH_OK;
     const osh_gradients *s = user;
     int made = s->linear_of[value], read = s->reader_of[value];
-    osh_tensor *to[] = {made < 0 ? NULL : s->p->match.linears[made].care,
-                        read < 0 ? NULL : s->p->match.linears[read].care_in};
+    osh_tensor *to[] = {made < 0 ? NULL : s->p->match.linears[made].gradients.outputs,
+                        read < 0 ? NULL : s->p->match.linears[read].gradients.inputs};
     for (int k = 0; k < 2; k++) {
         osh_op_args a = {.in = {dv}, .out = {to[k]}};
         if (to[k]) OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
@@ -186,9 +186,9 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
     osh_status rc = OSH_OK;
     const osh_partition *parts = s->f->parts;
     for (int i = 0; i < s->p->match.n_linears; i++) {
-        OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].care));
-        if (s->p->match.linears[i].care_in)
-            OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].care_in));
+        OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.outputs));
+        if (s->p->match.linears[i].gradients.inputs)
+            OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.inputs));
     }
     pr->n_steps = 2 * parts->n - s->stop, pr->step = 0, pr->error = -1, pr->loss = 0;
     OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
@@ -203,7 +203,8 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
     }
     for (int i = 0; i < s->p->match.n_linears; i++) {
         osh_linear *l = &s->p->match.linears[i];
-        double *c = l->care->data, *in = l->care_in ? l->care_in->data : NULL;
+        double *c = l->gradients.outputs->data,
+               *in = l->gradients.inputs ? l->gradients.inputs->data : NULL;
         for (int64_t o = 0; o < l->O; o++) c[o] /= (double)s->d.offsets[s->d.n];
         for (int64_t k = 0; in && k < l->I; k++) in[k] /= (double)s->d.offsets[s->d.n];
     }

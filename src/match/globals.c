@@ -28,7 +28,7 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
-        l->next_joint = -1, last[i] = i;
+        l->next.joint = -1, last[i] = i;
         l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
         const osh_q_fusion *f = osh_q_fusion_find(family, l->name);
         int64_t at;
@@ -38,7 +38,7 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(first, key, strlen(key), &at)) {
             l->joint = (int)at;
-            p->linears[last[at]].next_joint = i, last[at] = i;
+            p->linears[last[at]].next.joint = i, last[at] = i;
         } else {
             OSH_TRY(osh_map_put(cx, first, key, strlen(key), i));
         }
@@ -133,7 +133,7 @@ static int globals_unknown(int *which, const osh_globals *g, const int *linears,
     const osh_matching *p = g->plan;
     int n_which = 0;
     for (int k = 0; k < n; k++)
-        for (int i = p->linears[linears[k]].joint; i >= 0; i = p->linears[i].next_joint) {
+        for (int i = p->linears[linears[k]].joint; i >= 0; i = p->linears[i].next.joint) {
             if (g->amax[i] >= 0 || (which && g->amax[i] == QUEUED)) continue;
             if (which) which[n_which] = i, g->amax[i] = QUEUED;
             n_which++;
@@ -153,11 +153,11 @@ static void globals_settle(osh_globals *g, int linear)
     int first = p->linears[linear].joint;
     float joint = 0;
     if (first < 0 || g->global[linear] > 0) return;
-    for (int i = first; i >= 0; i = p->linears[i].next_joint) {
+    for (int i = first; i >= 0; i = p->linears[i].next.joint) {
         if (g->amax[i] < 0) return;
         if (g->amax[i] > joint) joint = g->amax[i];
     }
-    for (int i = first; i >= 0; i = p->linears[i].next_joint)
+    for (int i = first; i >= 0; i = p->linears[i].next.joint)
         g->global[i] = osh_q_global_scale(joint, p->linears[i].dtype);
 }
 

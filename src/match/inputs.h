@@ -36,4 +36,10 @@ typedef struct osh_inputs {
     int ordinal;        // device number
     osh_device *device; // own: the GPU; NULL: none, or not opened
 } osh_inputs;
+
+/* For host memory of weights, statistics and batches. */
+static inline osh_mem_class osh_plan_work_class(const osh_inputs *in)
+{
+    return in->device ? OSH_MEM_HOST : OSH_MEM_DEVICE;
+}
 #endif

@@ -14,8 +14,8 @@ osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)
         if (i && l->node < l[-1].node)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned after %s but runs before it", l->name,
                      l[-1].name);
-        l->next_reader = p->readers[l->input], p->readers[l->input] = i;
-        l->next_user = p->users[l->weight], p->users[l->weight] = i;
+        l->next.reader = p->readers[l->input], p->readers[l->input] = i;
+        l->next.user = p->users[l->weight], p->users[l->weight] = i;
     }
 done:
     return rc;

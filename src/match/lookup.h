@@ -13,11 +13,11 @@ osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 static inline int osh_first_reader(const osh_matching *p, int value) { return p->readers[value]; }
 static inline int osh_next_reader(const osh_matching *p, int linear)
 {
-    return p->linears[linear].next_reader;
+    return p->linears[linear].next.reader;
 }
 static inline int osh_first_user(const osh_matching *p, int weight) { return p->users[weight]; }
 static inline int osh_next_user(const osh_matching *p, int linear)
 {
-    return p->linears[linear].next_user;
+    return p->linears[linear].next.user;
 }
 #endif

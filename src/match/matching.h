@@ -15,23 +15,23 @@ typedef struct osh_linear { // a module that is quantized or pruned
     int64_t O, I;
     osh_dtype dtype;
     int modifier;           // index into the recipe's modifiers
-    int pruner;             // index of the modifier that prunes before it; -1: none
-    double sparsity;        // for the pruner
+    struct {
+        int modifier;       // index of the modifier that prunes before it; -1: none
+        double sparsity;
+    } prune;
     const osh_q_scheme *scheme; // view: of the plan's schemes; weights.present false: pruned only,
                                 // written dense
     const osh_format *format;
     int scheme_index;       // into the plan's schemes; -1: none
     int node, weight, input; // graph indices: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
-    int next_reader, next_user; // next Linear with the same input, with the same weight (lookup.h);
-                                // -1: none
-    unsigned wants;         // OSH_STAT_*
-    unsigned elsewhere;     // OSH_STAT_* that it wants in traversals other than the present one
-                            // (traversals.h)
-    int traversal;          // the traversal that it wants data in; -1: it wants none, or there is
-                            // one traversal for all
-    int joint, next_joint;  // first of the Linears that share its global scale, and the next one
-                            // (globals.h); -1: none
+    struct {
+        int reader, user;   // next Linear with the same input, with the same weight (lookup.h)
+        int joint;          // next one that shares its global scale (globals.h)
+    } next;                 // -1: none
+    unsigned wants;         // OSH_STAT_*; osh_wants has those of one traversal
+    int traversal;          // with traversals: the one that it wants data in; -1: it wants none
+    int joint;              // first of the Linears that share its global scale; -1: none
     int ranged[OSH_RANGED]; // [k]: value whose range gives static scales, or the source of that
                             // value (passthrough.h); -1: none. Keys, values and (if they are
                             // rounded) queries are of the attention that makes its input (cache.h)
@@ -40,13 +40,15 @@ typedef struct osh_linear { // a module that is quantized or pruned
     bool shift; // OSH_STAT_SHIFT of its input is collected, which differs in the original model
     double share;           // with shift: part of its input's elements that come from the quantized
                             // model, the others from the original (ops/mix.c); 1: all
-    int64_t bias;           // source tensor of the bias that learns with it (blocks.h), the last of
+    struct {
+        int64_t first;      // output tensors [first, first + n)
+        int n;
+        int64_t bias;       // source tensor of the bias that learns with it (blocks.h), the last of
                             // its output tensors; -1: none
-    int64_t first_out;      // output tensors [first_out, first_out + n_out)
-    int n_out;
-    osh_tensor *care; // own: F64 [O]: gradients of a survey by output (gradients.h); NULL: none
-    osh_tensor *care_in;    // own: F64 [I]: gradients by input, of its first reader, if candidates
-                            // round inputs; NULL: not known
+    } out;
+    struct { // own: gradients of a survey (gradients.h), F64; NULL: none
+        osh_tensor *outputs, *inputs; // [O]; [I], of the first reader, if candidates round inputs
+    } gradients;
 } osh_linear;
 
 static inline osh_format_weight osh_linear_stored(const osh_linear *l) // for its format
@@ -87,8 +89,8 @@ typedef struct osh_matching {
                        // NULL: no layer has lost experts
 } osh_matching;
 
-/* True if no traversal collects data for it: it is rounded from its weight alone. */
-static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants && !l->elsewhere; }
+/* True if no data is collected for it: it is rounded from its weight alone. */
+static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: schemes, linears, ignore list, vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
 /* cache.c, after osh_plan_match: scales of keys and values. */

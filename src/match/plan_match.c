@@ -325,10 +325,20 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.weight is %s: want BF16, F16 or F32", c->name,
                  osh_dtype_name(e->dtype));
-    *l = (osh_linear){.tensor = c->tensor, .O = e->shape[0], .I = e->shape[1], .dtype = e->dtype,
-                      .modifier = modifier, .scheme = s, .scheme_index = c->scheme,
-                      .pruner = c->scheme >= 0 ? c->pruner : -1, .sparsity = c->sparsity,
-                      .kept = kept, .node = -1, .weight = -1, .input = -1, .subgraph = -1};
+    *l = (osh_linear){.tensor = c->tensor,
+                      .O = e->shape[0],
+                      .I = e->shape[1],
+                      .dtype = e->dtype,
+                      .modifier = modifier,
+                      .scheme = s,
+                      .scheme_index = c->scheme,
+                      .prune.modifier = c->scheme >= 0 ? c->pruner : -1,
+                      .prune.sparsity = c->sparsity,
+                      .kept = kept,
+                      .node = -1,
+                      .weight = -1,
+                      .input = -1,
+                      .subgraph = -1};
     if (!(l->name = osh_strdup(cx, c->name)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
     p->n_linears++;

@@ -178,11 +178,11 @@ static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
-    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)l->n_out));
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)l->out.n));
     OSH_TRY(osh_put_f64(cx, &b, j->result.nmse));
     OSH_TRY(osh_put_f64(cx, &b, j->result.objective));
     OSH_TRY(osh_put_f64(cx, &b, j->result.nearest));
-    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) {
+    for (int64_t i = l->out.first; i < l->out.first + l->out.n; i++) {
         OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
         n_bytes += e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin;
     }
@@ -196,9 +196,9 @@ static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit
     OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     e->told[l->tensor] = true;
-    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++)
+    for (int64_t i = l->out.first; i < l->out.first + l->out.n; i++)
         e->written[i] = true, osh_early_add(e->early, i);
-    e->looked |= !l->n_out;
+    e->looked |= !l->out.n;
     OSH_TRY(emit_tick(cx, e, n_bytes));
 done:
     osh_buf_deinit(cx, &b);
@@ -211,18 +211,18 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    if (!l->n_out) return emit_record_linear(cx, e, j); // a survey writes no tensors
+    if (!l->out.n) return emit_record_linear(cx, e, j); // a survey writes no tensors
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
-    int n = osh_cache_leaves(c, &e->plan->match, l), last = l->n_out - (l->bias >= 0);
+    int n = osh_cache_leaves(c, &e->plan->match, l), last = l->out.n - (l->out.bias >= 0);
     const char *at = j->result.cache;
     for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[last - n + k], at, c[k].bytes);
-    if (l->bias >= 0) {
-        const osh_st_entry *t = &e->plan->manifest.out[l->first_out + last];
+    if (l->out.bias >= 0) {
+        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + last];
         memcpy(j->packed[last], j->result.bias, (size_t)(t->end - t->begin));
     }
-    for (int k = 0; k < l->n_out; k++)
-        OSH_TRY(emit_write_tensor(cx, e, l->first_out + k, j->packed[k]));
+    for (int k = 0; k < l->out.n; k++)
+        OSH_TRY(emit_write_tensor(cx, e, l->out.first + k, j->packed[k]));
     OSH_TRY(emit_record_linear(cx, e, j));
 done:
     return rc;
@@ -235,12 +235,12 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     const osh_linear *l = &e->plan->match.linears[linear];
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
-    for (int k = job->packed ? 1 : 0; k < l->n_out; k++) {
-        const osh_st_entry *t = &e->plan->manifest.out[l->first_out + k];
+    for (int k = job->packed ? 1 : 0; k < l->out.n; k++) {
+        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + k];
         if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
     }
-    for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
+    for (int k = 0; k < l->out.n; k++) e->taken[l->out.first + k] = true;
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
     job->codes = job->cache = job->bias = NULL, job->params = (osh_qparams){0},
     *in_scale = *in_zero = NULL; // give
@@ -272,7 +272,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
     OSH_TRY(osh_emit_read_linear(cx, e, linear, raw));
-    if (bias) memcpy(bias->data, raw[l->n_out - 1]->data, osh_tensor_bytes(bias));
+    if (bias) memcpy(bias->data, raw[l->out.n - 1]->data, osh_tensor_bytes(bias));
     if (l->scheme_index < 0) {
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
         goto done;
@@ -379,7 +379,7 @@ static osh_status emit_do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     osh_buf_init(&b, 0);
     for (int i = 0; i < p->rewrites.n_folds; i++) {
         const osh_fold *f = &p->rewrites.folds[i];
-        if (!osh_fold_in(f, j->index, j->n)) continue;
+        if (!osh_fold_in(j->schedule, f, j->index, j->n)) continue;
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)i));
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
         for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_put_u32(cx, &b, osh_bits_of_f32(f->s[c])));
@@ -390,9 +390,11 @@ done:
     return rc;
 }
 
-osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs)
+osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
+                          int n_subgraphs)
 {
-    osh_emit_job j = {.kind = OSH_EMIT_FOLDS, .index = first_subgraph, .n = n_subgraphs};
+    osh_emit_job j = {
+        .kind = OSH_EMIT_FOLDS, .schedule = s, .index = first_subgraph, .n = n_subgraphs};
     return osh_emit_push(cx, e, &j);
 }
 
@@ -407,8 +409,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;
-    for (int k = 0; k < (l ? l->n_out : 1); k++)
-        e->dirty[e->plan->manifest.out_info[l ? l->first_out + k : j->out].shard] = true;
+    for (int k = 0; k < (l ? l->out.n : 1); k++)
+        e->dirty[e->plan->manifest.out_info[l ? l->out.first + k : j->out].shard] = true;
     if (l) return emit_record_linear(cx, e, j);
     bool changed =
         osh_checkpoint_is_changed(e->plan->in.ck, e->plan->manifest.out_info[j->out].source);
@@ -451,8 +453,8 @@ osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, doub
     const osh_linear *l = &e->plan->match.linears[linear];
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear,
                       .result = {.nmse = nmse, .objective = -1, .nearest = -1}};
-    for (int k = 0; k < l->n_out; k++)
-        e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
+    for (int k = 0; k < l->out.n; k++)
+        e->sums[l->out.first + k] = sums[k], e->taken[l->out.first + k] = true;
     return osh_emit_push(cx, e, &j);
 }
 

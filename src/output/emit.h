@@ -60,9 +60,10 @@ void osh_emit_let_go(osh_emitter *e);
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w,
                            osh_tensor *bias);
 
-/* Records the factors of these subgraphs in one record. Call it before results of weights that have
- * the factors folded in are emitted. */
-osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs);
+/* Records the factors that the traversal makes in these subgraphs in one record. Call it before
+ * results of weights that have the factors folded in are emitted. */
+osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
+                          int n_subgraphs);
 /* Records that a subgraph is complete. generation >= 0: number of its activations in the disk tier,
  * which are synced already; then the record is on the disk, too, when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);

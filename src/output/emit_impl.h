@@ -52,6 +52,7 @@ typedef struct osh_emit_job {
     osh_emit_kind kind;
     int index;                     // Linear or subgraph
     int n;                         // FOLDS: number of subgraphs
+    const osh_schedule *schedule;  // view: FOLDS: of the traversal that makes them
     osh_linear_job result;         // own: codes and params of a Linear
     osh_tensor *in_scale, *in_zero; // own
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for its tensors, allocated by the caller

@@ -43,7 +43,7 @@ static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;
     int first = p->match.linears[linear].joint;
-    for (int i = first; i >= 0; i = p->match.linears[i].next_joint) {
+    for (int i = first; i >= 0; i = p->match.linears[i].next.joint) {
         if (osh_globals_knows(h->g, i) || h->of[i].rest) continue;
         h->of[i].rest = (int)osh_band_count(&p->match.linears[i]);
         h->of[first].left += h->of[i].rest;

@@ -19,7 +19,7 @@ static int64_t manifest_source(const osh_plan *p, int64_t i)
     const osh_out_tensor *o = &p->manifest.out_info[i];
     if (o->source >= 0) return o->source;
     const osh_linear *l = &p->match.linears[o->linear];
-    return l->bias >= 0 && o->leaf == l->n_out - 1 ? l->bias : l->tensor;
+    return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
 /* Returns the fate of output tensor i, and the name of its source. */
@@ -28,7 +28,7 @@ static const char *manifest_rule(const osh_plan *p, int64_t i, const char **sour
     const osh_out_tensor *o = &p->manifest.out_info[i];
     int64_t s = manifest_source(p, i);
     *source = p->in.ck->tensors[s].e->name;
-    if (o->source < 0 && s == p->match.linears[o->linear].bias) return "changed";
+    if (o->source < 0 && s == p->match.linears[o->linear].out.bias) return "changed";
     bool kept = o->source < 0 && p->match.linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->match.linears[o->linear].kept)
         return "quantized"; // a scale of a cache
@@ -87,9 +87,9 @@ static osh_status manifest_put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p
     OSH_TRY(manifest_put_text(cx, b, "group", l->scheme->group_name));
     OSH_TRY(manifest_put_text(cx, b, "format", l->format->name));
     OSH_TRY(manifest_put_text(cx, b, "modifier", p->in.recipe->modifiers[l->modifier].type->name));
-    if (l->pruner >= 0)
-        OSH_TRY(
-            manifest_put_text(cx, b, "pruned_by", p->in.recipe->modifiers[l->pruner].type->name));
+    if (l->prune.modifier >= 0)
+        OSH_TRY(manifest_put_text(cx, b, "pruned_by",
+                                  p->in.recipe->modifiers[l->prune.modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
     if (r->fallback) OSH_TRY(manifest_put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));

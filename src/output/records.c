@@ -37,8 +37,8 @@ osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out)
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_VOID, b.data, b.len));
     OSH_TRY(osh_journal_sync(cx, e->journal));
     e->written[out] = false;
-    for (int k = 0; linear >= 0 && k < e->plan->match.linears[linear].n_out; k++)
-        e->written[e->plan->match.linears[linear].first_out + k] = false;
+    for (int k = 0; linear >= 0 && k < e->plan->match.linears[linear].out.n; k++)
+        e->written[e->plan->match.linears[linear].out.first + k] = false;
 done:
     osh_buf_deinit(cx, &b);
     return rc;

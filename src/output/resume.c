@@ -149,12 +149,12 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     osh_result res = {.done = true, .earlier = true};
     res.nmse = osh_read_f64(in), res.objective = osh_read_f64(in), res.nearest = osh_read_f64(in);
     if (linear >= (uint32_t)e->plan->match.n_linears ||
-        n != (uint32_t)e->plan->match.linears[linear].n_out) {
+        n != (uint32_t)e->plan->match.linears[linear].out.n) {
         in->bad = true;
         goto done;
     }
     const osh_linear *l = &e->plan->match.linears[linear];
-    for (uint32_t k = 0; k < n; k++) e->sums[l->first_out + k] = osh_read_u64(in);
+    for (uint32_t k = 0; k < n; k++) e->sums[l->out.first + k] = osh_read_u64(in);
     uint64_t source = osh_read_u64(in);
     size_t n_text;
     const char *text = osh_read_text(in, &n_text);
@@ -165,7 +165,7 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     res.losses.all = osh_read_f64(in);
     if (in->bad) goto done;
     OSH_TRY(replay_take_sum(cx, e, l->tensor, source));
-    OSH_TRY(replay_still_there(cx, &res.done, r, l->first_out, l->n_out));
+    OSH_TRY(replay_still_there(cx, &res.done, r, l->out.first, l->out.n));
     if (res.done && n_text) {
         char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
         if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
@@ -178,10 +178,10 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
         res.fallback = s;
     }
     if (!res.done) res = (osh_result){0}, r->n_bad++;
-    if (n) r->lost[l->first_out] = !res.done;
+    if (n) r->lost[l->out.first] = !res.done;
     e->looked |= !n;
     r->results[linear] = res;
-    for (uint32_t k = 0; k < n; k++) e->written[l->first_out + k] = res.done;
+    for (uint32_t k = 0; k < n; k++) e->written[l->out.first + k] = res.done;
 done:
     return rc;
 }
@@ -254,7 +254,7 @@ static void replay_take_void(replay *r, osh_reader *in)
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->match.linears[linear];
-    for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = false;
+    for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
     e->boundary = -1, e->generation = -1; // later subgraphs start from the tokens
 }

@@ -8,7 +8,6 @@
 #include "output/known.h"
 #include "output/manifest_text.h"
 #include "rewrite/experts.h"
-#include "budget/memory.h"
 #include "store/scratch.h"
 
 static osh_status seal_check_all(osh_ctx *cx, osh_emitter *e)

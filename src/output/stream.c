@@ -569,11 +569,11 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(&p->budget, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
-        for (; joint >= 0; joint = p->match.linears[joint].next_joint)
+        for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget,
                                  joint); // an earlier run may have written it, but a look needs it
         if (stays > s.largest) s.largest = stays;
-        ids[i] = p->match.linears[job->linears[i]].first_out;
+        ids[i] = p->match.linears[job->linears[i]].out.first;
     }
     OSH_TRY(stream_find_scales(cx, e, job));
     if (job->copies) s.n = stream_add_copies(e, NULL, ids, n, &r);

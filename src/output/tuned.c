@@ -29,8 +29,8 @@ osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_ten
     const osh_plan *p = e->plan;
     const osh_linear *l = &p->match.linears[linear];
     OSH_TRY(osh_emit_wait(cx, e));
-    for (int k = 0; k < l->n_out; k++) {
-        int64_t i = l->first_out + k;
+    for (int k = 0; k < l->out.n; k++) {
+        int64_t i = l->out.first + k;
         const osh_st_entry *t = &p->manifest.out[i];
         OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
         OSH_TRY(osh_file_pread(cx, e->shards[p->manifest.out_info[i].shard], raw[k]->data,

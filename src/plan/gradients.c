@@ -69,12 +69,13 @@ osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
     if (!p->gradients_not) OSH_TRY(gradients_check_ops(cx, p, seen));
     p->gradients = !p->gradients_not;
     for (int i = 0; p->gradients && i < p->match.n_linears; i++)
-        OSH_TRY(osh_tensor_new(cx, &p->match.linears[i].care, OSH_F64, 1, &p->match.linears[i].O));
+        OSH_TRY(osh_tensor_new(cx, &p->match.linears[i].gradients.outputs, OSH_F64, 1,
+                               &p->match.linears[i].O));
     for (int i = 0; p->gradients && i < p->match.n_linears; i++) {
         osh_linear *l = &p->match.linears[i];
         bool wanted = p->in.recipe && osh_survey_of_inputs(&p->in.recipe->modifiers[l->modifier]);
         if (wanted && osh_first_reader(&p->match, l->input) == i && read_by_linears(p, l->input))
-            OSH_TRY(osh_tensor_new(cx, &l->care_in, OSH_F64, 1, &l->I));
+            OSH_TRY(osh_tensor_new(cx, &l->gradients.inputs, OSH_F64, 1, &l->I));
     }
 done:
     osh_free(cx, seen);

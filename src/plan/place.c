@@ -108,8 +108,3 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     osh_device_close(cx, asked);
     return rc;
 }
-
-osh_mem_class osh_plan_work_class(const osh_plan *p)
-{
-    return p->in.device ? OSH_MEM_HOST : OSH_MEM_DEVICE;
-}

@@ -31,7 +31,7 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 
 const char *osh_plan_pipeline(const osh_plan *p)
 {
-    return p->schedule.n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
+    return p->n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
 }
 
 void osh_plan_join(osh_plan *p)
@@ -352,8 +352,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     for (size_t i = 0; i < p->match.n_schemes; i++) osh_q_scheme_deinit(cx, &p->match.schemes[i]);
     for (int i = 0; i < p->match.n_linears; i++) {
         osh_free(cx, p->match.linears[i].name);
-        osh_tensor_free(cx, p->match.linears[i].care);
-        osh_tensor_free(cx, p->match.linears[i].care_in);
+        osh_tensor_free(cx, p->match.linears[i].gradients.outputs);
+        osh_tensor_free(cx, p->match.linears[i].gradients.inputs);
     }
     osh_plan_drop_output(cx, &p->manifest, &p->match);
     osh_free(cx, p->match.schemes);

@@ -15,15 +15,10 @@
 #include "budget/budget.h"
 
 typedef struct osh_traversal { // one of several traversals (traversals.h)
-    int modifier;      // index into the recipe's modifiers
-    osh_pass *passes;  // own
-    bool *seen;        // own
-    osh_visit *visits; // own
-    int n_visits;
-    osh_look looks;
-    osh_memory memory; // own: places
-    double work[3];    // cost of its passes and solves, as in osh_cost
-    double seconds;    // duration
+    osh_schedule schedule; // own: passes, seen, visits, batch_at; the rest is the plan's
+    osh_budget budget;     // own: places
+    double work[3];        // cost of its passes and solves, as in osh_cost
+    double seconds;        // duration
 } osh_traversal;
 
 typedef struct osh_plan {
@@ -33,8 +28,9 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    osh_traversal *traversals; // own [n_traversals]; passes, seen, visits and memory are then views
-                               // of one of them; NULL: one traversal for all
+    osh_traversal *traversals; // own; schedule and budget then show the one with the highest
+                               // peak; NULL: one for all modifiers
+    int n_traversals;          // 0: one for all modifiers
     bool gradients;          // a survey weighs its losses by gradients
     char *gradients_not;     // own: why it does not; NULL: it does, or this is no survey
     struct osh_mark *marks;  // own: one for each --checkpoint (marks.h)
@@ -60,6 +56,4 @@ osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in);  // plan.c: calibration s
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: applies --device
 /* Opens the GPU with an arena of the predicted size or the budget's. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
-/* For host memory of weights, statistics and batches. */
-osh_mem_class osh_plan_work_class(const osh_plan *p);
 #endif

@@ -24,7 +24,9 @@ static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int 
     const osh_modifier *m = p->in.recipe->modifiers;
     int who[3] = {-1, -1, -1}, first = -1;
     if (!l->kept && m[l->modifier].type->wants(&m[l->modifier], l->scheme)) who[2] = l->modifier;
-    if (l->pruner >= 0 && m[l->pruner].type->wants(&m[l->pruner], l->scheme)) who[0] = l->pruner;
+    if (l->prune.modifier >= 0 &&
+        m[l->prune.modifier].type->wants(&m[l->prune.modifier], l->scheme))
+        who[0] = l->prune.modifier;
     for (size_t k = 0; l->ranged[0] >= 0 && k < p->in.recipe->n; k++)
         if (m[k].cache.present) who[1] = (int)k;
     l->traversal = -1;
@@ -61,94 +63,72 @@ done:
     return rc;
 }
 
-/* Makes the plan's lists views of a traversal's. */
-static void plan_share_traversal(osh_plan *p, const osh_traversal *v)
-{
-    p->schedule.passes = v->passes, p->schedule.seen = v->seen, p->budget.memory = v->memory;
-    p->schedule.visits = v->visits, p->schedule.n_visits = v->n_visits,
-    p->schedule.looks = v->looks;
-}
-
-static void plan_turn_to(osh_plan *p, int traversal)
-{
-    p->schedule.traversal = traversal;
-    for (int i = 0; i < p->match.n_linears; i++) {
-        osh_linear *l = &p->match.linears[i];
-        unsigned all = l->wants | l->elsewhere;
-        l->wants = l->traversal == traversal ? all : 0;
-        l->elsewhere = l->traversal == traversal ? 0 : all;
-    }
-    for (int i = 0; i < p->rewrites.n_folds; i++) {
-        osh_fold *f = &p->rewrites.folds[i];
-        f->subgraph = p->traversals[traversal].modifier == f->modifier ? f->home : -1;
-    }
-}
-
-void osh_plan_traverse(osh_plan *p, int traversal)
-{
-    plan_turn_to(p, traversal);
-    plan_share_traversal(p, &p->traversals[traversal]);
-}
-
-static osh_status traversal_plan(osh_ctx *cx, osh_plan *p, int traversal)
+/* Plans a traversal, whose batches begin with batch_size samples. */
+static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
-    osh_traversal *v = &p->traversals[traversal];
     osh_cost *cost = NULL; // own
     int n = 0;
-    p->schedule.passes = NULL, p->schedule.seen = NULL;
-    p->schedule.visits = NULL, p->schedule.n_visits = 0, p->schedule.looks = OSH_LOOK_RAM;
-    p->budget.memory = (osh_memory){.load_bytes = p->budget.memory.load_bytes};
-    plan_turn_to(p, traversal);
-    OSH_TRY(osh_plan_passes(cx, &p->schedule));
-    OSH_TRY(osh_plan_seen(cx, &p->schedule));
-    OSH_TRY(osh_plan_memory(cx, &p->budget));
-    OSH_TRY(osh_cost_new(cx, &cost, &n, &p->budget));
+    OSH_TRY(osh_plan_batches(cx, &v->schedule, batch_size));
+    OSH_TRY(osh_plan_passes(cx, &v->schedule));
+    OSH_TRY(osh_plan_seen(cx, &v->schedule));
+    OSH_TRY(osh_plan_memory(cx, &v->budget));
+    OSH_TRY(osh_cost_new(cx, &cost, &n, &v->budget));
     for (int s = 0; s + 1 < n; s++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++) v->work[k] += cost[s].work[k];
 done:
-    v->passes = p->schedule.passes, v->seen = p->schedule.seen,
-    v->memory = p->budget.memory; // take, also after a failure
-    v->visits = p->schedule.visits, v->n_visits = p->schedule.n_visits,
-    v->looks = p->schedule.looks;
     osh_free(cx, cost);
     return rc;
 }
 
-void osh_plan_traversed(osh_plan *p)
+/* Begins a traversal with what all have: the cut, and the peak of loading. */
+static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
-    osh_memory all = {0};
-    int64_t read = 0;
-    int highest = 0;
-    for (int t = 0; t < p->schedule.n_traversals; t++) {
-        const osh_memory *m = &p->traversals[t].memory;
-        if (m->host_peak > p->traversals[highest].memory.host_peak) highest = t;
-        if (m->device_peak > all.device_peak) all.device_peak = m->device_peak;
-        if (m->scratch_peak > all.scratch_peak) all.scratch_peak = m->scratch_peak;
-        if (m->least_host > all.least_host) all.least_host = m->least_host;
-        if (m->least_device > all.least_device) all.least_device = m->least_device;
-        if (m->least_scratch > all.least_scratch) all.least_scratch = m->least_scratch;
-        for (int i = 0; t && i < p->traversals[t].n_visits; i++)
-            read += p->traversals[t].visits[i].read_bytes;
+    v->schedule = p->schedule;
+    v->schedule.n_traversals = p->n_traversals;
+    v->schedule.traversal = traversal, v->schedule.modifier = modifier;
+    v->schedule.passes = NULL, v->schedule.seen = NULL, v->schedule.batch_at = NULL; // own
+    v->budget = p->budget;
+    v->budget.schedule = &v->schedule;
+    v->budget.memory = (osh_memory){.load_bytes = p->budget.memory.load_bytes};
+}
+
+/* Makes schedule and budget of the plan views of the traversal with the highest peak, with the
+ * peaks over all. Its reads are the sum over all: each traversal reads its weights anew. */
+static void traversals_summarize(osh_ctx *cx, osh_plan *p)
+{
+    osh_memory *all = &p->budget.memory;
+    const osh_traversal *v = p->traversals, *highest = v;
+    int n = p->n_traversals;
+    for (int t = 1; t < n; t++)
+        if (v[t].budget.memory.peak.host > highest->budget.memory.peak.host) highest = &v[t];
+    osh_free(cx, p->schedule.passes), osh_free(cx, p->schedule.seen);
+    osh_free(cx, p->schedule.batch_at);
+    p->schedule = highest->schedule;
+    *all = highest->budget.memory;
+    all->read_bytes = 0;
+    for (int t = 0; t < n; t++) {
+        const osh_memory *m = &v[t].budget.memory;
+        max_into(&all->peak.device, m->peak.device), max_into(&all->peak.scratch, m->peak.scratch);
+        max_into(&all->least.host, m->least.host), max_into(&all->least.device, m->least.device);
+        max_into(&all->least.scratch, m->least.scratch);
+        if (!t) all->read_bytes = m->read_bytes;
+        for (int i = 0; t && i < v[t].schedule.n_visits; i++)
+            all->read_bytes += v[t].schedule.visits[i].read_bytes;
     }
-    osh_plan_traverse(p, highest);
-    p->budget.memory.device_peak = all.device_peak,
-    p->budget.memory.scratch_peak = all.scratch_peak;
-    p->budget.memory.least_host = all.least_host, p->budget.memory.least_device = all.least_device;
-    p->budget.memory.least_scratch = all.least_scratch;
-    p->budget.memory.read_bytes = p->traversals[0].memory.read_bytes + read;
 }
 
 osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
+    const osh_recipe *r = p->in.recipe;
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
     int *of = NULL, n = 0; // own: [modifiers]
     if (independent) {
-        OSH_NEW(cx, of, p->in.recipe->n);
-        n = traversals_number(of, p->in.recipe);
+        OSH_NEW(cx, of, r->n);
+        n = traversals_number(of, r);
     }
     if (n < 2) {
         rc = osh_plan_memory(cx, &p->budget);
@@ -157,15 +137,13 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     OSH_TRY(traversals_refuse(cx, p));
     for (int i = 0; i < p->match.n_linears; i++)
         OSH_TRY(traversal_of_linear(cx, p, of, &p->match.linears[i]));
-    for (int i = 0; i < p->rewrites.n_folds; i++)
-        p->rewrites.folds[i].home = p->rewrites.folds[i].subgraph;
     OSH_NEW(cx, p->traversals, n);
-    osh_free(cx, p->schedule.passes), osh_free(cx, p->schedule.seen);
-    p->schedule.passes = NULL, p->schedule.seen = NULL, p->schedule.n_traversals = n;
-    for (size_t m = 0; m < p->in.recipe->n; m++)
-        if (of[m] >= 0) p->traversals[of[m]].modifier = (int)m;
-    for (int t = 0; t < n; t++) OSH_TRY(traversal_plan(cx, p, t));
-    osh_plan_traversed(p);
+    p->n_traversals = n;
+    for (size_t m = 0; m < r->n; m++)
+        if (of[m] >= 0) traversal_begin(&p->traversals[of[m]], p, of[m], (int)m);
+    for (int t = 0; t < n; t++)
+        OSH_TRY(traversal_plan(cx, &p->traversals[t], p->schedule.batch_size));
+    traversals_summarize(cx, p);
 done:
     osh_free(cx, of);
     return rc;
@@ -173,15 +151,17 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    if (!p->traversals) return;
-    for (int t = 0; t < p->schedule.n_traversals; t++) {
-        osh_traversal *v = &p->traversals[t];
-        osh_free(cx, v->passes);
-        osh_free(cx, v->seen);
-        osh_free(cx, v->visits);
-        osh_places_free(cx, v->memory.places);
+    bool shown = p->schedule.n_traversals; // the plan's lists are views
+    for (int t = 0; t < p->n_traversals; t++) {
+        osh_schedule *s = &p->traversals[t].schedule;
+        osh_free(cx, s->passes);
+        osh_free(cx, s->seen);
+        osh_free(cx, s->visits);
+        osh_free(cx, s->batch_at);
+        osh_places_free(cx, p->traversals[t].budget.memory.places);
     }
-    osh_free(cx, p->traversals);
-    p->traversals = NULL, p->schedule.passes = NULL, p->schedule.seen = NULL;
-    p->schedule.visits = NULL, p->budget.memory.places = NULL;
+    osh_free(cx, p->traversals), p->traversals = NULL, p->n_traversals = 0;
+    if (!shown) return;
+    p->schedule.passes = NULL, p->schedule.seen = NULL, p->schedule.visits = NULL;
+    p->schedule.batch_at = NULL, p->budget.memory.places = NULL;
 }

@@ -5,18 +5,15 @@
  *   SmoothQuantModifier    traversal 1: factors of all layers
  *   GPTQModifier           traversal 2: Hessians and codes of all layers
  *
- * The plan is set to one traversal at a time. Wants of Linears, folds, passes and memory are then
- * those of that traversal; the cut and the output are the same in all. */
+ * Each traversal has a schedule and a budget of its own; the cut and the output are the same in
+ * all. Schedule and budget of the plan are those of the traversal with the highest peak, with peaks
+ * and reads over all, and are only shown. */
 #ifndef OSH_TRAVERSALS_H
 #define OSH_TRAVERSALS_H
 #include "plan/plan.h"
 
 /* Finds the traversals and plans the memory of each; without traversals, plans the memory of the
- * run. The plan is left at the traversal with the highest peak. */
+ * run. */
 osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p);
-void osh_plan_traverse(osh_plan *p, int traversal); // sets the plan to a traversal
-/* Sets the plan to the traversal with the highest peak, and its reads to the sum over all: each
- * reads its weights anew. */
-void osh_plan_traversed(osh_plan *p);
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p);
 #endif

@@ -12,9 +12,10 @@
 #include "budget/bytes.h"
 #include "budget/cards.h"
 #include "budget/cost.h"
+#include "budget/memory.h"
+#include "budget/memory_rest.h"
 #include "match/dense.h"
 #include "schedule/looks.h"
-#include "budget/memory.h"
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
@@ -223,12 +224,12 @@ static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_memory *m = &p->budget.memory;
     double seconds = 0;
     char time[32];
-    OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->host_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->peak.host)));
     if (p->in.on_device)
-        OSH_TRY(osh_buf_printf(cx, b, ", memory of the GPU %.1f MB", bytes_to_mb(m->device_peak)));
+        OSH_TRY(osh_buf_printf(cx, b, ", memory of the GPU %.1f MB", bytes_to_mb(m->peak.device)));
     OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->manifest.total_bytes)));
-    if (m->scratch_peak)
-        OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->scratch_peak)));
+    if (m->peak.scratch)
+        OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->peak.scratch)));
     if (!p->in.on_device) {
         OSH_TRY(plan_estimate_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
@@ -267,10 +268,10 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         cx, b,
         "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
         "MB\n",
-        bytes_to_mb(m->device_peak), bytes_to_mb(m->host_peak), bytes_to_mb(m->base_bytes),
-        bytes_to_mb(m->scratch_peak)));
+        bytes_to_mb(m->peak.device), bytes_to_mb(m->peak.host), bytes_to_mb(m->base_bytes),
+        bytes_to_mb(m->peak.scratch)));
     OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n",
-                           bytes_to_mb(m->least_device), bytes_to_mb(m->least_host)));
+                           bytes_to_mb(m->least.device), bytes_to_mb(m->least.host)));
     OSH_TRY(osh_buf_printf(
         cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
         bytes_to_mb(m->read_bytes), bytes_to_mb(m->write_bytes)));
@@ -404,11 +405,11 @@ done:
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (int t = 0; t < p->schedule.n_traversals; t++)
+    for (int t = 0; t < p->n_traversals; t++)
         OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1,
-                             p->schedule.n_traversals,
-                             p->in.recipe->modifiers[p->traversals[t].modifier].type->name,
-                             bytes_to_mb(p->traversals[t].memory.host_peak),
+                             p->n_traversals,
+                             p->in.recipe->modifiers[p->traversals[t].schedule.modifier].type->name,
+                             bytes_to_mb(p->traversals[t].budget.memory.peak.host),
                              t == p->schedule.traversal ? "; its subgraphs:" : ""));
 done:
     return rc;
@@ -532,15 +533,15 @@ static bool json_memory(cJSON *root, const osh_plan *p)
               json_number(o, "batches_ahead", m->n_ahead) &&
               json_number(o, "prefetch_depth", ahead) &&
               json_number(o, "base_bytes", m->base_bytes) &&
-              json_number(o, "device_bytes", m->device_peak) &&
-              json_number(o, "host_bytes", m->host_peak) &&
-              json_number(o, "scratch_bytes", m->scratch_peak) &&
+              json_number(o, "device_bytes", m->peak.device) &&
+              json_number(o, "host_bytes", m->peak.host) &&
+              json_number(o, "scratch_bytes", m->peak.scratch) &&
               json_number(o, "read_bytes", m->read_bytes) &&
               json_number(o, "write_bytes", m->write_bytes) &&
               json_number(o, "reread_bytes", m->reread_bytes) &&
               (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
-    return ok && json_number(least, "device_bytes", m->least_device) &&
-           json_number(least, "host_bytes", m->least_host);
+    return ok && json_number(least, "device_bytes", m->least.device) &&
+           json_number(least, "host_bytes", m->least.host);
 }
 
 static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)

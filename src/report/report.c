@@ -241,7 +241,7 @@ static bool report_add_device(cJSON *root, const osh_report *r)
     cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
     bool ok = o && osh_report_string(o, "name", p->in.device->text) &&
               osh_report_number(o, "peak_bytes", (double)osh_arena_peak(p->in.device->arena)) &&
-              osh_report_number(o, "predicted_peak_bytes", (double)p->budget.memory.device_peak) &&
+              osh_report_number(o, "predicted_peak_bytes", (double)p->budget.memory.peak.device) &&
               (r->d.driver_peak < 0 ||
                osh_report_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
               (!p->in.opt->device_memory ||
@@ -329,14 +329,15 @@ static int64_t number_after(const char *text, const char *key)
  * did is unknown. */
 static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
-    cJSON *list = p->schedule.n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
-    bool ok = list || !p->schedule.n_traversals;
-    for (int t = 0; ok && t < p->schedule.n_traversals; t++) {
+    cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
+    bool ok = list || !p->n_traversals;
+    for (int t = 0; ok && t < p->n_traversals; t++) {
         const osh_traversal *v = &p->traversals[t];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
         ok = o &&
-             osh_report_string(o, "modifier", p->in.recipe->modifiers[v->modifier].type->name) &&
+             osh_report_string(o, "modifier",
+                               p->in.recipe->modifiers[v->schedule.modifier].type->name) &&
              (v->seconds <= 0 || osh_report_number(o, "seconds", v->seconds));
     }
     return ok;
@@ -352,7 +353,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
                         .storage_read = -1,
                         .storage_written = -1,
                         .budget_bytes = r->progress.budget_bytes,
-                        .predicted_bytes = r->plan->budget.memory.host_peak};
+                        .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
     if (rc) osh_error_clear(cx); // some systems hide it

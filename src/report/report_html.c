@@ -395,7 +395,7 @@ static void html_device_table(osh_page *pg, const osh_report *r)
     html_copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->in.device->arena), 0);
     if (r->d.driver_peak >= 0)
         html_copies_row(pg, "highest on the whole GPU, by its driver", r->d.driver_peak, 0);
-    html_copies_row(pg, "predicted", p->budget.memory.device_peak, 0);
+    html_copies_row(pg, "predicted", p->budget.memory.peak.device, 0);
     if (p->in.opt->device_memory) html_copies_row(pg, "budget", p->in.opt->device_memory, 0);
     html_copies_row(pg, "copied to it", c->put_bytes, c->put_s);
     html_copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);

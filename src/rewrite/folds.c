@@ -594,13 +594,6 @@ done:
     return rc;
 }
 
-bool osh_folds_known(const osh_rewrites *p, int subgraph, int n_subgraphs)
-{
-    for (int i = 0; i < p->n_folds; i++)
-        if (osh_fold_in(&p->folds[i], subgraph, n_subgraphs) && !p->folds[i].known) return false;
-    return true;
-}
-
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f)
 {
     return p->in->recipe->modifiers[f->modifier].type->search != NULL;

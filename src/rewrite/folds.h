@@ -27,12 +27,6 @@ bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
 /* Makes the descriptions of its Linears, in a model that is cut. *out: own [f->n_takes]. */
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
                             const osh_fold *f);
-static inline bool osh_fold_in(const osh_fold *f, int subgraph, int n_subgraphs)
-{
-    return f->subgraph >= subgraph && f->subgraph < subgraph + n_subgraphs;
-}
-/* True if all folds of these subgraphs are known. */
-bool osh_folds_known(const osh_rewrites *p, int subgraph, int n_subgraphs);
 /* True if the output has the source tensor with factors folded in. */
 static inline bool osh_is_folded(const osh_rewrites *p, int64_t tensor)
 {

@@ -44,27 +44,27 @@ static osh_status manifest_push_linear(osh_ctx *cx, osh_manifest *p, const build
     osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    OSH_TRY(l->format->tensors(cx, t, &l->n_out, &weight));
-    l->first_out = p->n_out;
-    for (int k = 0; k < l->n_out; k++)
+    OSH_TRY(l->format->tensors(cx, t, &l->out.n, &weight));
+    l->out.first = p->n_out;
+    for (int k = 0; k < l->out.n; k++)
         OSH_TRY(manifest_push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
                               &(osh_st_entry){.dtype = t[k].dtype, .ndim = t[k].ndim,
                                               .shape = {t[k].shape[0], t[k].shape[1]}},
                               (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
     int n = osh_cache_leaves(c, p->match, l), around = dot ? (int)(dot - l->name) : 0;
-    for (int k = 0; k < n; k++, l->n_out++) {
+    for (int k = 0; k < n; k++, l->out.n++) {
         osh_st_entry like = {.dtype = c[k].dtype, .ndim = c[k].ndim};
         memcpy(like.shape, c[k].shape, sizeof c[k].shape);
         char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name,
                                  c[k].name);
         OSH_TRY(manifest_push(cx, p, b, name, &like,
-                              (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
+                              (osh_out_tensor){.source = -1, .linear = li, .leaf = l->out.n}));
     }
-    if (l->bias < 0) goto done;
-    const osh_st_entry *e = p->in->ck->tensors[l->bias].e;
+    if (l->out.bias < 0) goto done;
+    const osh_st_entry *e = p->in->ck->tensors[l->out.bias].e;
     OSH_TRY(manifest_push(cx, p, b, osh_strdup(cx, e->name), e,
-                 (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out++}));
+                 (osh_out_tensor){.source = -1, .linear = li, .leaf = l->out.n++}));
 done:
     return rc;
 }
@@ -153,7 +153,7 @@ static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_manifest *p)
         const osh_linear *l = &p->match->linears[i];
         osh_format_weight weight = osh_linear_stored(l);
         OSH_TRY(l->format->tensors(cx, t, &packed, &weight));
-        b->cap += packed + osh_cache_leaves(c, p->match, l) + (l->bias >= 0);
+        b->cap += packed + osh_cache_leaves(c, p->match, l) + (l->out.bias >= 0);
     }
 done:
     return rc;
@@ -166,7 +166,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, b->at_linear, p->in->ck->n_tensors);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) b->at_linear[i] = -1;
     for (int i = 0; i < p->match->n_linears; i++) {
-        if (p->match->linears[i].bias >= 0) b->at_linear[p->match->linears[i].bias] = BESIDE;
+        if (p->match->linears[i].out.bias >= 0)
+            b->at_linear[p->match->linears[i].out.bias] = BESIDE;
         if (replaces_weight(p, &p->match->linears[i]))
             b->at_linear[p->match->linears[i].tensor] = i;
         else p->untie = true;
@@ -293,7 +294,7 @@ void osh_plan_drop_output(osh_ctx *cx, osh_manifest *p, osh_matching *match)
     for (int s = 0; p->shards && s < p->n_shards; s++)
         osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
     for (int i = 0; i < match->n_linears; i++)
-        match->linears[i].first_out = 0, match->linears[i].n_out = 0;
+        match->linears[i].out.first = 0, match->linears[i].out.n = 0;
     osh_free(cx, p->out), p->out = NULL;
     osh_free(cx, p->out_info), p->out_info = NULL;
     osh_free(cx, p->shards), p->shards = NULL;
@@ -310,7 +311,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     for (int i = 0; i < p->match->n_linears; i++) {
         if (replaces_weight(p, &p->match->linears[i]))
             f[p->match->linears[i].tensor] = OSH_FATE_QUANTIZED;
-        if (p->match->linears[i].bias >= 0) f[p->match->linears[i].bias] = OSH_FATE_CHANGED;
+        if (p->match->linears[i].out.bias >= 0) f[p->match->linears[i].out.bias] = OSH_FATE_CHANGED;
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;

@@ -12,8 +12,7 @@ typedef struct osh_fold {
     int gives[2], n_gives; // graph weights that are divided: the layer's weight and bias
     float offset;       // added to the weight by the layer itself
     int *takes, n_takes;   // own: graph weights of the Linears that take the factors
-    int subgraph;       // -1: the graph is not cut, or another traversal makes it
-    int home;           // with traversals: its subgraph in its own traversal
+    int subgraph;       // -1: the graph is not cut
     float *s;           // own [n]
     bool known;         // s is filled
 } osh_fold;

@@ -2,7 +2,7 @@
  * expert. The counts describe the data. */
 #ifndef OSH_COVERAGE_H
 #define OSH_COVERAGE_H
-#include "plan/plan.h"
+#include "budget/budget.h"
 
 typedef struct osh_router_tokens { // counts of one router
     int node, value;
@@ -16,7 +16,7 @@ typedef struct osh_coverage {
     char room[1 << 16];  // buffer for rows
 } osh_coverage;
 /* Sets *out to NULL if the graph has no router. */
-osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p);
+osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p);
 void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
 /* Counts the tokens of a batch if `value` is a route: x [N, E], on the host or the GPU. Batches
  * must come in their order; a batch that was counted before is not counted again. Does nothing if c

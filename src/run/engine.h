@@ -2,7 +2,7 @@
 #ifndef OSH_ENGINE_H
 #define OSH_ENGINE_H
 #include "budget/layout.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 #include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"
@@ -10,7 +10,7 @@
 
 typedef struct osh_engine {
     osh_run *r;
-    const osh_plan *p;
+    const osh_budget *p;
     osh_weights *w;         // own
     osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
     osh_batch *batch;       // own: of the present pass; holds no values between passes

@@ -15,26 +15,26 @@ typedef struct seen { // statistics of one fold; own
 } seen;
 
 struct osh_folding {
-    const osh_plan *plan; // view
+    const osh_budget *plan; // view
     osh_range range;
     seen *of; // own [n]: only the folds of the range, in the order of the plan
     int n;
 };
 
-osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, const osh_range *r)
+osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     osh_folding *f = NULL; // own
     OSH_NEW(cx, f, 1);
     f->plan = p, f->range = *r;
     int n_inside = 0;
-    for (int i = 0; i < p->rewrites.n_folds; i++)
-        n_inside += osh_fold_inside(r, &p->rewrites.folds[i]);
+    for (int i = 0; i < p->rewrites->n_folds; i++)
+        n_inside += osh_fold_inside(p->schedule, r, &p->rewrites->folds[i]);
     OSH_NEW(cx, f->of, n_inside);
-    for (int i = 0; i < p->rewrites.n_folds; i++) {
-        if (!osh_fold_inside(r, &p->rewrites.folds[i])) continue;
-        int64_t n = p->rewrites.folds[i].n;
-        bool searches = osh_fold_searches(&p->rewrites, &p->rewrites.folds[i]);
+    for (int i = 0; i < p->rewrites->n_folds; i++) {
+        if (!osh_fold_inside(p->schedule, r, &p->rewrites->folds[i])) continue;
+        int64_t n = p->rewrites->folds[i].n;
+        bool searches = osh_fold_searches(p->rewrites, &p->rewrites->folds[i]);
         seen *s = &f->of[f->n++];
         s->fold = i;
         OSH_TRY(osh_tensor_new(cx, &s->channels, OSH_F32, 2, (int64_t[]){2, n}));
@@ -66,7 +66,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_status rc = OSH_OK;
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
-        if (f->plan->rewrites.folds[s->fold].value != value) continue;
+        if (f->plan->rewrites->folds[s->fold].value != value) continue;
         osh_op_args a = {.in = {x}, .out = {s->channels}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find(s->squares ? "channel_sum" : "channel_range"), &a));
         s->n_tokens += x->shape[0];
@@ -81,7 +81,7 @@ done:
 /* ---- weights, in pieces of rows on all threads ---- */
 
 typedef struct piece_work {
-    const osh_plan *p;
+    const osh_budget *p;
     const osh_tensor *w;  // view; NULL: the weight is read from the checkpoint
     int64_t tensor, I, n; // columns; elements
     int64_t piece;        // elements of a chunk: whole rows if one row fits
@@ -91,14 +91,14 @@ typedef struct piece_work {
 } piece_work;
 
 /* Reads elements [first, first + n) of a weight of the source, with the known factors folded in. */
-static osh_status fold_read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, void *to,
+static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t = &p->in.ck->tensors[tensor];
+    const osh_ckpt_tensor *t = &p->in->ck->tensors[tensor];
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
-    OSH_TRY(osh_checkpoint_read_part(cx, to, p->in.ck, t, first * size, (size_t)(n * size)));
-    OSH_TRY(osh_checkpoint_apply(cx, p->in.ck, tensor, to, first, n));
+    OSH_TRY(osh_checkpoint_read_part(cx, to, p->in->ck, t, first * size, (size_t)(n * size)));
+    OSH_TRY(osh_checkpoint_apply(cx, p->in->ck, tensor, to, first, n));
 done:
     return rc;
 }
@@ -108,7 +108,7 @@ static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
 {
     osh_status rc = OSH_OK;
     const piece_work *k = user;
-    const osh_ckpt_tensor *t = &k->p->in.ck->tensors[k->tensor];
+    const osh_ckpt_tensor *t = &k->p->in->ck->tensors[k->tensor];
     size_t size = osh_dtype_bytes(t->e->dtype);
     int64_t first = chunk * k->piece, n = k->n - first < k->piece ? k->n - first : k->piece;
     const uint8_t *from = k->w ? (const uint8_t *)k->w->data + (size_t)first * size : NULL;
@@ -131,17 +131,17 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_fold_factors(at, k->w->dtype, &k->rule, first, n);
     if (osh_find_nonfinite(at, k->w->dtype, n) >= 0)
         return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite with the factors folded in, as %s",
-                        k->p->in.ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
+                        k->p->in->ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
     return OSH_OK;
 }
 
-static piece_work piece_work_of(const osh_plan *p, const osh_weights *w, int weight)
+static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int weight)
 {
-    const osh_weight *g = &p->in.graph->weights[weight];
+    const osh_weight *g = &p->in->graph->weights[weight];
     piece_work k = {
         .p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
     k.n = g->shape[0] * k.I;
-    k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->in.ck->tensors[g->tensor].e->dtype);
+    k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->in->ck->tensors[g->tensor].e->dtype);
     if (k.I < k.piece) k.piece -= k.piece % k.I;
     return k;
 }
@@ -150,7 +150,7 @@ static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece 
 
 /* Sets row 0 of most [threads, n] to the largest absolute value of each column, over all weights
  * that take the factors. */
-static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_plan *p, const osh_fold *f,
+static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -173,7 +173,7 @@ done:
 }
 
 /* Folds the factors into a weight if w holds it. */
-static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight,
+static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights *w, int weight,
                             osh_fold_rule rule)
 {
     piece_work k = piece_work_of(p, w, weight);
@@ -181,20 +181,20 @@ static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w
     return k.w ? osh_parallel_for(cx, piece_work_chunks(&k), fold_chunk, &k) : OSH_OK;
 }
 
-static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, const seen *s,
+static osh_status factors_by_range(osh_ctx *cx, const osh_budget *p, const seen *s,
                                    const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->rewrites.folds[s->fold];
-    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
+    osh_fold *f = &p->rewrites->folds[s->fold];
+    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
     const float *lo = s->channels->data;
     if (!most)
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s",
-                 p->in.graph->modules[f->module].name);
+                 p->in->graph->modules[f->module].name);
     OSH_TRY(fold_find_most(cx, most, p, f, w));
     osh_channels c = {
-        .lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->in.graph->dtype};
+        .lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->in->graph->dtype};
     m->type->factors(m, f->s, &c);
 done:
     osh_free(cx, most);
@@ -202,7 +202,7 @@ done:
 }
 
 typedef struct source { // weights for a search; views
-    const osh_plan *p;
+    const osh_budget *p;
     const osh_fold *f;
     const osh_weights *w;
 } source;
@@ -215,7 +215,7 @@ static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void
     int weight = s->f->takes[k];
     const osh_tensor *w = s->w->w[weight];
     if (!w)
-        return fold_read_elements(cx, s->p, s->p->in.graph->weights[weight].tensor, to,
+        return fold_read_elements(cx, s->p, s->p->in->graph->weights[weight].tensor, to,
                                   first * j->n, n * j->n);
     size_t row = (size_t)j->n * osh_dtype_bytes(w->dtype);
     memcpy(to, (const char *)w->data + (size_t)first * row, (size_t)n * row);
@@ -230,17 +230,17 @@ static void hessian_double_lower(float *h, int64_t n)
 
 /* Factors of the smallest error. The sums of s become the mean of each channel and X^T X times 2
  * below the diagonal. */
-static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *s,
+static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->rewrites.folds[s->fold];
-    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
-    const char *name = p->in.graph->modules[f->module].name;
+    osh_fold *f = &p->rewrites->folds[s->fold];
+    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
+    const char *name = p->in->graph->modules[f->module].name;
     source from = {p, f, w};
     osh_balance *balance = NULL; // own
     float *mean = s->channels->data, *h = s->squares->data;
-    OSH_TRY(osh_fold_balance(cx, &balance, &p->rewrites, f));
+    OSH_TRY(osh_fold_balance(cx, &balance, p->rewrites, f));
     for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)s->n_tokens;
     hessian_double_lower(h, f->n);
     osh_search j = {.name = name,
@@ -259,13 +259,13 @@ done:
     return rc;
 }
 
-static osh_status fold_make_factors(osh_ctx *cx, const osh_plan *p, const seen *s,
+static osh_status fold_make_factors(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->rewrites.folds[s->fold];
-    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
-    const char *name = p->in.graph->modules[f->module].name;
+    osh_fold *f = &p->rewrites->folds[s->fold];
+    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
+    const char *name = p->in->graph->modules[f->module].name;
     const float *lo = s->channels->data;
     if (!s->n_tokens || (!s->squares && !(lo[0] <= lo[f->n])))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
@@ -281,30 +281,31 @@ done:
 osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     double all = 0, work = 0;
     for (int i = 0; i < g->n; i++)
-        all += osh_cost_of_fold(&p->budget, &p->rewrites.folds[g->of[i].fold]);
+        all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
     if (all > 0) // a search takes time: it counts as a part of the solve
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {
-        osh_fold *f = &p->rewrites.folds[g->of[i].fold];
+        osh_fold *f = &p->rewrites->folds[g->of[i].fold];
         OSH_TRY(osh_check_interrupt(cx));
-        r->progress.name = p->in.graph->modules[f->module].name;
+        r->progress.name = p->in->graph->modules[f->module].name;
         if (all > 0) osh_run_step(cx, r, work / all, 0);
-        work += osh_cost_of_fold(&p->budget, f);
+        work += osh_cost_of_fold(p, f);
         OSH_TRY(fold_make_factors(cx, p, &g->of[i], w));
         for (int k = 0; k < f->n_takes; k++)
-            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(&p->rewrites, f, k)));
+            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p->rewrites, f, k)));
         for (int k = 0; k < f->n_gives; k++)
-            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(&p->rewrites, f, k)));
-        OSH_TRY(osh_fold_known(cx, &p->rewrites, g->of[i].fold));
+            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p->rewrites, f, k)));
+        OSH_TRY(osh_fold_known(cx, p->rewrites, g->of[i].fold));
     }
     if (all > 0) osh_run_end(cx, r, scope);
-    OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));
+    OSH_TRY(osh_emit_folds(cx, r->emitter, r->budget->schedule, g->range.first_subgraph,
+                           g->range.n_subgraphs));
 done:
     return rc;
 }

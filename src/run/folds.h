@@ -4,11 +4,11 @@
 #define OSH_RUN_FOLDS_H
 #include "rewrite/folds.h"
 #include "schedule/visit.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 #include "run/run.h"
 
 typedef struct osh_folding osh_folding; // statistics for the factors of a range
-osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, const osh_range *r);
+osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r);
 void osh_folding_free(osh_ctx *cx, osh_folding *f);
 /* An exec hook. user is the osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,

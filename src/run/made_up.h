@@ -2,10 +2,10 @@
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
 #include "schedule/visit.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 #include "store/activations.h"
 
 /* Stores every value that rests in the store when the visit begins: values that the visit reads,
  * and values that a later visit reads. */
-osh_status osh_made_up(osh_ctx *cx, osh_acts *a, const osh_plan *p, const osh_range *r);
+osh_status osh_made_up(osh_ctx *cx, osh_acts *a, const osh_budget *p, const osh_range *r);
 #endif

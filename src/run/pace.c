@@ -12,10 +12,10 @@
 static const double window_s = 5;   // seconds that tokens per second are measured over
 static const double trusted = 0.02; // finished share at which both speeds weigh the same
 
-osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p)
+osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {
     *pace = (osh_pace){.subgraph = -1};
-    return osh_cost_new(cx, &pace->cost, &pace->n, &p->budget);
+    return osh_cost_new(cx, &pace->cost, &pace->n, p);
 }
 
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)

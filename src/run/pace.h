@@ -2,7 +2,7 @@
 #ifndef OSH_PACE_H
 #define OSH_PACE_H
 #include "budget/cost.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 
 /* The position of a run and the speed of each phase so far. All work before the present phase in
  * the order of the run counts as over, no matter if this run did it, an earlier run did it, or it
@@ -26,7 +26,7 @@ typedef struct osh_pace {
     int64_t tokens;      // in all passes so far
     double tokens_per_s; // in the previous pass
 } osh_pace;
-osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p);
+osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
 /* Begins a phase. now: osh_now(). subgraph < 0: the phase belongs to none. share 1: the whole
  * phase; all phases before it are over. share < 1: a part of the phase; parts may come in any

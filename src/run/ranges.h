@@ -5,10 +5,10 @@
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 
 typedef struct osh_ranges osh_ranges; // for the Linears of some subgraphs
-osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_plan *p, const osh_range *r);
+osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 /* Begins to follow all ranges of a Linear. */
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);

@@ -11,6 +11,7 @@
 
 typedef struct osh_run {
     const osh_plan *plan; // view
+    const osh_budget *budget; // view: of the plan, or of the traversal that runs
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
@@ -36,7 +37,7 @@ osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
 /* Begins the time to go, the samples of device memory, and the log file in the output directory if
  * no other is open. The plan and the emitter must exist. */
 osh_status osh_run_start(osh_ctx *cx, osh_run *r);
-/* Starts the time to go anew after the plan was set to another traversal (plan/traversals.h). */
+/* Starts the time to go anew after r->budget was set to another traversal's. */
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r);
 /* Ends what osh_run_watch and osh_run_start began. Call it after a failure, too. */
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);

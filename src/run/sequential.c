@@ -11,7 +11,8 @@
 
 #include "graph/picked.h"
 #include "output/stream.h"
-#include "budget/memory.h"
+#include "budget/memory_rest.h"
+#include "budget/refuse.h"
 #include "run/engine.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
@@ -20,16 +21,16 @@
 static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
+    const osh_budget *p = e->p;
     int64_t *of = NULL; // own [tensors of the source]
-    OSH_NEW(cx, of, p->in.ck->n_tensors);
-    for (int64_t i = 0; i < p->in.ck->n_tensors; i++) of[i] = -1;
-    for (int64_t i = p->manifest.n_out - 1; i >= 0; i--)
-        if (p->manifest.out_info[i].source >= 0) of[p->manifest.out_info[i].source] = i;
-    OSH_NEW(cx, e->copy_at, p->in.graph->n_weights);
-    for (int w = 0; w < p->in.graph->n_weights; w++) {
-        int64_t tensor = p->in.graph->weights[w].tensor;
-        e->copy_at[w] = tensor < 0 || p->in.graph->weights[w].part ? -1 : of[tensor];
+    OSH_NEW(cx, of, p->in->ck->n_tensors);
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) of[i] = -1;
+    for (int64_t i = p->manifest->n_out - 1; i >= 0; i--)
+        if (p->manifest->out_info[i].source >= 0) of[p->manifest->out_info[i].source] = i;
+    OSH_NEW(cx, e->copy_at, p->in->graph->n_weights);
+    for (int w = 0; w < p->in->graph->n_weights; w++) {
+        int64_t tensor = p->in->graph->weights[w].tensor;
+        e->copy_at[w] = tensor < 0 || p->in->graph->weights[w].part ? -1 : of[tensor];
     }
 done:
     osh_free(cx, of);
@@ -39,26 +40,26 @@ done:
 static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
-    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->in.opt->scratch_dir, osh_emit_dir(e->r->emitter)));
-    OSH_TRY(osh_weights_new(cx, &e->w, p->in.graph));
-    e->w->device = p->in.device, e->w->rows = p->in.ck;
-    if (p->in.device) e->missed = osh_arena_missed(p->in.device->arena);
+    const osh_budget *p = e->p;
+    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->in->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
+    OSH_TRY(osh_weights_new(cx, &e->w, p->in->graph));
+    e->w->device = p->in->device, e->w->rows = p->in->ck;
+    if (p->in->device) e->missed = osh_arena_missed(p->in->device->arena);
     OSH_TRY(osh_acts_new(
-        cx, &e->acts, p->in.graph, &p->in.data,
-        &(osh_acts_place){p->budget.memory.tier, e->dir, osh_scratch_is_packed(p->in.opt)}));
+        cx, &e->acts, p->in->graph, &p->in->data,
+        &(osh_acts_place){p->memory.tier, e->dir, osh_scratch_is_packed(p->in->opt)}));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
-    if (!osh_memory_pins(p->in.opt)) osh_acts_unpinned(e->acts);
-    OSH_TRY(osh_acts_use(cx, e->acts, p->in.device));
-    if (p->budget.memory.by_card) osh_acts_by_card(e->acts);
-    OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->budget.memory.n_loaders, p->budget.memory.n_ahead));
+    if (!osh_memory_pins(p->in->opt)) osh_acts_unpinned(e->acts);
+    OSH_TRY(osh_acts_use(cx, e->acts, p->in->device));
+    if (p->memory.by_card) osh_acts_by_card(e->acts);
+    OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->memory.n_loaders, p->memory.n_ahead));
     osh_acts_keep(e->acts,
-                  p->schedule.batch_at[osh_memory_kept(&p->budget, p->budget.memory.tier)]);
+                  p->schedule->batch_at[osh_memory_kept(p, p->memory.tier)]);
     e->r->acts = e->acts;
-    if (osh_plan_by_sample(&p->schedule, osh_threads(cx)))
-        OSH_TRY(osh_lanes_new(cx, &e->lanes, p->in.graph));
-    OSH_NEW(cx, e->in_memory, p->match.n_linears);
-    OSH_NEW(cx, e->next, p->in.graph->n_weights);
+    if (osh_plan_by_sample(p->schedule, osh_threads(cx)))
+        OSH_TRY(osh_lanes_new(cx, &e->lanes, p->in->graph));
+    OSH_NEW(cx, e->in_memory, p->match->n_linears);
+    OSH_NEW(cx, e->next, p->in->graph->n_weights);
     OSH_TRY(engine_find_copies(cx, e));
 done:
     return rc;
@@ -66,8 +67,8 @@ done:
 
 static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
 {
-    size_t missed = e->p->in.device ? osh_arena_missed(e->p->in.device->arena) - e->missed : 0;
-    if (missed && osh_cuda_detour_add(e->p->in.device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
+    size_t missed = e->p->in->device ? osh_arena_missed(e->p->in->device->arena) - e->missed : 0;
+    if (missed && osh_cuda_detour_add(e->p->in->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
         osh_log(cx, OSH_LOG_INFO, "%zu blocks of GPU memory were not at their planned addresses",
                 missed);
     osh_emit_let_go(e->r->emitter);
@@ -88,7 +89,7 @@ static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
 static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
     osh_engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
     if (!rc) rc = osh_stats_keep(cx, e->stats, e->acts, e->dir);
     osh_mem_use(cx, old);
@@ -98,14 +99,14 @@ static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const
 /* ---- passes ---- */
 
 /* Number of a visit, counted over all traversals. */
-static int64_t visit_number(const osh_plan *p, int visit)
+static int64_t visit_number(const osh_budget *p, int visit)
 {
-    return (int64_t)p->schedule.traversal * osh_n_ranges(&p->schedule) + visit;
+    return (int64_t)p->schedule->traversal * osh_n_ranges(p->schedule) + visit;
 }
 
 /* Stage (osh_acts_stage) of the values that a visit stores. last: the values that later visits
  * read. */
-static uint64_t visit_stage(const osh_plan *p, int visit, bool last)
+static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
 }
@@ -113,24 +114,24 @@ static uint64_t visit_stage(const osh_plan *p, int visit, bool last)
 static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, int value, int64_t k,
                                osh_batch *b)
 {
-    const osh_plan *p = e->p;
-    bool last = e->last || p->in.graph->values[value].quantized >= 0; // an original is made once
+    const osh_budget *p = e->p;
+    bool last = e->last || p->in->graph->values[value].quantized >= 0; // an original is made once
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
-    osh_places_aim(&p->budget, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
-                   value * p->schedule.n_batches + k);
+    osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
+                   value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(&p->budget); // the store may have taken no block of the arena
+    osh_places_aim_off(p); // the store may have taken no block of the arena
     return rc;
 }
 
 static osh_status engine_ask(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
-    int64_t first = p->schedule.batch_at[k], n = p->schedule.batch_at[k + 1] - first;
+    const osh_budget *p = e->p;
+    int64_t first = p->schedule->batch_at[k], n = p->schedule->batch_at[k + 1] - first;
     for (int v = osh_next_set(s->in, e->v0, e->v1); v < e->v1;
          v = osh_next_set(s->in, v + 1, e->v1))
-        if (v != p->in.graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+        if (v != p->in->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
 done:
     return rc;
 }
@@ -140,7 +141,7 @@ static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s,
 {
     osh_status rc = OSH_OK;
     int64_t ahead = osh_acts_ahead(e->acts);
-    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->schedule.n_batches;
+    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->schedule->n_batches;
          b++)
         OSH_TRY(engine_ask(cx, e, s, b));
 done:
@@ -161,11 +162,11 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
 /* Makes e->batch of samples [first, first + n). Reuses the lists of the previous batch. */
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
-    const osh_plan *p = e->p;
-    osh_batch_rows rows = {p->in.data.ids, p->in.data.offsets + first, n};
-    osh_status rc = e->batch ? osh_batch_again(cx, e->batch, p->in.graph, &rows,
+    const osh_budget *p = e->p;
+    osh_batch_rows rows = {p->in->data.ids, p->in->data.offsets + first, n};
+    osh_status rc = e->batch ? osh_batch_again(cx, e->batch, p->in->graph, &rows,
                                                (osh_exec_values){e->v0, e->v1})
-                             : osh_batch_new_on(cx, &e->batch, p->in.device, p->in.graph, &rows);
+                             : osh_batch_new_on(cx, &e->batch, p->in->device, p->in->graph, &rows);
     if (!rc) e->batch->first_sample = first;
     return rc;
 }
@@ -174,23 +175,23 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
                                    int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
-    int64_t first = p->schedule.batch_at[k], n = p->schedule.batch_at[k + 1] - first;
-    const osh_graph *g = p->in.graph;
+    const osh_budget *p = e->p;
+    int64_t first = p->schedule->batch_at[k], n = p->schedule->batch_at[k + 1] - first;
+    const osh_graph *g = p->in->graph;
     int begin = e->v0, end = e->v1;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? engine_feed : NULL, .user = e};
     hooks.lanes = e->lanes;
-    if (collects) hooks.seen = p->schedule.seen;
+    if (collects) hooks.seen = p->schedule->seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->in.device) span.of = (osh_exec_values){begin, end}, span.joins = true;
+    if (!p->in->device) span.of = (osh_exec_values){begin, end}, span.joins = true;
     OSH_TRY(engine_begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
     for (int v = osh_next_set(s->in, begin, end); v < end;
          v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n},
-                             s->consume[v], p->in.device));
+                             s->consume[v], p->in->device));
     }
     OSH_TRY(engine_ask_next(cx, e, s, k));
     e->step = s;
@@ -211,28 +212,28 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
 {
     osh_status rc = OSH_OK;
     osh_engine *e = user;
-    const osh_plan *p = e->p;
+    const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
     int64_t n_tokens = 0;
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
-    OSH_TRY(osh_cost_share(cx, &share, &p->budget, e->r->pace.cost, &now));
+    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
     osh_scope scope = osh_run_begin_part(
         cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
-    pr->done = 0, pr->total = p->in.data.n;
+    pr->done = 0, pr->total = p->in->data.n;
     e->last = s->again || (r->merged && !s->fold);
-    if (p->schedule.visits[e->index].values_ahead || p->budget.memory.n_loaders)
-        OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule.batch_tokens));
-    for (int64_t k = 0; k < p->schedule.n_batches; k++) {
+    if (p->schedule->visits[e->index].values_ahead || p->memory.n_loaders)
+        OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule->batch_tokens));
+    for (int64_t k = 0; k < p->schedule->n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
-        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
+        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p->in));
         rc = engine_run_batch(cx, e, s, k, &n_tokens);
         osh_mem_use(cx, old);
         if (rc) goto done;
-        pr->done = p->schedule.batch_at[k + 1];
+        pr->done = p->schedule->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
-    osh_batch_clear(cx, e->batch, p->in.graph, (osh_exec_values){e->v0, e->v1});
+    osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
@@ -245,7 +246,7 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
 {
     osh_status rc = OSH_OK;
     osh_engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_engine_drop_copies(cx, e, r);
     rc = osh_stats_collect(cx, e->stats);
     osh_solving s = {.first = r->first_subgraph,
@@ -253,7 +254,7 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
                      .stats = e->stats,
                      .w = e->w,
                      .in_memory = keep ? NULL : e->in_memory,
-                     .apart = e->p->schedule.visits[e->index].apart};
+                     .apart = e->p->schedule->visits[e->index].apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
@@ -264,7 +265,7 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
 static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
 {
     osh_engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
     osh_mem_use(cx, old);
     return rc;
@@ -273,7 +274,7 @@ static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
 static osh_status engine_fold(osh_ctx *cx, void *user, const osh_range *r)
 {
     osh_engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_run_fold(cx, e->r, e->folding, e->w);
     osh_mem_use(cx, old);
     osh_folding_free(cx, e->folding), e->folding = NULL;
@@ -303,17 +304,17 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = e->p->in.graph;
+    const osh_graph *g = e->p->in->graph;
     bool *which = NULL; // own [n_out]
     osh_scope scope = osh_profile_begin(cx, "copy", "tables");
-    OSH_NEW(cx, which, e->p->manifest.n_out);
+    OSH_NEW(cx, which, e->p->manifest->n_out);
     for (int i = 0; i < g->n_nodes; i++)
         if (osh_is_picked(g, &g->nodes[i], 0) && e->copy_at[g->nodes[i].w[0]] >= 0)
             which[e->copy_at[g->nodes[i].w[0]]] = true;
     OSH_TRY(osh_stream_copies(cx, e->r->emitter, which));
     for (int i = 0; i < g->n_nodes; i++)
         if (osh_is_picked(g, &g->nodes[i], 0))
-            OSH_TRY(osh_checkpoint_see(cx, e->p->in.ck, g->weights[g->nodes[i].w[0]].tensor));
+            OSH_TRY(osh_checkpoint_see(cx, e->p->in->ck, g->weights[g->nodes[i].w[0]].tensor));
 done:
     osh_profile_end(cx, scope);
     osh_free(cx, which);
@@ -321,9 +322,9 @@ done:
 }
 
 /* True if a later process can take up the values: all of them rest on the disk. */
-static bool values_are_on_disk(const osh_plan *p)
+static bool values_are_on_disk(const osh_budget *p)
 {
-    return p->budget.memory.tier == OSH_TIER_DISK && !p->budget.memory.n_kept;
+    return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
 }
 
 /* Ends a visit: syncs the values that go on, writes its record, and only then drops the other
@@ -331,7 +332,7 @@ static bool values_are_on_disk(const osh_plan *p)
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
-    osh_range r = osh_range_at(&e->p->schedule, e->index);
+    osh_range r = osh_range_at(e->p->schedule, e->index);
     bool disk = values_are_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
@@ -349,11 +350,11 @@ done:
 }
 
 /* Returns the visit that makes a value. */
-static int visit_of_value(const osh_plan *p, int value)
+static int visit_of_value(const osh_budget *p, int value)
 {
     int v = 0;
-    while (v + 1 < osh_n_ranges(&p->schedule) &&
-           p->schedule.parts->parts[v + 1].first <= p->in.graph->values[value].producer)
+    while (v + 1 < osh_n_ranges(p->schedule) &&
+           p->schedule->parts->parts[v + 1].first <= p->in->graph->values[value].producer)
         v++;
     return v;
 }
@@ -365,14 +366,14 @@ static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
     osh_status rc = OSH_OK;
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
-    bool found = last >= 0 && last + 1 < osh_n_ranges(&e->p->schedule) &&
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p->schedule) &&
                  values_are_on_disk(e->p) && generation == visit_number(e->p, last);
     *start = 0;
     if (!found) goto done;
-    osh_range r = osh_range_at(&e->p->schedule, last);
+    osh_range r = osh_range_at(e->p->schedule, last);
     for (int i = 0; i < r.n_live_out && found; i++) {
         int v = r.live_out[i];
-        if (v == e->p->in.graph->input_ids) continue;
+        if (v == e->p->in->graph->input_ids) continue;
         OSH_TRY(osh_acts_adopt(cx, e->acts, v, visit_stage(e->p, visit_of_value(e->p, v), true),
                                &found));
     }
@@ -404,22 +405,22 @@ static osh_visitor engine_visitor(osh_engine *e)
 static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
+    const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
     osh_visitor v = engine_visitor(e); // own: lists
-    int n = osh_n_ranges(&p->schedule), start;
-    int all = p->schedule.n_traversals ? p->schedule.n_traversals * n : n;
+    int n = osh_n_ranges(p->schedule), start;
+    int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
     pr->n_steps = all + 1; // 1: the output
-    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in.graph));
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
-    if (!osh_run_solved(e->r, 0, p->schedule.parts->n) ||
-        !osh_folds_known(&p->rewrites, 0, p->schedule.parts->n))
+    if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
+        !osh_folds_known(p->schedule, 0, p->schedule->parts->n))
         OSH_TRY(engine_copy_tables(cx, e));
     for (int i = start; i < n; i++) {
-        osh_range r = osh_range_at(&p->schedule, i);
-        int left = p->schedule.parts->n - r.first_subgraph;
+        osh_range r = osh_range_at(p->schedule, i);
+        int left = p->schedule->parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
-            osh_folds_known(&p->rewrites, r.first_subgraph, left))
+            osh_folds_known(p->schedule, r.first_subgraph, left))
             break; // an earlier run did the rest
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
@@ -427,7 +428,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         pr->step = visit_number(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
-        OSH_TRY(osh_visit_walk(cx, &p->schedule, i, &v));
+        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
         OSH_TRY(visit_finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
     }
@@ -441,15 +442,15 @@ done:
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
-    osh_range range = osh_range_at(&r->plan->schedule, index);
-    osh_engine e = {.r = r, .p = r->plan, .index = index, .v0 = range.v0, .v1 = range.v1};
+    osh_range range = osh_range_at(r->budget->schedule, index);
+    osh_engine e = {.r = r, .p = r->budget, .index = index, .v0 = range.v0, .v1 = range.v1};
     osh_visitor v = engine_visitor(&e);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);
     OSH_TRY(engine_begin(cx, &e));
-    OSH_TRY(osh_made_up(cx, e.acts, r->plan, &range));
-    OSH_TRY(osh_visit_walk(cx, &r->plan->schedule, index, &v));
+    OSH_TRY(osh_made_up(cx, e.acts, r->budget, &range));
+    OSH_TRY(osh_visit_walk(cx, r->budget->schedule, index, &v));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:
@@ -460,9 +461,9 @@ done:
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    osh_engine e = {.r = r, .p = r->plan};
+    osh_engine e = {.r = r, .p = r->budget};
     osh_coverage_free(cx, r->coverage); // counts of the previous traversal
-    OSH_TRY(osh_coverage_new(cx, &r->coverage, r->plan));
+    OSH_TRY(osh_coverage_new(cx, &r->coverage, r->budget));
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));
 done:

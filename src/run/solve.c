@@ -11,7 +11,7 @@
 /* Records the result of a Linear in r->results, the log and the progress. */
 static void result_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
 {
-    const osh_linear *l = &r->plan->match.linears[linear];
+    const osh_linear *l = &r->budget->match->linears[linear];
     r->results[linear] = (osh_result){.nmse = j->nmse,
                                       .objective = j->objective,
                                       .nearest = j->nearest,
@@ -42,7 +42,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
-    if (j->fallback && r->plan->in.opt->strict)
+    if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     j->nmse = j->removed + j->nmse * (1 - j->removed); // relative to the weight before pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
@@ -120,7 +120,7 @@ static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, cons
 {
     osh_status rc = OSH_OK;
     int n = x->n;
-    const osh_modifier *m = &in->recipe->modifiers[lead->pruner];
+    const osh_modifier *m = &in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
@@ -128,7 +128,7 @@ static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, cons
         OSH_TRY(tensor_new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     OSH_TRY(m->type->compress(cx, m, jobs, n, copy, in->data.n));
-    bool exact = osh_prune_rule_of(m, lead->sparsity).exact;
+    bool exact = osh_prune_rule_of(m, lead->prune.sparsity).exact;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         if (exact) j->removed = j->nmse;
@@ -211,12 +211,13 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
     osh_status rc = OSH_OK;
     osh_stats *stats = s->stats;
     osh_weights *w = s->w;
-    const osh_plan *p = r->plan;
-    const osh_linear *lead = &p->match.linears[first];
+    const osh_budget *p = r->budget;
+    const osh_linear *lead = &p->match->linears[first];
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
-    const osh_tensor *care_in = p->match.linears[osh_first_reader(&p->match, lead->input)].care_in;
-    *g = (group){.call = {.p = &p->schedule,
-                          .of = osh_linears_of(&p->schedule, s->first, s->n),
+    const osh_tensor *care_in =
+        p->match->linears[osh_first_reader(p->match, lead->input)].gradients.inputs;
+    *g = (group){.call = {.p = p->schedule,
+                          .of = osh_linears_of(p->schedule, s->first, s->n),
                           .done = linear_has_result,
                           .user = r,
                           .on_card = w->device != NULL},
@@ -227,13 +228,14 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
     OSH_TRY(osh_call_find(cx, &g->call, first));
     int n = g->call.n, *which = g->call.which;
     for (int k = 0; k < n; k++) {
-        const osh_linear *l = &p->match.linears[which[k]];
+        const osh_linear *l = &p->match->linears[which[k]];
         osh_linear_job *j = &g->call.jobs[k];
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
-        j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
-        j->n_tokens = p->in.data.offsets[p->in.data.n],
+        j->care = l->gradients.outputs ? l->gradients.outputs->data : NULL,
+        j->care_in = care_in ? care_in->data : NULL;
+        j->n_tokens = p->in->data.offsets[p->in->data.n],
         j->peaks = peaks ? *(const double *)peaks->data : 0;
         j->apart = s->apart && !w->device;
     }
@@ -257,11 +259,12 @@ static osh_status solve_group_compress(osh_ctx *cx, group *g)
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     osh_linear_job *jobs = g->call.jobs;
     int n = g->call.n;
-    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 &&
+        lead->prune.modifier < 0) {
         OSH_TRY(expert_round_starved(cx, p->in, lead, jobs, n));
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
+    if (lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
     if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
     if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
@@ -415,7 +418,7 @@ done:
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
     window w = {.most = 1, .on_card = s->w->device};
@@ -425,26 +428,26 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // so a kill loses the solves of one subgraph at most
-    osh_span own = osh_linears_of(&p->schedule, s->first, s->n);
+    osh_span own = osh_linears_of(p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->match.linears[i];
-        if (!l->wants || !wanted[l->input]) continue;
-        all += osh_cost_of_linear(&p->budget, i);
-        r->learning |= p->in.recipe->modifiers[l->modifier].type->learns != NULL;
+        const osh_linear *l = &p->match->linears[i];
+        if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
+        all += osh_cost_of_linear(p, i);
+        r->learning |= p->in->recipe->modifiers[l->modifier].type->learns != NULL;
     }
     double share =
         all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->match.linears[i];
-        if (!l->wants || !wanted[l->input]) continue;
-        work += osh_cost_of_linear(&p->budget, i);
+        const osh_linear *l = &p->match->linears[i];
+        if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
+        work += osh_cost_of_linear(p, i);
         if (r->results[i].done || solve_window_has(&w, i)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
-        osh_run_step(cx, r, (work - osh_cost_of_linear(&p->budget, i)) / all, 0);
-        bool block = l->wants & OSH_STAT_BLOCK;
+        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
+        bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
         if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads their solved weights
         if (block) OSH_TRY(osh_run_block(cx, r, s));
         else OSH_TRY(solve_window_add(cx, &w, r, s, i));
@@ -460,9 +463,10 @@ done:
 
 bool osh_run_solved(const osh_run *r, int first, int n)
 {
-    osh_span own = osh_linears_of(&r->plan->schedule, first, n);
+    osh_span own = osh_linears_of(r->budget->schedule, first, n);
     for (int i = own.first; i < own.end; i++)
-        if (r->plan->match.linears[i].wants && !r->results[i].done) return false;
+        if (osh_wants(r->budget->schedule, &r->budget->match->linears[i]) && !r->results[i].done)
+            return false;
     return true;
 }
 
@@ -474,19 +478,20 @@ void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse)
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
-    const osh_linear *l = &p->match.linears[linear];
-    osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
-    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->sparsity};
+    const osh_budget *p = r->budget;
+    const osh_linear *l = &p->match->linears[linear];
+    osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
+    osh_linear_job job = {
+        .name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->prune.sparsity};
     pruned x = {.n = 1}; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
-                 p->in.ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
+                 p->in->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
-    if (l->pruner >= 0) OSH_TRY(pruned_fill(cx, &p->in, &x, l, &job, NULL));
+    if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // packing needs the codes alone
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));

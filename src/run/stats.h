@@ -3,13 +3,13 @@
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
 #include "budget/bytes.h"
-#include "plan/plan.h"
+#include "budget/budget.h"
 #include "run/ranges.h"
 #include "store/activations.h"
 
 typedef struct osh_stats osh_stats; // for the Linears of some subgraphs
 /* values: collects only statistics of these inputs; NULL: of all inputs. */
-osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph,
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // view: [graph values]

@@ -106,28 +106,28 @@ done:
 /* Sets the costs of work that an earlier run did to 0. */
 static void pace_forget_done(osh_run *r)
 {
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     osh_cost *last = &r->pace.cost[r->pace.n - 1];
     for (int s = 0; s + 1 < r->pace.n; s++) {
         double *work = r->pace.cost[s].work;
-        if (osh_run_solved(r, s, p->in.pipeline == OSH_PIPELINE_BASIC ? p->schedule.parts->n : 1))
+        if (osh_run_solved(r, s, p->in->pipeline == OSH_PIPELINE_BASIC ? p->schedule->parts->n : 1))
             work[OSH_PHASE_OBSERVE] = work[OSH_PHASE_SOLVE] = 0;
     }
-    for (int i = 0; i < p->match.n_linears; i++)
-        if (r->results[i].done && osh_wants_no_data(&p->match.linears[i]))
-            last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(&p->budget, i);
+    for (int i = 0; i < p->match->n_linears; i++)
+        if (r->results[i].done && osh_wants_no_data(&p->match->linears[i]))
+            last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
 }
 
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
 {
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     osh_pace_deinit(cx, &r->pace);
     osh_status rc = osh_pace_init(cx, &r->pace, p);
     if (!rc) pace_forget_done(r);
-    for (int t = p->schedule.traversal + 1; !rc && t < p->schedule.n_traversals;
-         t++) // work of later traversals
+    /* Work of later traversals. */
+    for (int t = p->schedule->traversal + 1; !rc && t < p->schedule->n_traversals; t++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++)
-            r->pace.cost[r->pace.n - 1].work[k] += p->traversals[t].work[k];
+            r->pace.cost[r->pace.n - 1].work[k] += r->plan->traversals[t].work[k];
     return rc;
 }
 
@@ -143,7 +143,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     char *path = NULL; // own
     const osh_plan *p = r->plan;
-    OSH_TRY(osh_pace_init(cx, &r->pace, p));
+    OSH_TRY(osh_pace_init(cx, &r->pace, r->budget));
     pace_forget_done(r);
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);

@@ -24,7 +24,7 @@ static void tune_stored_deinit(osh_ctx *cx, stored *s)
 static osh_status tune_stored_read(osh_ctx *cx, stored *s, osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->match.linears[linear];
+    const osh_linear *l = &r->budget->match->linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     OSH_TRY(osh_emit_read_linear(cx, r->emitter, linear, s->raw));
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I))))
@@ -38,13 +38,13 @@ done:
 static osh_status tune_take_all(osh_ctx *cx, osh_tune *t, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     stored s = {0}; // own
-    for (int i = 0; i < p->match.n_linears; i++) {
+    for (int i = 0; i < p->match->n_linears; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(tune_stored_read(cx, &s, r, i));
-        OSH_TRY(osh_tune_take(cx, t, p->match.linears[i].weight,
-                              &p->match.linears[i].scheme->weights, s.codes, &s.params));
+        OSH_TRY(osh_tune_take(cx, t, p->match->linears[i].weight,
+                              &p->match->linears[i].scheme->weights, s.codes, &s.params));
         tune_stored_deinit(cx, &s);
     }
 done:
@@ -53,7 +53,7 @@ done:
 }
 
 /* Computes *nmse = |w - dq|^2 / |w|^2, row by row. Reads w from the source again. */
-static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_plan *p,
+static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_budget *p,
                                     const osh_linear *l, const stored *s)
 {
     osh_status rc = OSH_OK;
@@ -62,7 +62,7 @@ static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_plan *p
     osh_tensor *w = NULL; // own
     size_t row = (size_t)l->I * osh_dtype_bytes(l->dtype);
     osh_q_coded coded = {s->codes, &s->params, &l->scheme->weights, l->O, l->I};
-    OSH_TRY(osh_weight_load(cx, &w, p->schedule.tune_graph, p->in.ck, l->weight));
+    OSH_TRY(osh_weight_load(cx, &w, p->schedule->tune_graph, p->in->ck, l->weight));
     if (!(dq = osh_alloc(cx, row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t o = 0; o < l->O; o++) {
         double one[2];
@@ -82,17 +82,17 @@ static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh
                                     osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->match.linears[linear];
+    const osh_linear *l = &r->budget->match->linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     stored s = {0}; // own
     double nmse = 0;
     void *data[OSH_FORMAT_MAX_TENSORS];
     OSH_TRY(tune_stored_read(cx, &s, r, linear));
     osh_tune_codes_of(t, l->weight, s.codes, &s.params);
-    for (int k = 0; k < l->n_out; k++) data[k] = s.raw[k]->data;
+    for (int k = 0; k < l->out.n; k++) data[k] = s.raw[k]->data;
     OSH_TRY(l->format->pack(cx, data, &weight, s.codes, &s.params, NULL));
-    for (int k = 0; k < l->n_out; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->first_out + k, data[k]));
-    OSH_TRY(tune_stored_error(cx, &nmse, r->plan, l, &s));
+    for (int k = 0; k < l->out.n; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->out.first + k, data[k]));
+    OSH_TRY(tune_stored_error(cx, &nmse, r->budget, l, &s));
     OSH_TRY(osh_tuned_error(cx, to, linear, nmse));
 done:
     tune_stored_deinit(cx, &s);
@@ -100,14 +100,14 @@ done:
 }
 
 static osh_status tune_write_norms(osh_ctx *cx, osh_tuned_writer *to, const osh_tune *t,
-                                   const osh_plan *p)
+                                   const osh_budget *p)
 {
     osh_status rc = OSH_OK;
-    for (int64_t i = 0; i < p->manifest.n_out; i++)
+    for (int64_t i = 0; i < p->manifest->n_out; i++)
         for (int w = 0;
-             p->manifest.out_info[i].source >= 0 && w < p->schedule.tune_graph->n_weights; w++) {
+             p->manifest->out_info[i].source >= 0 && w < p->schedule->tune_graph->n_weights; w++) {
             const osh_tensor *x = osh_tune_norm_of(t, w);
-            if (x && p->schedule.tune_graph->weights[w].tensor == p->manifest.out_info[i].source)
+            if (x && p->schedule->tune_graph->weights[w].tensor == p->manifest->out_info[i].source)
                 OSH_TRY(osh_tuned_tensor(cx, to, i, x->data));
         }
 done:
@@ -120,9 +120,9 @@ static osh_status tune_write_result(osh_ctx *cx, const osh_tune *t, osh_run *r,
     osh_status rc = OSH_OK;
     osh_tuned_writer *to = NULL; // own
     OSH_TRY(osh_tuned_begin(cx, &to, r->emitter));
-    for (int i = 0; what->kept && i < r->plan->match.n_linears; i++)
+    for (int i = 0; what->kept && i < r->budget->match->n_linears; i++)
         OSH_TRY(tune_write_linear(cx, to, t, r, i));
-    if (what->kept) OSH_TRY(tune_write_norms(cx, to, t, r->plan));
+    if (what->kept) OSH_TRY(tune_write_norms(cx, to, t, r->budget));
     OSH_TRY(osh_tuned_end(cx, to, what, r->results));
 done:
     osh_tuned_free(cx, to);
@@ -132,17 +132,18 @@ done:
 static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
     osh_run *r = user;
-    r->progress.done = step, r->progress.total = r->plan->schedule.tune.steps;
-    osh_run_step(cx, r, (double)step / (double)r->plan->schedule.tune.steps, 0);
+    r->progress.done = step, r->progress.total = r->budget->schedule->tune.steps;
+    osh_run_step(cx, r, (double)step / (double)r->budget->schedule->tune.steps, 0);
 }
 
 static osh_status tune_learn(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     osh_tune *t = NULL; // own
     osh_tune_result of = {0};
-    OSH_TRY(osh_tune_new(cx, &t, p->schedule.tune_graph, p->in.ck, &p->in.data, &p->schedule.tune));
+    OSH_TRY(
+        osh_tune_new(cx, &t, p->schedule->tune_graph, p->in->ck, &p->in->data, &p->schedule->tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
     if (rc == OSH_E_NUMERIC) { // a step diverged: the output stays as it is
@@ -166,9 +167,9 @@ done:
 osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    const osh_budget *p = r->budget;
     const osh_tuned *t = osh_emit_tuned(r->emitter);
-    if (!p->schedule.tune.steps) goto done;
+    if (!p->schedule->tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
     if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);

@@ -47,7 +47,7 @@ static const char *block_hindrance(const osh_schedule *p, const int *n_users)
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if (l->node < 0 || !block_in_layer(p->in->graph, l->node) || l->kept) continue;
-        if (l->pruner >= 0) return "weights are pruned";
+        if (l->prune.modifier >= 0) return "weights are pruned";
         if (!l->wants || !osh_linear_propagates(p->match, l)) continue;
         if (modifier >= 0 && l->modifier != modifier)
             return "modules of decoder layers have two modifiers";
@@ -123,13 +123,13 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match)
         osh_linear *l = &match->linears[i];
         const osh_graph *g = p->in->graph;
         size_t n = strlen(l->name);
-        l->bias = -1;
+        l->out.bias = -1;
         if (!g || !block_learns(p, l) || block_rule_of(p, l)->bias_rate <= 0 ||
             g->nodes[l->node].w[1] < 0)
             continue;
         int64_t tensor = g->weights[g->nodes[l->node].w[1]].tensor;
         const char *name = p->in->ck->tensors[tensor].e->name;
-        if (!strncmp(name, l->name, n) && !strcmp(name + n, ".bias")) l->bias = tensor;
+        if (!strncmp(name, l->name, n) && !strcmp(name + n, ".bias")) l->out.bias = tensor;
     }
 }
 
@@ -209,7 +209,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
         osh_block_weight *w = &o->b.learns[o->b.n_learns];
         o->linears[o->b.n_learns++] = i;
         w->weight = l->weight;
-        if (l->bias >= 0)
+        if (l->out.bias >= 0)
             w->bias = p->in->graph->nodes[l->node].w[1],
             w->bias_rate = block_rule_of(p, l)->bias_rate;
         w->args = (osh_ada_args){.rule.kind = block_rule_of(p, l)->kind, .O = l->O, .I = l->I,

@@ -5,7 +5,7 @@
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "learn/block.h"
-#include "schedule/visit.h"
+#include "schedule/range.h"
 
 /* Sets OSH_STAT_BLOCK in the wants of Linears that learn by block: a modifier asks for it and
  * nothing prevents it. Must be called before the original's values are added. */

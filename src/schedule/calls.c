@@ -3,7 +3,7 @@
 
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
-    return l->modifier == lead->modifier && l->pruner == lead->pruner &&
+    return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
            !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // a block learns as a whole
 }
 
@@ -25,7 +25,7 @@ osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first)
     for (int k = 0; k < c->n; k++) {
         const osh_linear *of = &l[c->which[k]];
         c->jobs[k] = (osh_linear_job){.name = of->name, .scheme = of->scheme,
-                                      .sparsity = of->sparsity,
+                                      .sparsity = of->prune.sparsity,
                                       .pack = c->on_card && of->format->pack_rows};
     }
 done:
@@ -48,7 +48,7 @@ size_t osh_call_bytes(int n_linears)
 bool osh_call_is_apart(const osh_call *c, int first)
 {
     const osh_linear *l = &c->p->match->linears[first];
-    return !c->others && !l->kept && l->pruner < 0 && !(l->wants & OSH_STAT_BLOCK) &&
+    return !c->others && !l->kept && l->prune.modifier < 0 && !(l->wants & OSH_STAT_BLOCK) &&
            c->p->in->recipe->modifiers[l->modifier].type->apart;
 }
 

@@ -25,13 +25,14 @@ int osh_subgraph_of(const osh_schedule *p, int node)
 
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
 {
-    return !l->kept && (l->pruner >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
+    return !l->kept &&
+           (l->prune.modifier >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
 }
 
 /* True if later Linears see its new weight. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
-    return l->wants && osh_linear_propagates(p->match, l);
+    return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
@@ -92,7 +93,7 @@ static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l
     l->share = cut_share(p, l);
     for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k)) {
         const osh_linear *other = &p->match->linears[k];
-        if (other->subgraph == l->subgraph && (other->wants & OSH_STAT_HESSIAN) &&
+        if (other->subgraph == l->subgraph && (osh_wants(p, other) & OSH_STAT_HESSIAN) &&
             cut_share(p, other) != l->share)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s and %s read the same values, with a drop_ratio of %g and of %g: want one "
@@ -155,11 +156,11 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p)
         p->passes[s].same = inputs_are_same(p, &p->parts->parts[s]);
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (l->wants) p->passes[l->subgraph].observe = true;
-        if (l->wants & OSH_STAT_BLOCK) p->passes[l->subgraph].block = true;
+        if (osh_wants(p, l)) p->passes[l->subgraph].observe = true;
+        if (osh_wants(p, l) & OSH_STAT_BLOCK) p->passes[l->subgraph].block = true;
     }
     for (int i = 0; i < p->rewrites->n_folds; i++)
-        if (p->rewrites->folds[i].subgraph >= 0)
+        if (p->rewrites->folds[i].subgraph >= 0 && osh_fold_is_here(p, &p->rewrites->folds[i]))
             p->passes[p->rewrites->folds[i].subgraph].fold = true;
     for (int s = 0; s < p->parts->n; s++)
         if (p->passes[s].observe || p->passes[s].fold) last = s;
@@ -168,7 +169,7 @@ osh_status osh_plan_passes(osh_ctx *cx, osh_schedule *p)
         bool changes = false;
         osh_span own = osh_linears_of(p, s, 1);
         for (int i = own.first; i < own.end; i++)
-            changes |= !p->match->linears[i].elsewhere &&
+            changes |= !osh_wants_elsewhere(p, &p->match->linears[i]) &&
                        osh_linear_propagates(p->match, &p->match->linears[i]);
         p->passes[s].merged =
             p->passes[s].observe && p->passes[s].propagate && (!p->in->propagate_error || !changes);

@@ -39,7 +39,7 @@ bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_rang
     bool any = false;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->match->linears[i];
-        for (int k = 0; l->wants && (!values || values[l->input]) && k < OSH_RANGED; k++) {
+        for (int k = 0; osh_wants(p, l) && (!values || values[l->input]) && k < OSH_RANGED; k++) {
             if (!range_looks_twice(p, l, k)) continue;
             bool *list =
                 p->looks == OSH_LOOK_AGAIN || value_rests(p, r, l->ranged[k]) ? again : kept;
@@ -56,10 +56,10 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     OSH_NEW(cx, p->seen, g->n_values);
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (l->wants && l->input >= 0) p->seen[l->input] = true;
+        if (osh_wants(p, l) && l->input >= 0) p->seen[l->input] = true;
         for (int k = 0; k < OSH_RANGED; k++) {
             p->looks_twice |= range_looks_twice(p, l, k);
-            if (l->wants && l->ranged[k] >= 0) p->seen[l->ranged[k]] = true;
+            if (osh_wants(p, l) && l->ranged[k] >= 0) p->seen[l->ranged[k]] = true;
         }
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;

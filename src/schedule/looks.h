@@ -10,7 +10,7 @@
  * mode. */
 #ifndef OSH_LOOKS_H
 #define OSH_LOOKS_H
-#include "schedule/visit.h"
+#include "schedule/range.h"
 
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if some observer of the run looks twice

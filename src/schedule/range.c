@@ -1,9 +1,9 @@
 /* range.c - describes the range of a visit: its nodes, Linears, values and weights, and the weights
- * that a step loads. The walk of visit.h uses it. */
+ * that a step loads. */
 #include "graph/picked.h"
 #include "rewrite/folds.h"
 #include "match/cache.h"
-#include "schedule/visit.h"
+#include "schedule/range.h"
 
 int osh_observed(const osh_graph *g, bool same, int value)
 {
@@ -11,9 +11,18 @@ int osh_observed(const osh_graph *g, bool same, int value)
     return same && original >= 0 ? original : value;
 }
 
-bool osh_fold_inside(const osh_range *r, const osh_fold *f)
+bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs)
 {
-    return osh_fold_in(f, r->first_subgraph, r->n_subgraphs);
+    for (int i = 0; i < p->rewrites->n_folds; i++)
+        if (osh_fold_in(p, &p->rewrites->folds[i], subgraph, n_subgraphs) &&
+            !p->rewrites->folds[i].known)
+            return false;
+    return true;
+}
+
+bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f)
+{
+    return osh_fold_in(p, f, r->first_subgraph, r->n_subgraphs);
 }
 
 void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
@@ -21,7 +30,8 @@ void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const
     bool whole = s->n == r->n_nodes; // in segments they are read from the checkpoint
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;
-             osh_fold_inside(r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes; k++)
+             osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;
+             k++)
             want[p->rewrites->folds[i].takes[k]] = true;
 }
 
@@ -84,7 +94,7 @@ void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const
                 want[g->nodes[i].w[k]] = true;
     for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (l->wants && values[l->input]) want[l->weight] = true;
+        if (osh_wants(p, l) && values[l->input]) want[l->weight] = true;
     }
     osh_fold_wants(want, p, r, s);
 }

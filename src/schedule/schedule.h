@@ -39,7 +39,8 @@ typedef struct osh_schedule {
     const osh_rewrites *rewrites; // view
     osh_partition *parts;    // own; NULL with graph
     osh_pass *passes;        // own [parts->n]
-    int n_traversals, traversal; // 0: one traversal for all; traversal: the present one
+    int n_traversals; // 0: one for all modifiers (plan/traversals.h)
+    int traversal, modifier; // with traversals: its number, and the modifier that it is for
     osh_visit *visits;       // own; one for each range of visit.h; chosen by budget/memory.c
     int n_visits;
     osh_look looks;          // how second looks are made (looks.h); chosen by budget/memory.c
@@ -57,12 +58,36 @@ typedef struct osh_schedule {
 
 /* True if later Linears see its new weight. */
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
-/* True if an earlier traversal has finished the Linear and the present one sees its new weight. */
+/* Returns the statistics that the Linear needs in this traversal, OSH_STAT_*. */
+static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
+{
+    return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
+}
+/* True if another traversal collects data for it. */
+static inline bool osh_wants_elsewhere(const osh_schedule *p, const osh_linear *l)
+{
+    return p->n_traversals && l->traversal != p->traversal && l->wants;
+}
+/* True if the factors are made in this traversal. */
+static inline bool osh_fold_is_here(const osh_schedule *p, const osh_fold *f)
+{
+    return !p->n_traversals || f->modifier == p->modifier;
+}
+/* True if an earlier traversal has finished the Linear and this one sees its new weight. */
 static inline bool osh_is_done_before(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal >= 0 && l->traversal < p->traversal &&
            osh_linear_propagates(p->match, l);
 }
+/* True if the factors are made in this traversal, in one of these subgraphs. */
+static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int subgraph,
+                               int n_subgraphs)
+{
+    return osh_fold_is_here(p, f) && f->subgraph >= subgraph &&
+           f->subgraph < subgraph + n_subgraphs;
+}
+/* True if all factors that this traversal makes in these subgraphs are known. */
+bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs);
 /* looks.c: values that statistics may read, and that some read twice. */
 osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p);
 /* cut.c, before the cut: adds the original model's values to the graph if a modifier compares with

@@ -47,7 +47,7 @@ static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
     if (p->match->cache.present) return "keys and values are rounded, which it does not see";
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (l->pruner >= 0 || l->scheme_index < 0) return "weights are pruned";
+        if (l->prune.modifier >= 0 || l->scheme_index < 0) return "weights are pruned";
         if (l->scheme->inputs.present || l->scheme->outputs.present)
             return "activations are rounded, which it does not see";
         if (!osh_tune_can(&l->scheme->weights))

@@ -76,7 +76,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     w->wanted = w->lists->wanted;
     for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->match->linears[i];
-        if (l->wants) w->wanted[l->input] = l->node;
+        if (osh_wants(w->p, l)) w->wanted[l->input] = l->node;
         if (l->shift) w->shift[l->input] = true;
     }
     w->carries = w->r.block && w->r.observe;
@@ -150,7 +150,7 @@ static void walk_add_observed(const walk *w, bool *values, const bool *stats)
     }
     for (int i = w->r.l0; w->p->match->outputs && stats != w->look && i < w->r.l1; i++) {
         const osh_linear *l = &w->p->match->linears[i];
-        if (!l->elsewhere && l->ranged[OSH_OUTPUT] >= 0 && stats[l->input])
+        if (!osh_wants_elsewhere(w->p, l) && l->ranged[OSH_OUTPUT] >= 0 && stats[l->input])
             values[l->ranged[OSH_OUTPUT]] = true;
     }
 }
@@ -229,8 +229,8 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     *next = end;
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->match->linears[i];
-        if (!l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
-        int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
+        if (!osh_wants(w->p, l) || w->wanted[l->input] < from || w->stats[l->input]) continue;
+        int64_t more = osh_wants(w->p, l) & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
         if (round_bytes && bytes && bytes + more > round_bytes) {
             *next = l->node;
             break;
@@ -382,7 +382,8 @@ static bool walk_segment_stats(walk *w, int first, int end)
     walk_clear(w, w->stats);
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->match->linears[i];
-        if (!l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
+        if (!osh_wants(w->p, l) || l->node < first || l->node >= end || w->wanted[l->input] < first)
+            continue;
         any = w->stats[l->input] = true;
     }
     return any;
@@ -469,7 +470,8 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     bool observing = first_way && w->r.observe;
     walk_clear(w, w->want), walk_clear(w, w->stats);
     for (int i = w->r.l0; observing && i < w->r.l1; i++)
-        if (w->p->match->linears[i].wants) w->stats[w->p->match->linears[i].input] = true;
+        if (osh_wants(w->p, &w->p->match->linears[i]))
+            w->stats[w->p->match->linears[i].input] = true;
     walk_add_observed(w, w->want, w->stats);
     if (observing) walk_want_routes(w);
     if (first_way && w->carries) walk_want_live_out(w, OF_ORIGINAL);
@@ -531,7 +533,7 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     const osh_visitor *v = w->v;
     walk_clear(w, w->want);
     for (int i = 0; i < w->p->rewrites->n_folds; i++)
-        if (osh_fold_inside(&w->r, &w->p->rewrites->folds[i]))
+        if (osh_fold_inside(w->p, &w->r, &w->p->rewrites->folds[i]))
             w->want[w->p->rewrites->folds[i].value] = true;
     walk_choose_nodes(w), visit_find_last(w);
     if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));

@@ -22,47 +22,7 @@
  * values in the same order. */
 #ifndef OSH_VISIT_H
 #define OSH_VISIT_H
-#include "schedule/schedule.h"
-
-typedef struct osh_range { // nodes of a visit: a subgraph, or (pipeline basic) the whole graph
-    int first, n_nodes, first_subgraph, n_subgraphs;
-    const int *live_in, *live_out; // view: of the partition
-    int n_live_in, n_live_out;
-    bool observe, propagate, merged, same; // see osh_pass
-    const char *name;                // view
-    int l0, l1, v0, v1, w0, w1;      // [l0, l1): its Linears; [v0, v1) and [w0, w1) contain its
-                                     // values and weights
-    bool fold, block;                // see osh_pass
-} osh_range;
-typedef struct osh_step osh_step;
-/* Returns the value that statistics of `value` are made of. same: of the subgraph, see osh_pass. */
-int osh_observed(const osh_graph *g, bool same, int value);
-bool osh_fold_inside(const osh_range *r, const osh_fold *f); // true if the fold is in the range
-/* Adds the weights of the Linears that take factors in the range, if the step is for factors: they
- * are loaded once for all passes. */
-void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s);
-int osh_n_ranges(const osh_schedule *p);
-osh_range osh_range_at(const osh_schedule *p, int index);
-size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // gross: ranges of its Linears
-
-struct osh_step { // arrays by graph value or, from `first` on, by node
-    int first, n;
-    const bool *run;     // nodes; NULL: none
-    const bool *in;      // values that come from the store (or are the token ids)
-    const bool *out;     // values that are put in the store
-    const bool *consume; // part of in: the store may free a row after the batch that read it
-    bool observe;        // feeds the open statistics
-    bool first_look;     // only feeds statistics that look twice, for the first time (looks.h)
-    bool again;          // the second pass, through the solved weights
-    bool fold;           // the fold pass: feeds the statistics for factors
-    const bool *routed;  // nodes that run only on the rows routed to their expert (graph/routed.h);
-                         // NULL: none
-};
-
-/* Sets want[w] for the weights that a step loads: of nodes that run, and of unsolved Linears that
- * read one of values (NULL: none). */
-void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s,
-                    const bool *values);
+#include "schedule/range.h"
 
 /* Marks of values for a walk, reused by the next walk: a model with many visits must not make lists
  * of the model's length for each. */

@@ -24,7 +24,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
     osh_tensor *t = NULL; // own
     int n = osh_cache_leaves(leaf, &v->plan->match, l);
     for (int k = 0; k < n; k++) {
-        int64_t i = l->first_out + l->n_out - (l->bias >= 0) - n + k;
+        int64_t i = l->out.first + l->out.n - (l->out.bias >= 0) - n + k;
         if (leaf[k].zero) continue; // any byte is a zero point
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));
@@ -36,8 +36,8 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
             break;
         }
     }
-    if (l->bias >= 0) { // a learned bias: its value is not known here
-        int64_t i = l->first_out + l->n_out - 1;
+    if (l->out.bias >= 0) { // a learned bias: its value is not known here
+        int64_t i = l->out.first + l->out.n - 1;
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));
         if (osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t)) >= 0)
@@ -56,11 +56,11 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear)
     const osh_linear *l = &p->match.linears[linear];
     osh_tensor *w = NULL, *source = NULL; // own
     v->n_modules++;
-    OSH_TRY(verify_load_output(cx, &w, v, l->first_out));
+    OSH_TRY(verify_load_output(cx, &w, v, l->out.first));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, source->data, p->in.ck, &p->in.ck->tensors[l->tensor]));
     if (memcmp(w->data, source->data, osh_tensor_bytes(w)))
-        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[l->first_out].name, "the source's bytes",
+        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[l->out.first].name, "the source's bytes",
                                "differs from the source"));
 done:
     osh_tensor_free(cx, w);

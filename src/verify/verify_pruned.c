@@ -60,8 +60,9 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &v->plan->match.linears[linear];
-    int pruner = l->pruner >= 0 ? l->pruner : l->modifier;
-    osh_prune_rule rule = osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->sparsity);
+    int pruner = l->prune.modifier >= 0 ? l->prune.modifier : l->modifier;
+    osh_prune_rule rule =
+        osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
     pruned_seen seen = {0};
     float *row = NULL; // own: [2, I]
     OSH_NEW(cx, row, 2 * l->I);
@@ -82,7 +83,7 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
     const osh_linear *l = &p->match.linears[linear];
-    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->manifest.out[l->first_out].name);
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->manifest.out[l->out.first].name);
     osh_tensor *w = NULL, *source = NULL; // own
     double err = 0, all = 0, was = osh_verify_recorded(v, l->name);
     char text[64];

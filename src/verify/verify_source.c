@@ -396,8 +396,8 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     for (int l = 0; l < p->match.n_linears; l++) {
         bool all = true;
         OSH_TRY(osh_check_interrupt(cx));
-        for (int k = 0; k < p->match.linears[l].n_out; k++)
-            all &= present[p->match.linears[l].first_out + k];
+        for (int k = 0; k < p->match.linears[l].out.n; k++)
+            all &= present[p->match.linears[l].out.first + k];
         if (!all) continue;
         rc = osh_verify_cache(cx, v, l);
         if (!rc) rc = osh_verify_linear(cx, v, l);

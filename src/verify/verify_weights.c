@@ -119,9 +119,9 @@ static osh_status module_stored_load(osh_ctx *cx, stored *s, osh_verify *v, cons
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
     osh_format_weight weight = osh_linear_stored(l);
-    for (int k = 0; k < l->n_out; k++) {
+    for (int k = 0; k < l->out.n; k++) {
         const osh_ckpt_tensor *t =
-            osh_checkpoint_find(v->ck, p->manifest.out[l->first_out + k].name);
+            osh_checkpoint_find(v->ck, p->manifest.out[l->out.first + k].name);
         OSH_TRY(osh_tensor_new(cx, &s->raw[k], t->e->dtype, t->e->ndim, t->e->shape));
         OSH_TRY(osh_checkpoint_read(cx, s->raw[k]->data, v->ck, t));
     }
@@ -279,7 +279,7 @@ static osh_status errors_measure(osh_ctx *cx, osh_verify *v, errors *e, const os
     OSH_TRY(osh_tensor_new(cx, &rtn, dt, 2, s->w->shape));
     OSH_TRY(osh_q_decode(cx, dq, s->codes, &s->params, &l->scheme->weights));
     OSH_TRY(osh_q_decode(cx, rtn, nearest, &s->params, &l->scheme->weights));
-    if (l->pruner >= 0)
+    if (l->prune.modifier >= 0)
         OSH_TRY(osh_verify_zeros(cx, v, (int)(l - v->plan->match.linears), dq, NULL));
     for (int64_t r = 0; r < l->O; r++) {
         errors_read_row(e->dq, dq, r, l->I);
@@ -342,9 +342,11 @@ static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
     double steps = a->type == OSH_Q_FLOAT ? 448 : a->bits > 5 ? 1 << (a->bits - 1) : 16;
     double ratio = e->expected > 0 ? e->live_err / e->expected : 0;
     char text[80];
-    bool pruned = l->pruner >= 0;
+    bool pruned = l->prune.modifier >= 0;
     osh_prune_rule rule = {.exact = true};
-    if (pruned) rule = osh_prune_rule_of(&v->plan->in.recipe->modifiers[l->pruner], l->sparsity);
+    if (pruned)
+        rule =
+            osh_prune_rule_of(&v->plan->in.recipe->modifiers[l->prune.modifier], l->prune.sparsity);
     if (rule.exact && v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
@@ -388,8 +390,9 @@ static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed,
                                       const osh_linear *l, osh_tensor *w)
 {
     osh_status rc = OSH_OK;
-    const osh_modifier *by = &v->plan->in.recipe->modifiers[l->pruner];
-    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = w, .sparsity = l->sparsity};
+    const osh_modifier *by = &v->plan->in.recipe->modifiers[l->prune.modifier];
+    osh_linear_job job = {
+        .name = l->name, .scheme = l->scheme, .w = w, .sparsity = l->prune.sparsity};
     *known = !by->type->wants(by, l->scheme);
     if (!*known) goto done;
     OSH_TRY(by->type->compress(cx, by, &job, 1, NULL, 0));
@@ -417,7 +420,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     uint8_t *nearest = NULL; // own
     size_t before = v->n;
     OSH_TRY(module_stored_load(cx, &s, v, l));
-    if (l->pruner >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
+    if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
     if (!known) // codes and scales of another weight than the source's
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));

@@ -140,7 +140,7 @@ static void check_resumed(const osh_emitter *e, const osh_result *results)
     for (int i = 0; i < plan->match.n_linears; i++) {
         const osh_linear *l = &plan->match.linears[i];
         if (!results[i].done) CHECK(!results[i].fallback);
-        for (int k = 0; results[i].done && k < l->n_out; k++) CHECK(e->written[l->first_out + k]);
+        for (int k = 0; results[i].done && k < l->out.n; k++) CHECK(e->written[l->out.first + k]);
         if (results[i].fallback) CHECK(strlen(results[i].fallback) < (size_t)1 << 20);
     }
 }

@@ -1,5 +1,6 @@
-/* test_cost.c - checks operations that were counted by hand for the model in examples/, and the
- * estimated time to go with a given clock. */
+/* test_cost.c - operations counted by hand for the model in examples/, and the estimated time to go
+ * with a given clock. */
+#include "plan/plan.h"
 #include "run/pace.h"
 #include "torture.h"
 

@@ -48,15 +48,15 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
         int first = 0;
         while (j->p.match.linears[first].input != l->input) first++;
         if (first == i)
-            tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->care_in, OSH_F64, 1, &l->I));
+            tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->gradients.inputs, OSH_F64, 1, &l->I));
     }
 }
 
 static void job_close(job *j)
 {
     for (int i = 0; i < j->p.match.n_linears; i++) {
-        osh_tensor_free(j->at.cx, j->p.match.linears[i].care);
-        osh_tensor_free(j->at.cx, j->p.match.linears[i].care_in);
+        osh_tensor_free(j->at.cx, j->p.match.linears[i].gradients.outputs);
+        osh_tensor_free(j->at.cx, j->p.match.linears[i].gradients.inputs);
     }
     osh_free(j->at.cx, j->p.gradients_not);
     free(j->p.match.linears);
@@ -148,8 +148,8 @@ static void squares_are_of_differences(void **state)
         tiny_check(j.at.cx, osh_weights_load(j.at.cx, j.at.w, j.at.g, j.at.ck, 0, j.at.g->n_nodes));
         for (int i = 0; i < j.p.match.n_linears; i++) {
             const osh_linear *l = &j.p.match.linears[i];
-            const osh_tensor *cares[] = {l->care, l->care_in};
-            for (int in = 0; in < (l->care_in ? 2 : 1); in++) {
+            const osh_tensor *cares[] = {l->gradients.outputs, l->gradients.inputs};
+            for (int in = 0; in < (l->gradients.inputs ? 2 : 1); in++) {
                 const double *care = cares[in]->data;
                 int64_t most = 0;
                 for (int64_t o = 0; o < cares[in]->shape[0]; o++)
@@ -175,7 +175,8 @@ static void threads_do_not_show(void **state)
     gradients_measure(&a, &took);
     gradients_measure(&b, &took);
     for (int i = 0; i < a.p.match.n_linears; i++)
-        assert_memory_equal(a.p.match.linears[i].care->data, b.p.match.linears[i].care->data,
+        assert_memory_equal(a.p.match.linears[i].gradients.outputs->data,
+                            b.p.match.linears[i].gradients.outputs->data,
                             (size_t)a.p.match.linears[i].O * 8);
     job_close(&a);
     job_close(&b);

@@ -29,7 +29,7 @@ static void fixture_make(fixture *f)
         f->info[i] =
             (osh_out_tensor){.source = i < 2 ? -1 : i - 1, .linear = i < 2 ? 0 : -1, .leaf = i};
     }
-    f->linear = (osh_linear){.name = "q", .tensor = 0, .bias = -1, .first_out = 0, .n_out = 2};
+    f->linear = (osh_linear){.name = "q", .tensor = 0, .out.bias = -1, .out.first = 0, .out.n = 2};
     f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
     f->plan = (osh_plan){.in.ck = &f->ck, .match.linears = &f->linear, .match.n_linears = 1,
                          .manifest.out = f->out, .manifest.out_info = f->info, .manifest.n_out = 4};

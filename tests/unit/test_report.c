@@ -58,7 +58,7 @@ static void made_up_make(made_up *m, int n)
                          .match.n_linears = n,
                          .manifest.total_bytes = 1000};
     osh_plan_join(&m->plan);
-    m->run = (osh_run){.plan = &m->plan, .results = m->results};
+    m->run = (osh_run){.plan = &m->plan, .budget = &m->plan.budget, .results = m->results};
 }
 
 static void made_up_drop(made_up *m)

@@ -1,0 +1,13 @@
+/* refuse.h - refuses budgets that cannot be kept, and enforces those that are. */
+#ifndef OSH_REFUSE_H
+#define OSH_REFUSE_H
+#include "budget/budget.h"
+
+/* Returns OSH_E_USAGE with the smallest sufficient budget. outside: needs outside of visits. */
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
+                             const osh_limits *outside);
+/* Limits the context to the budgets from now on. */
+void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);
+/* True if host memory of values is page-locked for a GPU. */
+bool osh_memory_pins(const osh_options *o);
+#endif
