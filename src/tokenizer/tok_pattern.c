@@ -39,7 +39,7 @@ typedef struct open_group {
     size_t start;  // in out
     bool caseless; // the option i held before the group
     bool captures; // (...) or (?<name>...)
-    int number;    // of a group that captures, 1-based
+    int number;    // number of a group that captures, 1-based
     bool looks;    // (?=...), (?!...), (?<=...) or (?<!...)
     bool solid;    // the alternative at its end has an ITEM_SOLID
     bool anchors;  // an alternative has items, and no ITEM_SOLID

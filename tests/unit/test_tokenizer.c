@@ -463,7 +463,7 @@ static void patterns_match_as_in_the_library(void **state)
 {
     static const struct row {
         const char *pattern, *text;
-        size_t start, end; // of the first match
+        size_t start, end; // bytes first byte and end of the first match
     } rows[] = {
         {"s.+?\\R", "s1\v2\n", 0, 3},
         {"\\x41{2}?b", "AAb", 0, 3},
