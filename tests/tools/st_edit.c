@@ -185,7 +185,16 @@ static void rewrite_manifest(const char *dir)
         set_sum(m, text, n);
         osh_free(cx, text);
     }
-    write_json(path, root);
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "manifest_xxh3");
+    char *text = cJSON_Print(root), *end = strrchr(text, '}'); // its own checksum is the last member
+    while (end > text && (end[-1] == '\n' || end[-1] == ' ')) end--;
+    size_t n = (size_t)(end - text);
+    FILE *f = fopen(path, "w");
+    text[n] = ',', text[n + 1] = '\n';
+    fwrite(text, 1, n + 2, f);
+    fprintf(f, "  \"manifest_xxh3\": \"%016llx\"\n}\n", (unsigned long long)XXH3_64bits(text, n + 2));
+    fclose(f);
+    free(text);
     cJSON_Delete(root);
 }
 
