@@ -35,6 +35,26 @@ done:
     return rc;
 }
 
+/* Names the first copied tensors that hold a NaN or an infinity. */
+static osh_status warn_not_finite(osh_ctx *cx, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    int64_t n = 0;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < r->plan->manifest.n_out; i++)
+        if (osh_emit_not_finite(r->emitter, i) && n++ < 3)
+            OSH_TRY(
+                osh_buf_printf(cx, &b, "%s%s", n > 1 ? ", " : "", r->plan->manifest.out[i].name));
+    if (n)
+        osh_log(cx, OSH_LOG_WARN,
+                "%lld of the copied tensors hold a NaN or an infinity, as the source does: %s%s",
+                (long long)n, b.data, n > 3 ? ", ..." : "");
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status job_seal(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -42,6 +62,7 @@ static osh_status job_seal(osh_ctx *cx, osh_run *r)
     char *html = NULL;       // own
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
     OSH_TRY(osh_emit_check(cx, r->emitter));
+    OSH_TRY(warn_not_finite(cx, r));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
     OSH_TRY(osh_emit_seal(cx, r->emitter, r->results,

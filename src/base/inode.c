@@ -27,12 +27,6 @@ osh_inode osh_inode_at(const char *path)
                            errno == ENOENT || errno == ENOTDIR ? OSH_INODE_NONE : OSH_INODE_OTHER};
 }
 
-bool osh_inode_same(const osh_inode *a, const osh_inode *b)
-{
-    bool there = a->kind != OSH_INODE_NONE && a->inode; // inode 0: lstat was refused
-    return there && a->kind == b->kind && a->device == b->device && a->inode == b->inode;
-}
-
 const char *osh_inode_text(const osh_inode *p)
 {
     switch (p->kind) {

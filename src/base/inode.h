@@ -17,8 +17,6 @@ typedef struct osh_inode {
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // OSH_INODE_OTHER if lstat is refused
-/* True if both are the same existing file or directory. */
-bool osh_inode_same(const osh_inode *a, const osh_inode *b);
 const char *osh_inode_text(const osh_inode *p); // such as "a symbolic link"
 /* Returns the absolute path without links. Parts that do not exist yet are appended as given. *out:
  * own. */

@@ -1,14 +1,15 @@
 /* lines.c - reads a file in chunks, decompresses it, converts rows to lines if they are not lines,
  * and cuts at \n.
  *
- * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32 and NUL bytes
- * are errors.
+ * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
+ * and invalid sequences are errors.
  *
  * Limits keep a small hostile .zst or .gz from filling the memory or running without end: 64 MiB
  * for a line, 64 GiB in total, and zstd's own 128 MiB for its window. */
 #include "data/lines.h"
 #include "base/file.h"
 #include "base/name.h"
+#include "base/utf8.h"
 #include "data/folder.h"
 #include "data/shape.h"
 #include <string.h>
@@ -35,7 +36,9 @@ struct osh_lines {
     char head[4]; // first bytes of a file, which may be a byte order mark
     size_t n_head;
     bool begun;         // the head was checked
-    int64_t part_bytes, part_lines; // in this file: bytes after the mark, and lines in them
+    int64_t part_bytes, part_lines; // in this file: bytes with the mark, and lines in them
+    int64_t mark;       // bytes of the mark
+    osh_utf8 utf8;      // checks the bytes after the mark
     const char *column; // column for osh_shape
     bool rows;          // read rows of any kind of file; else lines
     char last;          // last byte of text
@@ -85,7 +88,8 @@ static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_open(cx, &l->file, path));
     l->at = 0, l->in = (ZSTD_inBuffer){0}, l->more_to_flush = l->in_frame = false;
-    l->n_head = 0, l->begun = !l->rows, l->part_bytes = l->part_lines = 0;
+    l->n_head = 0, l->begun = !l->rows, l->part_bytes = l->part_lines = l->mark = 0;
+    l->utf8 = (osh_utf8){0};
     if (!l->chunk) OSH_NEW(cx, l->chunk, CHUNK);
     bool gz = osh_before_tail(path, ".gz"), zst = osh_before_tail(path, ".zst");
     if ((gz || zst) && !l->packed) OSH_NEW(cx, l->packed, CHUNK);
@@ -260,13 +264,27 @@ static osh_status refuse_nul(osh_ctx *cx, const osh_lines *l, const char *bytes,
                     (long long)l->part_bytes + (long long)at);
 }
 
+/* Fails if the next bytes, or the end of the file with n 0, are not UTF-8. */
+static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
+{
+    const char *nul = n ? memchr(bytes, 0, n) : NULL;
+    if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
+    if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
+    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: in the bytes before these
+    int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
+    return osh_fail(cx, OSH_E_FORMAT,
+                    "%s: byte 0x%02X in line %lld, at byte %lld of the text, begins no character "
+                    "of UTF-8: want text in UTF-8 (Latin-1 and Windows-1252 are not)",
+                    osh_file_path(l->file), l->utf8.lead, (long long)line,
+                    (long long)(l->mark + l->utf8.start));
+}
+
 /* Appends bytes after the mark of a file to l->text; n 0: the file ends. */
 static osh_status part_put(osh_ctx *cx, osh_lines *l, const char *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
-    const char *nul = l->rows && n ? memchr(bytes, 0, n) : NULL;
     size_t had = l->text.len;
-    if (nul) OSH_TRY(refuse_nul(cx, l, bytes, (size_t)(nul - bytes)));
+    if (l->rows) OSH_TRY(part_check(cx, l, bytes, n));
     if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, bytes, n));
     else OSH_TRY(osh_buf_append(cx, &l->text, bytes, n));
     if (!l->rows) goto done;
@@ -288,7 +306,7 @@ static osh_status head_put(osh_ctx *cx, osh_lines *l)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: begins with the byte order mark of UTF-%s, want text in UTF-8",
                  osh_file_path(l->file), wide ? "32" : "16");
-    l->part_bytes = (int64_t)mark;
+    l->part_bytes = l->mark = (int64_t)mark;
     if (n > mark) OSH_TRY(part_put(cx, l, s + mark, n - mark));
 done:
     return rc;

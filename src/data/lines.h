@@ -8,7 +8,8 @@ typedef struct osh_lines osh_lines;
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
 /* Opens the lines of a data file, or of the files of a directory (folder.h). Rows of a .json, and
  * of a .csv with their `column`, become lines of JSON objects (shape.h). column must live as long
- * as *out. A byte order mark of UTF-8 is removed; NUL, UTF-16 and UTF-32 are errors. */
+ * as *out. A byte order mark of UTF-8 is removed; NUL, UTF-16, UTF-32 and other
+ * bytes that are not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
 /* Lines end with \n only, not with \r\n, and may have any length. Without this call the limit is 64

@@ -6,6 +6,7 @@
  *
  * No file stays open: a checkpoint may have more shards than a process may have descriptors. */
 #include "io/safetensors.h"
+#include "base/utf8.h"
 #include "base/xxh3.h"
 #include "text/json.h"
 
@@ -13,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the limit of the safetensors library
 #define EXACT_INT 9007199254740992.0   // 2^53: JSON numbers hold integers exactly up to here
@@ -36,26 +36,6 @@ static int64_t u64_le(const uint8_t *b)
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-static bool is_utf8(const char *s, size_t n, size_t *bad)
-{
-    size_t i = 0;
-    while (i < n) {
-        utf8proc_int32_t c;
-        if ((uint8_t)s[i] < 0x80) {
-            i++;
-            continue;
-        }
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)s + i, (utf8proc_ssize_t)(n - i), &c);
-        if (k <= 0) {
-            *bad = i;
-            return false;
-        }
-        i += (size_t)k;
-    }
-    return true;
-}
-
 /* Reads the header. text: own. A length that does not fit the file is an error before memory is
  * allocated. */
 static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
@@ -65,7 +45,7 @@ static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *
     char *header = NULL; // own
     uint8_t b[8];
     int64_t n;
-    size_t bad = 0;
+    osh_utf8 utf8 = {0};
 
     OSH_TRY(osh_file_open(cx, &f, st->path));
     OSH_TRY(osh_file_stamp(cx, &st->stamp, f));
@@ -92,8 +72,9 @@ static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *
     if (n < 2 || header[0] != '{')
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not a JSON object, not a safetensors file",
                  st->path);
-    if (!is_utf8(header, (size_t)n, &bad))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not UTF-8 at byte %zu", st->path, 8 + bad);
+    if (!osh_utf8_read(&utf8, header, (size_t)n) || !osh_utf8_ends(&utf8))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not UTF-8 at byte %lld", st->path,
+                 (long long)(8 + utf8.start));
     *n_text = (size_t)n;
     *text = header, header = NULL; // give
 done:

@@ -65,10 +65,11 @@ static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const o
         if (!weight_is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
         if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
-        if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM)
-            continue;
-        OSH_TRY(plan_modules_add(cx, cs, e->name, n,
-                                 (osh_plan_module){.cls = "Linear", .tensor = i, .module = -1}));
+        bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
+        if (kind == OSH_KIND_NORM) continue;
+        OSH_TRY(plan_modules_add(
+            cx, cs, e->name, n,
+            (osh_plan_module){.cls = table ? "Embedding" : "Linear", .tensor = i, .module = -1}));
         osh_plan_module *c = &cs->c[cs->n - 1];
         c->never = !p->in->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
         c->why = !c->never                 ? NULL

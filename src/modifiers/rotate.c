@@ -15,13 +15,6 @@ static const struct {
                  {"R4", OSH_ROTATE_R4}, {"v", OSH_ROTATE_V},   {"u", OSH_ROTATE_U}};
 enum { N_ROTATIONS = sizeof rotations / sizeof *rotations };
 
-const char *osh_rotate_name(unsigned one)
-{
-    for (int i = 0; i < N_ROTATIONS; i++)
-        if (rotations[i].bit == one) return rotations[i].name;
-    return "";
-}
-
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a)
 {
     return !strcmp(a->type, "hadamard")          ? OSH_ROTATION_HADAMARD

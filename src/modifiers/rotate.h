@@ -25,5 +25,4 @@ typedef struct osh_rotate { // args of the modifier
     osh_strs targets, ignore; // own: for v and u
 } osh_rotate;
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);
-const char *osh_rotate_name(unsigned one); // "R1"
 #endif

@@ -41,6 +41,7 @@ struct check {
 typedef struct chunk {
     int shard;
     int64_t ticket, at, n; // bytes [at, at + n) of the file
+    int64_t first;         // index into order: its first tensor
 } chunk;
 
 static int check_by_offset(const void *x, const void *y, void *plan)
@@ -74,10 +75,12 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
                 n = p->manifest.out[i].end - at;
         if (!n || check_has_sum(c, i)) continue;
         if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
-        if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at;
-        if (n > OSH_BAND_BYTES - k->n) n = OSH_BAND_BYTES - k->n;
+        if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at, k->first = c->next;
+        bool cut = n > OSH_BAND_BYTES - k->n;
+        if (cut) // between two elements
+            n = (OSH_BAND_BYTES - k->n) & -(int64_t)osh_dtype_bytes(p->manifest.out[i].dtype);
         k->n += n, c->taken += n;
-        if (k->n == OSH_BAND_BYTES) break;
+        if (cut || k->n == OSH_BAND_BYTES) break;
     }
     if (k->n) k->ticket = c->turns.next++, *rc = osh_check_interrupt(cx);
     pthread_mutex_unlock(&c->lock);
@@ -101,6 +104,20 @@ static void check_add(check *c, const chunk *k, const uint8_t *bytes)
         }
         XXH3_64bits_update(c->state, bytes + (from - k->at), (size_t)(to - from));
         c->sums[i] = XXH3_64bits_digest(c->state);
+    }
+}
+
+/* Looks for NaN and infinities in the copies of a chunk. */
+static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
+{
+    const osh_plan *p = c->e->plan;
+    for (int64_t o = k->first; o < p->manifest.n_out; o++) {
+        int64_t i = c->order[o], end = k->at + k->n, from = p->manifest.out[i].begin,
+                to = p->manifest.out[i].end;
+        if (p->manifest.out_info[i].shard != k->shard || from >= end) break;
+        if (to <= k->at || check_has_sum(c, i)) continue;
+        if (from < k->at) from = k->at;
+        osh_emit_look(c->e, i, bytes + (from - k->at), (size_t)((to < end ? to : end) - from));
     }
 }
 
@@ -130,6 +147,7 @@ static void *check_work(void *user)
         if (!rc)
             rc = osh_file_read_blocks(r->cx, r->c->e->shards[k.shard], r->room, (size_t)k.n, k.at);
         osh_profile_end(r->cx, scope);
+        if (!rc) check_look(r->c, &k, r->room + k.at % OSH_BLOCK_BYTES);
         check_take_turn(r, &k, rc);
     }
     return NULL;

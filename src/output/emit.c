@@ -68,6 +68,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(emit_check_target(cx, e));
     OSH_NEW(cx, e->sums, p->manifest.n_out);
     OSH_NEW(cx, e->written, p->manifest.n_out);
+    OSH_NEW(cx, e->nonfinite, p->manifest.n_out);
     OSH_NEW(cx, e->shards, p->manifest.n_shards);
     OSH_NEW(cx, e->dirty, p->manifest.n_shards);
     OSH_NEW(cx, e->taken, p->manifest.n_out);
@@ -114,6 +115,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->dirty);
     osh_free(cx, e->sums);
     osh_free(cx, e->written);
+    osh_free(cx, e->nonfinite);
     osh_free(cx, e->taken);
     osh_free(cx, e->told);
     osh_free(cx, e->stamps);

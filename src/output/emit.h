@@ -53,6 +53,9 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
 osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e);
+/* True if the tensor is copied, not quantized, and has a NaN or an infinity. Call it after
+ * osh_emit_check. False for all if an earlier process has checked the output. */
+bool osh_emit_not_finite(const osh_emitter *e, int64_t out);
 /* Waits until the thread no longer reads memory that osh_emit_copy_from got. */
 void osh_emit_let_go(osh_emitter *e);
 /* Reads the emitted codes of a Linear from the output and decodes them to w [O, I]: bit for bit the

@@ -3,6 +3,7 @@
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/file.h"
 #include "base/xxh3.h"
@@ -93,6 +94,7 @@ struct osh_emitter {
     osh_edges *edges;      // own: blocks that several pieces of a shard share
     uint64_t *sums;        // own [n_out]: checksums
     bool *written;         // own [n_out]: written and recorded
+    atomic_bool *nonfinite; // own [n_out]: a copy that has a NaN or an infinity (osh_emit_look)
     bool *dirty;           // own [n_shards]: written since the last barrier
     osh_stamp *stamps;     // own [shards of the source]: valid for the bytes that were read
     bool *told;            // own [tensors of the source]: the journal has the checksum
@@ -117,6 +119,8 @@ struct osh_emitter {
 /* records.c */
 /* Computes the checksum of an output tensor from the bytes on the disk. */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out);
+/* Looks for NaN and infinities in bytes [n] of a tensor, which begin with an element. */
+void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
 /* Syncs the shards, then records that everything recorded so far is on the disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 /* Records that earlier records of an output tensor no longer count. */

@@ -2,10 +2,13 @@
  * it. */
 #include "output/manifest_text.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/num.h"
+#include "base/xxh3.h"
 #include "output/emit_impl.h"
 #include "rewrite/experts.h"
 #include "rewrite/folds.h"
@@ -175,12 +178,19 @@ typedef struct writing {
     osh_file *f; // view
     int64_t at;  // bytes of the file so far
     osh_buf b;   // own: the bytes after them
+    XXH3_state_t *sum; // own: of the bytes of the file so far
 } writing;
+
+/* The last member of the manifest, with the checksum of all bytes before it. */
+#define SUM_KEY "  \"manifest_xxh3\": \""
+#define SUM_END "\"\n}\n"
+enum { SUM_DIGITS = 16, SUM_BYTES = sizeof SUM_KEY - 1 + SUM_DIGITS + sizeof SUM_END - 1 };
 
 static osh_status manifest_flush(osh_ctx *cx, writing *w)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_pwrite(cx, w->f, w->b.data, w->b.len, w->at));
+    XXH3_64bits_update(w->sum, w->b.data, w->b.len);
     w->at += (int64_t)w->b.len;
     osh_buf_clear(&w->b);
 done:
@@ -234,7 +244,9 @@ static osh_status manifest_fill(osh_ctx *cx, void *user, osh_file *f)
         OSH_TRY(manifest_begin_item(cx, w, !i));
         OSH_TRY(manifest_put_tensor(cx, &w->b, p, i, w->e->sums));
     }
-    OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ]\n}\n"));
+    OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ],\n"));
+    OSH_TRY(manifest_flush(cx, w));
+    OSH_TRY(osh_buf_printf(cx, &w->b, SUM_KEY "%016llx" SUM_END, (ull)XXH3_64bits_digest(w->sum)));
     OSH_TRY(manifest_flush(cx, w));
 done:
     return rc;
@@ -243,10 +255,45 @@ done:
 osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,
                               const osh_result *results)
 {
-    writing w = {.e = e, .results = results}; // own
+    osh_status rc = OSH_OK;
+    writing w = {.e = e, .results = results, .sum = XXH3_createState()}; // own
     osh_buf_init(&w.b, 0);
-    osh_status rc = osh_file_write_by(cx, path, manifest_fill, &w);
+    if (!w.sum) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(w.sum);
+    OSH_TRY(osh_file_write_by(cx, path, manifest_fill, &w));
+done:
     osh_buf_deinit(cx, &w.b);
+    XXH3_freeState(w.sum);
+    return rc;
+}
+
+static void sum_update(void *state, const void *p, size_t n) { XXH3_64bits_update(state, p, n); }
+
+osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL;                         // own
+    XXH3_state_t *state = XXH3_createState();   // own
+    char *path = osh_path_join(cx, dir, OSH_MANIFEST_NAME); // own
+    char tail[SUM_BYTES + 1] = "", again[SUM_BYTES + 1];
+    osh_stamp stamp;
+    *has = false;
+    if (!state || !path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the checksum of the manifest");
+    OSH_TRY(osh_file_open(cx, &f, path));
+    OSH_TRY(osh_file_stamp(cx, &stamp, f));
+    int64_t n = stamp.n_bytes - SUM_BYTES;
+    if (n < 0) goto done;
+    OSH_TRY(osh_file_pread(cx, f, tail, SUM_BYTES, n));
+    *said = strtoull(tail + sizeof SUM_KEY - 1, NULL, 16);
+    snprintf(again, sizeof again, SUM_KEY "%016llx" SUM_END, (ull)*said);
+    *has = !memcmp(tail, again, SUM_BYTES);
+    XXH3_64bits_reset(state);
+    OSH_TRY(osh_file_scan(cx, f, (size_t)n, 0, sum_update, state));
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    osh_file_close(cx, f);
+    osh_free(cx, path);
     return rc;
 }
 

@@ -15,6 +15,9 @@ osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *
  * none. */
 osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
                              void *user);
+/* Compares the manifest's own checksum, which is its last member, with its text before that. *sum:
+ * of the text; *said: what the member says; *has: it is there, as osh_manifest_write writes it. */
+osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
 /* Appends an item for each output tensor: the list "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
 #endif

@@ -44,19 +44,40 @@ done:
     return rc;
 }
 
-static void records_update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n)
+{
+    osh_dtype dtype = e->plan->manifest.out[out].dtype;
+    if (e->plan->manifest.out_info[out].source < 0 || !osh_dtype_is_float(dtype)) return;
+    if (osh_find_nonfinite(bytes, dtype, (int64_t)(n / osh_dtype_bytes(dtype))) >= 0)
+        atomic_store(&e->nonfinite[out], true);
+}
+
+bool osh_emit_not_finite(const osh_emitter *e, int64_t out) { return e->nonfinite[out]; }
+
+typedef struct record_sum {
+    const osh_emitter *e; // view
+    int64_t out;
+    XXH3_state_t *state; // own
+} record_sum;
+
+static void records_update(void *user, const void *p, size_t n)
+{
+    record_sum *s = user;
+    XXH3_64bits_update(s->state, p, n);
+    osh_emit_look(s->e, s->out, p, n);
+}
 
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *t = &e->plan->manifest.out[out];
-    XXH3_state_t *state = XXH3_createState(); // own
-    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    XXH3_64bits_reset(state);
+    record_sum s = {e, out, XXH3_createState()};
+    if (!s.state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(s.state);
     OSH_TRY(osh_file_scan(cx, e->shards[e->plan->manifest.out_info[out].shard],
-                          (size_t)(t->end - t->begin), t->begin, records_update, state));
-    *sum = XXH3_64bits_digest(state);
+                          (size_t)(t->end - t->begin), t->begin, records_update, &s));
+    *sum = XXH3_64bits_digest(s.state);
 done:
-    XXH3_freeState(state);
+    XXH3_freeState(s.state);
     return rc;
 }

@@ -18,12 +18,11 @@ static const osh_observer *const observers[] = {
 #undef OSH_OBSERVER
 };
 
-size_t osh_observer_count(void) { return sizeof observers / sizeof *observers; }
-const osh_observer *osh_observer_at(size_t i) { return observers[i]; }
+enum { N_OBSERVERS = sizeof observers / sizeof *observers };
 
 const osh_observer *osh_observer_find(const char *name)
 {
-    for (size_t i = 0; i < osh_observer_count(); i++)
+    for (size_t i = 0; i < N_OBSERVERS; i++)
         if (!strcmp(name, observers[i]->name)) return observers[i];
     return NULL;
 }
@@ -106,7 +105,7 @@ osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where
     osh_buf b;
     osh_buf_init(&b, 1024);
     osh_near_init(&near, name);
-    for (size_t i = 0; i < osh_observer_count(); i++) {
+    for (size_t i = 0; i < N_OBSERVERS; i++) {
         osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", observers[i]->name);
         osh_near_see(&near, observers[i]->name);
     }

@@ -48,8 +48,6 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-size_t osh_observer_count(void);
-const osh_observer *osh_observer_at(size_t i);
 const osh_observer *osh_observer_find(const char *name); // NULL: there is none
 const osh_observer *osh_observer_of(const osh_q_args *a); // minmax if a names none
 /* Sets the observer that LLM Compressor's calibrating path writes to config.json if none is named:

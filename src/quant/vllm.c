@@ -174,22 +174,39 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
+/* Writes the leaf names of the parts s with bit s set in `which`. */
+static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
+{
+    size_t at = 0;
+    *to = 0;
+    for (int s = 0; s < l->n && at < cap; s++)
+        if (which >> s & 1)
+            at += (size_t)snprintf(to + at, cap - at, "%s%s", at ? ", " : "",
+                                   module_leaf(l->shard[s]));
+}
+
 static osh_status layer_is_ignored(osh_ctx *cx, bool *yes, const lookup *k, const layer *l)
 {
     osh_status rc = OSH_OK;
     int64_t hit;
     int n = 0;
+    unsigned taken = 0;
+    char parts[120], others[120];
     OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->name));
     if ((*yes = hit >= 0) || l->n == 1) goto done;
     for (int s = 0; s < l->n; s++) {
         OSH_TRY(first_pattern(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
         n += hit >= 0;
+        taken |= (unsigned)(hit >= 0) << s;
     }
+    layer_parts(parts, sizeof parts, l, taken);
+    layer_parts(others, sizeof others, l, ~taken);
     if (n && n < l->n)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: ignore takes %d of its %d parts, and vLLM fuses them: want all or none of %s "
-                 "... %s ignored",
-                 l->name, n, l->n, l->shard[0], l->shard[l->n - 1]);
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: ignore takes %d of its %d parts, and vLLM fuses them: want all or none of them "
+            "ignored, and %s would be, %s not",
+            l->name, n, l->n, parts, others);
     *yes = n > 0;
 done:
     return rc;
@@ -296,10 +313,12 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
             if (l.module[s] < 0) continue;
             size_t m = (size_t)l.module[s];
             if (which[m] == scheme) continue;
+            char parts[120];
+            layer_parts(parts, sizeof parts, &l, l.n > 1 ? ~0u : 0);
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s",
+                     "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s%s%s",
                      modules[m], scheme_name(schemes, which[m]), l.name, l.cls,
-                     scheme_name(schemes, scheme),
+                     scheme_name(schemes, scheme), *parts ? "; want one scheme for " : "", parts,
                      !strcmp(l.cls, "ParallelLMHead") && scheme < 0
                          ? "; hint: put lm_head in ignore, or its name in targets: a class does "
                            "not reach it there"

@@ -343,6 +343,23 @@ static bool report_add_traversals(cJSON *root, const osh_plan *p)
     return ok;
 }
 
+/* Copied tensors with a NaN or an infinity: their number, and the names of the first. */
+static bool report_add_not_finite(cJSON *root, const osh_run *r)
+{
+    cJSON *o = NULL, *list = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->plan->manifest.n_out; i++) {
+        if (!osh_emit_not_finite(r->emitter, i)) continue;
+        if (!o && (!(o = cJSON_AddObjectToObject(root, "not_finite")) ||
+                   !(list = cJSON_AddArrayToObject(o, "tensors"))))
+            return false;
+        if (n++ < 10 &&
+            !cJSON_AddItemToArray(list, cJSON_CreateString(r->plan->manifest.out[i].name)))
+            return false;
+    }
+    return !o || osh_report_number(o, "n", (double)n);
+}
+
 static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -421,9 +438,9 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
                            p->in.data.n ? (double)p->in.data.offsets[p->in.data.n] : 0) &&
          osh_report_number(root, "output_bytes", (double)p->manifest.total_bytes) &&
          osh_mixed_json(root, p->in.opt->mixed) && report_add_tuned(root, run) &&
-         osh_dense_json(root, &p->match) && report_add_seconds(root, r) &&
-         report_add_memory(cx, root, r) && report_add_device(root, r) && report_add_io(root, r) &&
-         report_add_checkpoints(root, r);
+         report_add_not_finite(root, run) && osh_dense_json(root, &p->match) &&
+         report_add_seconds(root, r) && report_add_memory(cx, root, r) &&
+         report_add_device(root, r) && report_add_io(root, r) && report_add_checkpoints(root, r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     OSH_TRY(osh_json_write(cx, f, root, lists.lists, &lists));
 done:

@@ -243,19 +243,18 @@ void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n)
     }
 }
 
+/* p need not be aligned. */
 static bool nonfinite_at(const void *p, osh_dtype dt, int64_t i)
 {
+    size_t width = osh_dtype_bytes(dt);
+    uint64_t v = 0;
+    memcpy(&v, (const uint8_t *)p + (size_t)i * width, width);
     switch (dt) {
-    case OSH_F64:
-        return (((const uint64_t *)p)[i] >> 52 & 0x7ff) == 0x7ff;
-    case OSH_F32:
-        return (((const uint32_t *)p)[i] & 0x7f800000u) == 0x7f800000u;
-    case OSH_BF16:
-        return (((const uint16_t *)p)[i] & 0x7f80) == 0x7f80;
-    case OSH_F16:
-        return (((const uint16_t *)p)[i] & 0x7c00) == 0x7c00;
-    default:
-        return (((const uint8_t *)p)[i] & 0x7f) == 0x7f; // E4M3FN: one NaN per sign, no Inf
+    case OSH_F64: return (v >> 52 & 0x7ff) == 0x7ff;
+    case OSH_F32: return (v & 0x7f800000u) == 0x7f800000u;
+    case OSH_BF16: return (v & 0x7f80) == 0x7f80;
+    case OSH_F16: return (v & 0x7c00) == 0x7c00;
+    default: return (v & 0x7f) == 0x7f; // E4M3FN: one NaN per sign, no Inf
     }
 }
 

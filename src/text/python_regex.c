@@ -1,14 +1,28 @@
 /* python_regex.c - see python_regex.h. What osh_regex_new refuses is not looked for here. */
 #include "text/python_regex.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const char digits[] = "0123456789", hexits[] = "0123456789abcdefABCDEF";
+
+enum { DEPTH_MOST = 100, NAMES_MOST = 50 };
 
 typedef struct reader {
     osh_ctx *cx;
     const char *s; // view: the pattern
     size_t at;
     bool body; // something other than options and comments stands before `at`
+    int open[DEPTH_MOST]; // number of each open group; 0: it does not capture
+    int n_open, n_groups; // open groups; groups that capture, so far
+    int behind;           // n_open before the outermost lookbehind; -1: not in one
+    int before_behind;    // n_groups before it
+    struct group_name {
+        const char *s; // view: in the pattern
+        size_t n;
+        int number;
+    } names[NAMES_MOST];
+    int n_names;
+    bool refers, verbose, comment; // saw a reference, the option x, a # outside brackets
 } reader;
 
 static osh_status python_refuse(const reader *r, const char *why)
@@ -20,6 +34,46 @@ static osh_status python_refuse(const reader *r, const char *why)
 }
 
 static bool is_one_of(const char *set, char c) { return c && strchr(set, c); }
+
+/* Fails if the group `number` does not exist before `at`, is not closed, or began in the same
+ * lookbehind. */
+static osh_status check_reference(reader *r, int number)
+{
+    r->refers = true;
+    for (int i = 0; i < r->n_open; i++)
+        if (r->open[i] == number) return python_refuse(r, "a reference to a group that is open");
+    if (number < 1 || number > r->n_groups)
+        return python_refuse(r, "a reference to a group that does not exist before it");
+    if (r->behind >= 0 && number > r->before_behind)
+        return python_refuse(r, "a reference to a group of the same lookbehind");
+    return OSH_OK;
+}
+
+static osh_status check_name(reader *r, const char *name)
+{
+    size_t n = strcspn(name, ")");
+    for (int i = 0; i < r->n_names; i++)
+        if (r->names[i].n == n && !memcmp(r->names[i].s, name, n))
+            return check_reference(r, r->names[i].number);
+    return python_refuse(r, "a reference to a name that no group before it has");
+}
+
+/* Opens a group. name: of (?P<name>...), or NULL. */
+static osh_status group_push(reader *r, bool captures, const char *name)
+{
+    if (r->n_open == DEPTH_MOST) return python_refuse(r, "more than 100 groups in one another");
+    r->open[r->n_open++] = captures ? ++r->n_groups : 0;
+    if (!name) return OSH_OK;
+    if (r->n_names == NAMES_MOST) return python_refuse(r, "more than 50 groups with names");
+    r->names[r->n_names++] = (struct group_name){name, strcspn(name, ">"), r->n_groups};
+    return OSH_OK;
+}
+
+static void group_pop(reader *r)
+{
+    if (r->n_open) r->n_open--; // else osh_regex_new refuses the pattern
+    if (r->n_open <= r->behind) r->behind = -1;
+}
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -91,8 +145,9 @@ static osh_status read_options(reader *r)
     if (s[n + off] == ')' && (r->body || off))
         return python_refuse(r, "options of the whole pattern that are not its beginning");
     r->body |= s[n + off] == ':';
+    r->verbose |= memchr(s, 'x', n) != NULL;
     r->at += 2 + n + off + 1;
-    return OSH_OK;
+    return s[n + off] == ':' ? group_push(r, false, NULL) : OSH_OK;
 }
 
 static osh_status python_read_group(reader *r)
@@ -101,7 +156,7 @@ static osh_status python_read_group(reader *r)
     if (s[1] == '*') return python_refuse(r, "a verb");
     if (s[1] != '?') {
         r->body = true, r->at++;
-        return OSH_OK;
+        return group_push(r, true, NULL);
     }
     if (s[2] == '#') { // a comment
         const char *end = strchr(s, ')');
@@ -115,18 +170,29 @@ static osh_status python_read_group(reader *r)
     if (s[2] == 'P' && s[3] != '<' && s[3] != '=') return python_refuse(r, "a call of a group");
     if (s[2] == '(' && (!strspn(s + 3, digits) || s[3 + strspn(s + 3, digits)] != ')'))
         return python_refuse(r, "a condition that is not the number of a group");
+    if (s[2] == 'P' && s[3] == '=') {
+        osh_status rc = check_name(r, s + 4);
+        r->at += 2 + strcspn(s + 2, ")") + (strchr(s, ')') != NULL);
+        return rc;
+    }
     if (s[2] == '<') {
         osh_status rc = check_lookbehind(r, s + 4);
         if (rc) return rc;
+        if (r->behind < 0) r->behind = r->n_open, r->before_behind = r->n_groups;
     }
-    r->at += s[2] == '(' || s[2] == 'P' ? 2 + strcspn(s + 2, ")>") : 3;
-    return OSH_OK;
+    if (s[2] == '(' && r->behind >= 0) {
+        osh_status rc = check_reference(r, atoi(s + 3)); // elsewhere the group may come later
+        if (rc) return rc;
+    }
+    r->at += s[2] == '(' ? 3 + strcspn(s + 3, ")") : s[2] == 'P' ? 2 + strcspn(s + 2, ">") : 3;
+    if (s[2] == '(') r->at += r->s[r->at] == ')';
+    return group_push(r, s[2] == 'P', s[2] == 'P' ? s + 4 : NULL);
 }
 
 osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
 {
     osh_status rc = OSH_OK;
-    reader r = {.cx = cx, .s = pattern};
+    reader r = {.cx = cx, .s = pattern, .behind = -1};
     while (pattern[r.at]) {
         char c = pattern[r.at];
         if (c == '(') {
@@ -134,6 +200,10 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
             continue;
         }
         r.body = true;
+        r.comment |= c == '#';
+        if (c == ')') group_pop(&r);
+        if (c == '\\' && is_one_of("123456789", pattern[r.at + 1]))
+            OSH_TRY(check_reference(&r, pattern[r.at + 1] - '0'));
         if (c == '\\') OSH_TRY(read_escape(&r, "aAbBdDfnrsStwWZ"));
         else if (c == '[') OSH_TRY(read_brackets(&r));
         else if (c == '{' && pattern[r.at + 1] == ',' &&
@@ -141,6 +211,8 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
             OSH_TRY(python_refuse(&r, "a repeat without its least number"));
         else r.at++;
     }
+    if (r.verbose && r.comment && r.refers) // its parentheses may stand in a comment
+        OSH_TRY(python_refuse(&r, "a reference to a group beside # and the option x"));
 done:
     return rc;
 }

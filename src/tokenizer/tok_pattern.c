@@ -14,26 +14,55 @@
  *   \h \v          a hexadecimal digit, a vertical tab
  *   (?m)           the dot matches ends of lines
  *   \C             refused: \C-x is a control character, which PCRE2 does not know
- *   \Q \xE9 (?U) a(?i)b (?i)ss and their like
- *                  refused: Oniguruma does not know them, or reads them in another way
+ *   \Q \xE9 (?U) (*UCP) \b+ \p{Xan} a(?i)b (?i)ss
+ *                  refused with others: Oniguruma does not know them, or reads them in another way
  *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
+ *
+ * tok_fold.c knows the characters that the two do not compare alike without case.
  */
 #include "base/buf.h"
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static const char hexits[] = "0123456789abcdefABCDEF";
+
+typedef enum item_kind {
+    ITEM_NONE, // the beginning of an alternative
+    ITEM_BARE, // matches no character: an anchor, a look, a group of such items
+    ITEM_SOLID // anything else
+} item_kind;
+
+typedef struct open_group {
+    size_t start;  // in out
+    bool caseless; // the option i held before the group
+    bool captures; // (...) or (?<name>...)
+    int number;    // number of a group that captures, 1-based
+    bool looks;    // (?=...), (?!...), (?<=...) or (?<!...)
+    bool solid;    // the alternative at its end has an ITEM_SOLID
+    bool anchors;  // an alternative has items, and no ITEM_SOLID
+    bool behind;   // is or stands in (?<=...) or (?<!...)
+    bool unbehind; // is or stands in (?<!...)
+} open_group;
 
 typedef struct rewriter {
     osh_ctx *cx;
     const char *s, *what;
     size_t n, at;
     osh_buf *out;
-    size_t atom;            // start of the last atom in out
-    size_t groups[64];      // starts of the open groups
-    int n_groups;
-    bool lines;             // saw ^ or $
-    bool caseless;          // saw the option i
-    bool looks;             // saw \A, \G, \K or the like: may look at text before a match
+    size_t atom;           // start of the last atom in out
+    open_group groups[65]; // [0]: the whole pattern
+    int n_groups;          // open groups after [0]
+    int n_captures;        // groups that capture
+    unsigned closed;       // bit n: the group n, 1 to 9, has ended
+    item_kind item;        // the last item
+    uint32_t last;         // the last character, if no other item follows it; else 0
+    bool lines;            // saw ^ or $
+    bool caseless;         // the option i holds
+    bool looks;            // saw \A, \G, \K or the like: may look at text before a match
+    bool named, numbered;  // saw (?<name>...); saw \1 to \9
 } rewriter;
 
 static osh_status rewriter_refuse(const rewriter *r, const char *why)
@@ -47,8 +76,8 @@ static osh_status rewriter_put(rewriter *r, const char *s, size_t n)
     return osh_buf_append(r->cx, r->out, s, n);
 }
 
-/* Writes the ranges that Unicode 15 to 16 added to a class: "L" stands for Lu, Ll, ...; "w" for the
- * members of \w. */
+/* Writes the ranges that Unicode 15 to 16 added to a class: "L" stands for Lu, Ll, ...; "sc:Han" is
+ * a script. */
 static osh_status put_newer(rewriter *r, const char *cls)
 {
     osh_status rc = OSH_OK;
@@ -84,13 +113,10 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
                                "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
-        static const char *const scripts[] = {"Han", "Hiragana", "Katakana", "Hangul", "Latin",
-                                              "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"};
-        bool script = false; // PCRE2 reads a bare script name as the script extensions
-        for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
-            script |= !strcmp(prop, scripts[i]);
-        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s%s}", script ? "sc:" : "", prop));
-        OSH_TRY(put_newer(r, prop));
+        char name[48]; // PCRE2 reads a bare script name as the script extensions
+        snprintf(name, sizeof name, "%s%s", osh_uni_is_script(prop) ? "sc:" : "", prop);
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", name));
+        OSH_TRY(put_newer(r, name));
     }
 done:
     return rc;
@@ -101,11 +127,14 @@ done:
 static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
 {
     osh_status rc = OSH_OK;
+    bool mn = !strcmp(prop, "Mn"); // Unicode 16 has moved U+1171E to Mc
 
+    if (mn)
+        OSH_TRY(osh_buf_printf(r->cx, r->out, negated ? "(?:\\x{1171E}|" : "(?:(?!\\x{1171E})"));
     OSH_TRY(rewriter_put(r, negated ? "[^" : "[", negated ? 2 : 1));
     OSH_TRY(put_members(r, kind, prop));
     if (kind == 'w') OSH_TRY(osh_buf_printf(r->cx, r->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE"));
-    OSH_TRY(rewriter_put(r, "]", 1));
+    OSH_TRY(rewriter_put(r, mn ? "])" : "]", mn ? 2 : 1));
 done:
     return rc;
 }
@@ -145,24 +174,75 @@ static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negat
         return rewriter_refuse(r, "an unfinished property");
     prop[k] = 0;
     r->at++;
-    return OSH_OK;
+    if (osh_uni_is_script(prop) || osh_uni_is_category(prop)) return OSH_OK;
+    return osh_fail(r->cx, OSH_E_UNSUPPORTED,
+                    "%s: regular expression '%.200s': the property '%s' is none of the general "
+                    "categories (L, Lu, Nd) and scripts (Han, Latin) that are read as in Oniguruma",
+                    r->what, r->s, prop);
 }
 
 /* Fails on an escape that PCRE2 knows and Oniguruma does not, or reads differently: a quote, a
  * name, a reference, a byte of a character. */
 static osh_status rewriter_check_escape(const rewriter *r)
 {
-    static const char octal[] = "01234567", hexit[] = "0123456789abcdefABCDEF";
+    static const char octal[] = "01234567";
     const char *c = r->s + r->at + 1;
     bool bytes = *c == 'x' && c[1] && strchr("89abcdefABCDEF", c[1]) && c[2] &&
-                 strchr(hexit, c[2]);
-    bool named = (*c == 'g' || *c == 'k') && c[1] != '<' && c[1] != '\'';
+                 strchr(hexits, c[2]);
 
     bytes |= (*c == '2' || *c == '3') && c[1] && strchr(octal, c[1]) && c[2] && strchr(octal, c[2]);
     if (bytes) return rewriter_refuse(r, "a byte that is no character by itself");
-    if (named || (*c == 'N' && c[1] == '{') || (*c && strchr("QEV", *c)))
+    if ((*c == 'N' && c[1] == '{') || (*c && strchr("QEV", *c)))
         return rewriter_refuse(r, "an escape that Oniguruma does not know");
+    if (*c && strchr("gkGKX", *c))
+        return rewriter_refuse(r, "\\g, \\k, \\G, \\K or \\X, which is not supported");
+    if (*c == '0' || (*c >= '1' && *c <= '9' && c[1] >= '0' && c[1] <= '9'))
+        return rewriter_refuse(r, "\\0 or several digits after a backslash");
+    if (*c && strchr("zZ", *c) && r->groups[r->n_groups].behind)
+        return rewriter_refuse(r, "\\z or \\Z inside a look behind");
+    if (*c >= '1' && *c <= '9' && !(r->closed >> (*c - '0') & 1))
+        return rewriter_refuse(r, "a reference to a group that has not ended before it");
+    if (*c == 'c') return rewriter_refuse(r, "\\c, a control character, is not supported");
     return OSH_OK;
+}
+
+/* Notes the character cp of the text, or the range from lo to hi of a class. Fails if the two
+ * libraries compare it with other characters without case. */
+static osh_status rewriter_note(rewriter *r, uint32_t lo, uint32_t hi, bool in_class)
+{
+    bool apart = r->caseless && (osh_uni_folds_apart(lo, hi) ||
+                                 (!in_class && osh_uni_folds_together(r->last, lo)));
+
+    r->last = in_class ? 0 : hi;
+    if (!apart) return OSH_OK;
+    return rewriter_refuse(r, "without case, characters that are two or three others, or that "
+                              "Unicode 14 has no other case of");
+}
+
+/* Returns the character at `at`, which may be an escape; 0: a class, an anchor or the like. *len:
+ * bytes. */
+static uint32_t character_at(const rewriter *r, size_t at, size_t *len)
+{
+    const char *s = r->s + at;
+    uint32_t cp = 0;
+
+    if (*s != '\\') {
+        *len = osh_utf8_next(s, r->n - at, &cp);
+        return cp;
+    }
+    *len = 1 + (s[1] ? osh_utf8_next(s + 1, r->n - at - 1, &cp) : 0);
+    if (cp == 'x' || cp == 'u') { // \x{H...}, \xHH, \uHHHH
+        bool braces = cp == 'x' && s[2] == '{';
+        size_t cap = cp == 'u' ? 4 : braces ? 8 : 2, n = strspn(s + 2 + braces, hexits);
+        if (n > cap) n = cap;
+        *len = 2 + n + 2 * braces;
+        if (n == 0 || (cp == 'u' && n < 4)) return 0;
+        char digits[9] = "";
+        memcpy(digits, s + 2 + braces, n);
+        return (uint32_t)strtoul(digits, NULL, 16);
+    }
+    bool letter = (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z');
+    return letter || (cp >= '0' && cp <= '9') ? 0 : cp;
 }
 
 /* Rewrites an escape. in_class: it is inside brackets. */
@@ -173,32 +253,48 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     bool negated = false;
 
     if (r->at + 1 >= r->n) return rewriter_refuse(r, "ends in a backslash");
+    if (!in_class) r->item = c && strchr("bBAzZGyY", c) ? ITEM_BARE : ITEM_SOLID;
+    r->numbered |= !in_class && c >= '1' && c <= '9';
     if (!in_class && (c == 'b' || c == 'B')) {
         r->at += 2;
+        r->last = 0;
         return put_boundary(r, c == 'B');
     }
     if (c == 'C') return rewriter_refuse(r, "\\C is not supported");
     OSH_TRY(rewriter_check_escape(r));
+    size_t len;
+    uint32_t cp = character_at(r, r->at, &len);
+    OSH_TRY(rewriter_note(r, cp, cp, in_class));
     if (c == 'v') { // to PCRE2 every vertical space
         r->at += 2;
         return rewriter_put(r, "\\x0B", 4);
     }
-    r->looks |= c && strchr("AzZGKbByYX", c);
-    if (!strchr("sSdDwWhHpPu", c)) {
+    r->looks |= c && strchr("AzZGbByY", c);
+    if (c == 'R' && !in_class) { // PCRE2 does not try \R inside the text that .+ has matched
+        r->at += 2;
+        return osh_buf_printf(r->cx, r->out, "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
+    }
+    if (c == 'x' || c == 'u') {
+        r->at += len;
+        if (r->at > r->n || !cp ||
+            (c == 'x' && r->s[r->at - len + 2] == '{' && r->s[r->at - 1] != '}'))
+            OSH_TRY(rewriter_refuse(r, "\\x or \\u without the digits of a character"));
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%X}", cp));
+        goto done;
+    }
+    if (!strchr("sSdDwWhHpP", c)) {
         OSH_TRY(rewriter_put(r, r->s + r->at, 2));
         r->at += 2;
         goto done;
     }
     r->at += 2;
-    if (c == 'u') { // \uHHHH
-        if (r->n - r->at < 4) OSH_TRY(rewriter_refuse(r, "an unfinished \\u"));
-        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%.4s}", r->s + r->at));
-        r->at += 4;
-        goto done;
-    }
     negated = strchr("SDWHP", c) != NULL;
     char kind = negated ? (char)(c + ('a' - 'A')) : c;
     if (kind == 'p') OSH_TRY(read_property(r, prop, sizeof prop, &negated));
+    if (in_class && !strcmp(prop, "Mn"))
+        OSH_TRY(rewriter_refuse(r, "\\p{Mn} inside brackets is not supported"));
+    if (kind == 'p' && in_class && r->caseless && osh_uni_is_cased(prop))
+        OSH_TRY(rewriter_refuse(r, "without case, a property of letters or marks inside brackets"));
     if (in_class && negated) {
         if (kind == 's') { // the only complement that PCRE2 has, except for one character
             OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
@@ -214,11 +310,27 @@ done:
     return rc;
 }
 
+/* Checks what is at `at` in brackets: a character, a range, or a class escape, which must not begin
+ * a range. */
+static osh_status rewriter_check_range(rewriter *r)
+{
+    size_t len, len_hi;
+    uint32_t lo = character_at(r, r->at, &len), hi;
+    const char *dash = r->s + r->at + len;
+
+    if (*dash != '-' || !dash[1] || dash[1] == ']') return rewriter_note(r, lo, lo, true);
+    if (!lo && strchr("sdwh", r->s[r->at + 1]))
+        return rewriter_refuse(r, "a range of brackets that begins with a class");
+    hi = character_at(r, r->at + len + 1, &len_hi);
+    return rewriter_note(r, lo, hi ? hi : lo, true);
+}
+
 static osh_status rewrite_class(rewriter *r)
 {
     osh_status rc = OSH_OK;
     bool start = true;
 
+    r->item = ITEM_SOLID;
     OSH_TRY(rewriter_put(r, "[", 1));
     r->at++;
     if (r->at < r->n && r->s[r->at] == '^') {
@@ -235,6 +347,7 @@ static osh_status rewrite_class(rewriter *r)
         if (c == '[') OSH_TRY(rewriter_refuse(r, "a class inside a class"));
         if (c == '&' && r->at + 1 < r->n && r->s[r->at + 1] == '&')
             OSH_TRY(rewriter_refuse(r, "an intersection of classes (&&)"));
+        if (((unsigned char)c & 0xC0) != 0x80) OSH_TRY(rewriter_check_range(r));
         if (c == '\\') {
             OSH_TRY(rewrite_escape(r, true));
         } else {
@@ -285,13 +398,14 @@ static osh_status rewrite_options(rewriter *r)
     bool off = false;
 
     if (!n || (s[n] != ':' && s[n] != ')'))
-        OSH_TRY(rewriter_refuse(r, "a group or an option that Oniguruma does not know"));
+        OSH_TRY(rewriter_refuse(r, "a group or an option that is not one of both"));
+    if (memchr(s, 'x', n)) OSH_TRY(rewriter_refuse(r, "the option x is not supported"));
     if (s[n] == ')' && open > 0 &&
         ((r->s[open - 1] != '(' && r->s[open - 1] != '|') || (open > 1 && r->s[open - 2] == '\\')))
         OSH_TRY(rewriter_refuse(r, "options in the middle of an alternative"));
     for (size_t i = 0; i < n; i++) {
         off |= s[i] == '-';
-        r->caseless |= s[i] == 'i' && !off;
+        if (s[i] == 'i') r->caseless = !off;
         OSH_TRY(rewriter_put(r, s[i] == 'm' ? "s" : s + i, 1));
     }
     r->at += n;
@@ -299,71 +413,150 @@ done:
     return rc;
 }
 
-/* Fails if the pattern ignores case and has characters that Oniguruma then reads as two or three
- * others: ss is U+00DF. */
-static osh_status rewriter_check_folds(const rewriter *r)
+/* Reads and writes the beginning of a group after its "(?". */
+static osh_status rewrite_group_kind(rewriter *r, open_group *g)
 {
-    static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
-    uint32_t cp = 0;
-    bool folds = false;
+    osh_status rc = OSH_OK;
+    const char *s = r->s + r->at;
+    const open_group *around = g - 1;
+    bool behind = s[0] == '<' && (s[1] == '=' || s[1] == '!');
 
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        folds |= strcasestr(r->s, pairs[i]) != NULL;
-    for (size_t i = 0; i < r->n; i += osh_utf8_next(r->s + i, r->n - i, &cp),
-                folds |= cp == 0xDF || cp == 0x130 || cp == 0x149 || cp == 0x1F0 || cp == 0x390 ||
-                                 cp == 0x3B0 || cp == 0x587 || (cp >= 0x1E96 && cp <= 0x1FFC) ||
-                                 (cp >= 0xFB00 && cp <= 0xFB17))
-        continue;
-    if (!r->caseless || !folds) return OSH_OK;
-    return rewriter_refuse(r, "without case, characters that are two or three others");
+    if (!*s || !strchr(":=!><'", *s)) {
+        OSH_TRY(rewrite_options(r));
+        if (r->s[r->at] == ')') {
+            g->caseless = r->caseless; // holds for the rest of the group around
+            goto done;
+        }
+    }
+    g->looks = *s == '=' || *s == '!' || behind;
+    g->captures = (*s == '<' && !behind) || *s == '\'';
+    r->named |= g->captures;
+    if (around->behind && g->looks)
+        OSH_TRY(rewriter_refuse(r, "a look ahead or behind inside a look behind"));
+    g->behind |= behind;
+    g->unbehind |= behind && s[1] == '!';
+    s = r->s + r->at;
+    size_t n = g->captures ? strcspn(s + 1, *s == '<' ? ">" : "'") + 2 : behind ? 2 : 1;
+    if (n > r->n - r->at) n = r->n - r->at; // PCRE2 says that the name has no end
+    OSH_TRY(rewriter_put(r, s, n));
+    r->at += n;
+done:
+    return rc;
 }
 
 static osh_status rewrite_group_open(rewriter *r)
 {
     osh_status rc = OSH_OK;
+    open_group *around = &r->groups[r->n_groups], *g = around + 1;
 
     if (r->n_groups == 64) OSH_TRY(rewriter_refuse(r, "groups nest too deeply"));
-    r->groups[r->n_groups++] = r->out->len;
+    if (r->s[r->at + 1] == '*') OSH_TRY(rewriter_refuse(r, "a verb, (*...), is not supported"));
+    if (r->s[r->at + 1] == '?' && r->s[r->at + 2] && strchr("(&#", r->s[r->at + 2]))
+        OSH_TRY(rewriter_refuse(
+            r, "a condition, a call or a comment, (?(, (?& or (?#, is not supported"));
+    *g = (open_group){.start = r->out->len, .caseless = r->caseless,
+                      .behind = around->behind, .unbehind = around->unbehind};
+    r->n_groups++;
+    r->item = ITEM_NONE;
     OSH_TRY(rewriter_put(r, "(", 1));
     r->at++;
-    r->looks |= r->at < r->n && r->s[r->at] == '*'; // a verb
-    if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or the kind of the group
+    g->captures = r->s[r->at] != '?';
+    if (!g->captures) {
         OSH_TRY(rewriter_put(r, "?", 1));
         r->at++;
-        if (r->at >= r->n || !strchr(":=!>#<'(&", r->s[r->at])) OSH_TRY(rewrite_options(r));
+        OSH_TRY(rewrite_group_kind(r, g));
     }
+    if (g->captures) g->number = ++r->n_captures;
+    if (g->captures && g->unbehind)
+        OSH_TRY(rewriter_refuse(r, "a group that captures inside (?<!...)"));
 done:
     return rc;
+}
+
+static void rewriter_end_alternative(rewriter *r)
+{
+    open_group *g = &r->groups[r->n_groups];
+
+    g->anchors |= r->item == ITEM_BARE && !g->solid;
+    g->solid = false;
+}
+
+static osh_status rewrite_group_close(rewriter *r)
+{
+    const open_group *g = &r->groups[r->n_groups];
+
+    rewriter_end_alternative(r);
+    if (r->n_groups > 0) {
+        r->atom = g->start;
+        r->caseless = g->caseless;
+        if (g->number < 10) r->closed |= 1u << g->number;
+        r->item = g->looks || (g->anchors && !g->captures) ? ITEM_BARE : ITEM_SOLID;
+        r->n_groups--;
+    }
+    r->at++;
+    return rewriter_put(r, ")", 1);
+}
+
+/* Writes a character of the text, an anchor, a bar or a repeat. */
+static osh_status rewrite_plain(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    char c = r->s[r->at];
+    uint32_t cp;
+    size_t len = osh_utf8_next(r->s + r->at, r->n - r->at, &cp);
+
+    r->lines |= c == '^' || c == '$';
+    if (!strchr("+*?|", c)) r->atom = r->out->len;
+    if (strchr("^$.|", c)) r->last = 0;
+    else if (!strchr("+*?", c)) OSH_TRY(rewriter_note(r, cp, cp, false));
+    if (c == '|') {
+        rewriter_end_alternative(r);
+        r->item = ITEM_NONE;
+    } else if (!strchr("+*?", c)) {
+        r->item = c == '^' || c == '$' ? ITEM_BARE : ITEM_SOLID;
+    }
+    OSH_TRY(rewriter_put(r, r->s + r->at, len));
+    r->at += len;
+done:
+    return rc;
+}
+
+/* True if a repeat is at `at`: + * ? {n} {n,} {,m} or {n,m}. */
+static bool is_repeat(const rewriter *r)
+{
+    const char *s = r->s + r->at;
+
+    if (*s != '{') return strchr("+*?", *s) != NULL;
+    size_t low = strspn(s + 1, "0123456789"), comma = s[1 + low] == ',';
+    size_t high = comma ? strspn(s + 2 + low, "0123456789") : 0;
+    return low + high > 0 && s[1 + low + comma + high] == '}';
 }
 
 static osh_status rewrite_next(rewriter *r)
 {
     osh_status rc = OSH_OK;
-    char c = r->s[r->at];
 
-    switch (c) {
+    if (r->item == ITEM_BARE && is_repeat(r))
+        OSH_TRY(rewriter_refuse(r, "a repeat of what matches no character, such as \\b+"));
+    switch (r->s[r->at]) {
     case '\\':
         r->atom = r->out->len;
         OSH_TRY(rewrite_escape(r, false));
         break;
     case '[':
         r->atom = r->out->len;
+        r->last = 0;
         OSH_TRY(rewrite_class(r));
         break;
-    case '{': OSH_TRY(rewrite_braces(r)); break;
+    case '{':
+        if (!is_repeat(r)) r->item = ITEM_SOLID;
+        OSH_TRY(rewrite_braces(r));
+        break;
     case '(': OSH_TRY(rewrite_group_open(r)); break;
-    case ')':
-        if (r->n_groups > 0) r->atom = r->groups[--r->n_groups];
-        OSH_TRY(rewriter_put(r, ")", 1));
-        r->at++;
-        break;
-    default:
-        r->lines |= c == '^' || c == '$';
-        if (!strchr("+*?|", c) && ((unsigned char)c & 0xC0) != 0x80) r->atom = r->out->len;
-        OSH_TRY(rewriter_put(r, &c, 1));
-        r->at++;
-        break;
+    case ')': OSH_TRY(rewrite_group_close(r)); break;
+    default: OSH_TRY(rewrite_plain(r)); break;
     }
+    if (r->item == ITEM_SOLID) r->groups[r->n_groups].solid = true;
 done:
     return rc;
 }
@@ -405,7 +598,8 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
     osh_buf_init(&out, (size_t)1 << 20);
     osh_buf_init(&whole, 0);
     while (r.at < r.n) OSH_TRY(rewrite_next(&r));
-    OSH_TRY(rewriter_check_folds(&r));
+    if (r.named && r.numbered)
+        OSH_TRY(rewriter_refuse(&r, "a reference by number beside a group with a name"));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
     p->one_atom = is_one_atom(onig);

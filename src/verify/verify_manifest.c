@@ -1,9 +1,11 @@
 /* verify_manifest.c - reads the manifest. It may be too long for memory, so its lists are read item
  * by item. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "output/emit_impl.h"
+#include "output/manifest_text.h"
 #include "verify/verify.h"
 
 /* osh_json_taken.item: stores the recorded error of a module. */
@@ -17,6 +19,26 @@ static osh_status manifest_take_recorded(osh_ctx *cx, void *recorded, const cJSO
     return osh_map_put(cx, recorded, name->valuestring, strlen(name->valuestring), bits);
 }
 
+/* Every byte of the manifest must be as the run wrote it. */
+static osh_status manifest_check_sum(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    uint64_t sum = 0, said = 0;
+    bool has = false;
+    char wanted[24];
+    OSH_TRY(osh_manifest_sum(cx, &sum, &said, &has, v->dir));
+    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)said);
+    if (!has)
+        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "\"manifest_xxh3\" as its last member",
+                               "has no checksum of itself"));
+    else if (sum != said)
+        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, wanted,
+                               "was changed: the text has checksum %016llx",
+                               (unsigned long long)sum));
+done:
+    return rc;
+}
+
 osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -27,6 +49,8 @@ osh_status osh_verify_read_manifest(osh_ctx *cx, osh_verify *v)
                                "is not there"));
         goto done;
     }
+    rc = manifest_check_sum(cx, v);
+    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
     OSH_TRY(osh_map_new(cx, &v->recorded, 256));
     rc = osh_manifest_read(cx, &v->manifest, v->dir,
                            &(osh_json_taken){"modules", manifest_take_recorded}, v->recorded);

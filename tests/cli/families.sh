@@ -69,6 +69,11 @@ check gemma4_vision 9 2 1 # its towers stay dense
 check gemma4_moe 7 2 # its experts stay in their tensors
 check qwen2_5_vl 7 2
 check qwen3_vl 7 2
+if [ "$case" = qwen3_vl ]; then # the class Embedding names the table of tokens, not that of the tower's positions
+    rm -rf out
+    "$ONESHOT" --model qwen3_vl --scheme W8A16 --group-size -1 --targets Embedding --progress none --output out >/dev/null
+    "$ONESHOT" verify out --model qwen3_vl >log || fail "qwen3_vl, Embedding: $(cat log)"
+fi
 check mllama 7 2 # 2 of the 3 layers: text does not reach the third
 sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in memory its head is language_model.lm_head, too
 # two dense layers; two MoE layers, with 4 Linears in attention, 4 experts and a shared expert of 3

@@ -32,6 +32,11 @@ refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out $gptq
 refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out --scheme W4A16 --ignore lm_head
 plant inf model.layers.0.self_attn.q_proj.weight 7 '\200\377'
 refused 'model.layers.0.self_attn.q_proj.weight.*not finite' inf out $gptq
+# a copy is made as it is, and named
+plant copied model.norm.weight 3 '\300\177'
+"$ONESHOT" --model copied --scheme W4A16 --ignore lm_head --progress none --output copied_out 2>stderr.txt >/dev/null
+grep -q '1 of the copied tensors hold a NaN or an infinity, as the source does: model.norm.weight$' stderr.txt
+grep -A4 '"not_finite"' copied_out/oneshot-report.json | tr -d '\n\t ' | grep -q '"not_finite":{"n":1,"tensors":\["model.norm.weight"\]'
 # 3.4e38 is finite, but its product with most activations is not
 plant large model.layers.1.input_layernorm.weight 5 '\177\177'
 refused 'model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5' \

@@ -55,6 +55,9 @@ cmp solved/model.safetensors solved1/model.safetensors
 verify solved --model packed
 equal packed solved 'self_attn.*weight(_scale)?$' 32
 one --model packed "${mlps[@]}" --output mixed # the output exists already
+# parts of a layer that runtimes fuse: the message says which are missing
+refused 1 'qkv_proj: .*want all or none of them ignored, and k_proj, v_proj would be, q_proj not' --model "$model" --scheme NVFP4A16 --only 're:.*q_proj$' --output part
+refused 1 'up_proj has .*would take group_2; want one scheme for gate_proj, up_proj' --model mixed --scheme NVFP4A16 --only 're:.*gate_proj' --output part
 refused 2 'only' --model packed --scheme W4A16 --group-size 32 --only 're:.*mlp.*' --output mixed
 # an output of three formats
 one --model mixed --scheme W8A16 --group-size 32 --only 're:.*layers.1.mlp.*' --output third

@@ -147,6 +147,20 @@ fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in 
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
+# any bit of it, whether or not another check knows the field
+python3 - <<'P' || exit 1
+import os, random, re, subprocess
+text = open("rtn/oneshot-manifest.json", "rb").read()
+spots = [m.start() + len(m.group(0)) // 2 for m in re.finditer(rb'"(format|read_from|modifier|rule|bytes|xxh3|seed|isa|back_end)[^,}]*', text)]
+random.seed(1)
+for at in random.sample(spots, 8) + random.sample(range(len(text)), 4) + [len(text) - 12, len(text) - 1]:
+    os.system("rm -rf f && cp -r rtn f")
+    open("f/oneshot-manifest.json", "wb").write(text[:at] + bytes([text[at] ^ 1 << random.randrange(7)]) + text[at + 1:])
+    if subprocess.run([os.environ["ONESHOT"], "verify", "f"], capture_output=True).returncode != 1:
+        exit(f"byte {at} of the manifest was changed, and verify found nothing")
+P
+rm -rf f && cp -r rtn f && sed -i 's/"manifest_xxh3": "[0-9a-f]*"/"other": 1/' f/oneshot-manifest.json
+check 'has no checksum of itself' "a manifest without its checksum"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
 # All faults but the output of another model, which has no fault in itself.
 [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }

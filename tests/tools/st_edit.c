@@ -123,7 +123,8 @@ static void rewrite_index(const char *dir)
     cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
     for (int s = 0; s < n_shards; s++)
         for (int i = 0; i < shards[s].n; i++) {
-            cJSON_AddStringToObject(map, shards[s].items[i].e.name, strrchr(shards[s].path, '/') + 1);
+            cJSON_AddStringToObject(map, shards[s].items[i].e.name,
+                                    strrchr(shards[s].path, '/') + 1);
             total += (double)shards[s].items[i].n;
         }
     cJSON_AddNumberToObject(meta, "total_size", total);
@@ -167,7 +168,8 @@ static void rewrite_manifest(const char *dir)
             set_text(o, "dtype", osh_dtype_name(t->e.dtype));
             cJSON_DeleteItemFromObjectCaseSensitive(o, "shape");
             cJSON *shape = cJSON_AddArrayToObject(o, "shape");
-            for (int d = 0; d < t->e.ndim; d++) cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->e.shape[d]));
+            for (int d = 0; d < t->e.ndim; d++)
+                cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->e.shape[d]));
             set_sum(o, t->data, (size_t)t->n);
             cJSON_AddItemToArray(list, o);
         }
@@ -177,7 +179,8 @@ static void rewrite_manifest(const char *dir)
         char file[800], *text = NULL;
         size_t n = 0;
         m = cJSON_GetArrayItem(files, i);
-        snprintf(file, sizeof file, "%s/%s", dir, cJSON_GetObjectItemCaseSensitive(m, "name")->valuestring);
+        snprintf(file, sizeof file, "%s/%s", dir,
+                 cJSON_GetObjectItemCaseSensitive(m, "name")->valuestring);
         if (!osh_file_exists(file)) {
             cJSON_DeleteItemFromArray(files, i);
             continue;
@@ -186,7 +189,18 @@ static void rewrite_manifest(const char *dir)
         set_sum(m, text, n);
         osh_free(cx, text);
     }
-    write_json(path, root);
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "manifest_xxh3");
+    char *text = cJSON_Print(root),
+         *end = strrchr(text, '}'); // its own checksum is the last member
+    while (end > text && (end[-1] == '\n' || end[-1] == ' ')) end--;
+    size_t n = (size_t)(end - text);
+    FILE *f = fopen(path, "w");
+    text[n] = ',', text[n + 1] = '\n';
+    fwrite(text, 1, n + 2, f);
+    fprintf(f, "  \"manifest_xxh3\": \"%016llx\"\n}\n",
+            (unsigned long long)XXH3_64bits(text, n + 2));
+    fclose(f);
+    free(text);
     cJSON_Delete(root);
 }
 
@@ -204,9 +218,11 @@ static void change(int argc, char **argv)
         in->items[in->n++].e.name = strdup(argv[4]);
     } else if (!strcmp(op, "swap")) {
         item *u = find(argv[4], &other), keep = *t;
-        t->e.dtype = u->e.dtype, t->e.ndim = u->e.ndim, memcpy(t->e.shape, u->e.shape, sizeof t->e.shape);
+        t->e.dtype = u->e.dtype, t->e.ndim = u->e.ndim,
+        memcpy(t->e.shape, u->e.shape, sizeof t->e.shape);
         t->data = u->data, t->n = u->n;
-        u->e.dtype = keep.e.dtype, u->e.ndim = keep.e.ndim, memcpy(u->e.shape, keep.e.shape, sizeof u->e.shape);
+        u->e.dtype = keep.e.dtype, u->e.ndim = keep.e.ndim,
+        memcpy(u->e.shape, keep.e.shape, sizeof u->e.shape);
         u->data = keep.data, u->n = keep.n;
         save(other);
     } else if (!strcmp(op, "take")) {

@@ -103,6 +103,32 @@ static void test_errors_name_the_file_and_its_line(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.json row 2");
 }
 
+/* Sequences that are not UTF-8, in every format. */
+static void test_sequences_that_are_no_utf8(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *name, *bytes;
+        const char *holds;
+    } bad[] = {
+        {"x.txt", "{}\n\ncaf\xe9 b\n",
+         "/x.txt: byte 0xE9 in line 3, at byte 7 of the text, begins no"},
+        {"x.txt", "caf\xe9", ": byte 0xE9 in line 1, at byte 3"}, // the file ends in a character
+        {"x.txt", "\xef\xbb\xbf\n\x80", ": byte 0x80 in line 2, at byte 4"},
+        {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // half of a surrogate pair
+        {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // overlong
+        {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // beyond U+10FFFF
+        {"x.jsonl", "{\"text\": \"caf\xe9\"}\n", "/x.jsonl: byte 0xE9 in line 1, at byte 13"},
+        {"x.json", "[{\"text\":\n\"caf\xe9\"}]", "/x.json: byte 0xE9 in line 2, at byte 14"},
+        {"x.csv", "text,b\na,\xfc\n", "/x.csv: byte 0xFC in line 2, at byte 9"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_text(f, bad[i].name, bad[i].bytes);
+        assert_fails(f->cx, OSH_E_FORMAT, load_text(f->cx, f->dir), bad[i].holds);
+        drop(f, bad[i].name);
+    }
+}
+
 /* Text must be UTF-8, with or without a byte order mark, in every format, compressed or not. */
 static void test_bytes_that_are_no_utf8(void **state)
 {
@@ -166,6 +192,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_errors_name_the_file_and_its_line, setup_dir,
                                         teardown_dir),
         cmocka_unit_test_setup_teardown(test_bytes_that_are_no_utf8, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_sequences_that_are_no_utf8, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,9 @@ static void test_not_python(void **state)
         "re:(?|a)",            "re:a(*ACCEPT)",    "re:b(?i)a",         "re:(?i)(?:b)(?s)",
         "re:(?-i)a",           "re:(?i-i:a)",      "re:a{,2}",          "re:(a)(?R)?",
         "re:(?P<n>a)(?P>n)",   "re:(?(?=a)a|b)",   "re:(?<=a|bc)d",     "re:(?<=a|\\d\\d)d",
-        "re:(?U)a"};
+        "re:(?U)a",
+        "re:(a\\1)", "re:\\1(a)", "re:(?P<n>a(?P=n))", "re:(?P=n)(?P<n>a)",
+        "re:(?<=(a)\\1)b", "re:(?<=(?(1)a)(b))", "re:((a)\\1)"};
     static const char *const yes[] = {
         "re:(?i)LM_HEAD",      "re:(?#c)(?i)LM_",  "re:lm_head\\Z",    "re:(?i:LM)_head",
         "re:(?s-i:l.)_head",   "re:[]l]m_",        "re:[^]\\d]m_",      "re:(?!lm_head$a).*",

@@ -464,7 +464,8 @@ static void test_vllm_lacking(void **state)
     osh_q_modules m = {modules, NULL, (const int[]){-1, -1, 0}, 3, {NULL, NULL}};
     (void)state;
     assert_fails(cx, OSH_E_UNSUPPORTED, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, two, 2}, &m),
-                 "0.qkv_proj: ignore takes 2 of its 3 parts");
+                 "0.qkv_proj: ignore takes 2 of its 3 parts, and vLLM fuses them: want all or none "
+                 "of them ignored, and q_proj, k_proj would be, v_proj not");
     assert_ok(cx, osh_q_vllm_check(cx, &(osh_q_groups){&s, 1, three, 3}, &m));
 }
 

@@ -425,19 +425,9 @@ static void what_cuts_characters_is_refused(void **state)
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"\xe2\x96\",-1]]}}", "byte 38 is not UTF-8",
          OSH_E_FORMAT},
     };
-    static const char keep[] =
-        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-        "\"(?(DEFINE)(?<s>\\\\Ka))(?<=(?&s))\"},\"behavior\":\"Isolated\"}," BPE "}";
     osh_ctx *cx = *state;
-    osh_tokenizer *t = NULL;
-    osh_ids ids = {0};
 
     refused(cx, rows, sizeof rows / sizeof *rows);
-    assert_ok(cx, osh_tokenizer_parse(cx, &t, keep, sizeof keep - 1, "keep"));
-    assert_fails(cx, OSH_E_UNSUPPORTED, "a match of whole characters",
-                 osh_tokenizer_encode(cx, t, &ids, "aab", 3, true));
-    osh_ids_deinit(cx, &ids);
-    osh_tokenizer_close(cx, t);
 }
 
 /* PCRE2 compiles these patterns; Oniguruma refuses them or reads them differently. */
@@ -448,7 +438,14 @@ static void patterns_of_pcre2_are_refused(void **state)
                                            "[\\\\xe9]", "\\\\303\\\\251", "(?s).", "(?U)a+",
                                            "(?^i)a", "(?|(a)|(b))", "(?1)(a)", "(?P<n>a)",
                                            "a(?i)b|c", "\\\\|(?i)a|b", "(?i)ss", "(?i:First)",
-                                           "(?i)stra\u00dfe", "(?i)[\ufb01]"};
+                                           "(?i)stra\u00dfe", "(?i)[\ufb01]",
+        "(*UCP)a",       "(*SKIP)a",     "\\\\p{Xan}",  "\\\\p{Xsp}",  "\\\\p{L&}",  "\\\\P{lu}",
+        "[\\\\p{sc:Han}]", "\\\\p{bc=AL}", "\\\\b+",      "a\\\\B*?",    "\\\\b{2}",   "^*a",
+        "(?=a)?",        "(?<!a){2}+",   "(?:\\\\b)+",  "(?:\\\\b|a)*", "\\\\cA",    "\\\\x",
+        "[\\\\w-z]",     "(?(1)a|b)",    "(?&n)",       "(a)\\\\2",    "(a\\\\1)",   "\\\\1(a)",
+        "(?<n>a)\\\\1",  "(?<!(a))b",    "(?<=(?=a))a", "(?<=a\\\\z)", "(?x)a b",    "(?xx)[a b]",
+        "(?i)s(?:s)",    "(?i)\\\\x73s", "a\\\\K",      "(?!\\\\G)",   "\\\\x{ 41}", "\\\\u004",
+        "(?i)[\\\\p{Lu}]", "(?i)i\u0307",  "(?i)[\u0370-\u03ff]", "(?i)\\\\u0073\\\\u0073"};
     osh_ctx *cx = *state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[400];
@@ -458,6 +455,37 @@ static void patterns_of_pcre2_are_refused(void **state)
                  "\"behavior\":\"Isolated\"}," BPE "}",
                  patterns[i]);
         refused(cx, &row, 1);
+    }
+}
+
+/* PCRE2 alone gives other matches for these patterns; the library's are wanted. */
+static void patterns_match_as_in_the_library(void **state)
+{
+    static const struct row {
+        const char *pattern, *text;
+        size_t start, end; // bytes first byte and end of the first match
+    } rows[] = {
+        {"s.+?\\R", "s1\v2\n", 0, 3},
+        {"\\x41{2}?b", "AAb", 0, 3},
+        {"^\\u0041{2}?b", "b", 0, 1},
+        {"\\p{Mc}", "x\u1cf3\U00011f03", 4, 8}, // Kawi, of Unicode 15
+        {"\\p{Mn}", "\U0001171e\u0300", 4, 6},   // Mc since Unicode 16
+        {"\\P{Mn}", "\u0300\U0001171e", 2, 6},
+        {"\\p{So}", "a\U0001fae8", 1, 5},
+        {"\\p{Latin}", "\u0363\ua7cb", 2, 5}, // U+0363 has the script Inherited
+        {"\\p{Bengali}", "\u0964\u0995", 3, 6},
+    };
+    osh_ctx *cx = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_tok_pattern p = {0};
+        osh_hit at;
+        const struct row *r = &rows[i];
+        assert_ok(cx, osh_tok_pattern_regex(cx, &p, r->pattern, "a test"));
+        assert_ok(cx, osh_tok_pattern_find(cx, &p, r->text, strlen(r->text), 0, &at));
+        if (at.start != r->start || at.end != r->end) print_error("%s\n", r->pattern);
+        assert_int_equal(at.start, r->start);
+        assert_int_equal(at.end, r->end);
+        osh_tok_pattern_deinit(cx, &p);
     }
 }
 
@@ -606,6 +634,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_models_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(patterns_of_pcre2_are_refused, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(patterns_match_as_in_the_library, make_context,
+                                        drop_context),
         cmocka_unit_test_setup_teardown(what_cuts_characters_is_refused, make_context,
                                         drop_context),
         cmocka_unit_test_setup_teardown(affixes_of_100_bytes_have_room, make_context, drop_context),
