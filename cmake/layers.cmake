@@ -49,7 +49,11 @@ osh_layer(quant DEPS ops io)
 osh_layer(store DEPS graph)
 osh_layer(modifiers DEPS graph quant solver)
 osh_layer(learn DEPS graph quant solver)
-osh_layer(plan DEPS data store modifiers learn)
+osh_layer(match DEPS data modifiers)
+osh_layer(rewrite DEPS match)
+osh_layer(schedule DEPS rewrite learn)
+osh_layer(budget DEPS schedule store)
+osh_layer(plan DEPS budget)
 osh_layer(output DEPS plan)
 osh_layer(run DEPS output)
 osh_layer(verify DEPS output)
@@ -59,7 +63,8 @@ osh_layer(api DEPS report hub)
 osh_layer(lib DEPS api)
 # Each library stands before those that it needs.
 set(OSH_LAYERS)
-foreach(name lib api report run verify eval output plan store modifiers learn graph quant hub solver ops data chat
+foreach(name lib api report run verify eval output plan budget schedule rewrite match store
+        modifiers learn graph quant hub solver ops data chat
         tokenizer gpu math io tensor text base)
   list(APPEND OSH_LAYERS osh_${name})
 endforeach()

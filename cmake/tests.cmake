@@ -166,7 +166,7 @@ if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool o
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
   # The same with batches of 100 tokens, so that a small job has many of them: batches.c stands in front of the library's.
   osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
-               ${CMAKE_SOURCE_DIR}/src/plan/batches.c)
+               ${CMAKE_SOURCE_DIR}/src/schedule/batches.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 

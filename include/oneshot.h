@@ -105,7 +105,7 @@ ONESHOT_API int oneshot_verify(oneshot *o, const char *dir, const oneshot_argume
  * it. */
 ONESHOT_API void oneshot_interrupt(oneshot *o);
 
-/* A profile (docs/profile.md) of jobs, with the caller's own stages and checkpoints. Stages
+/* A profile (docs/how-to/profile.md) of jobs, with the caller's own stages and checkpoints. Stages
  * nest; oneshot_stage_end also ends the inner ones. Without oneshot_profile_start the others do
  * nothing. */
 ONESHOT_API int oneshot_profile_start(oneshot *o, const char *path);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bare-debian.sh - runs README's two commands, scripts/quickstart.sh and scripts/test.sh, in a bare Debian 12 that
-# debootstrap makes, on the committed tree (HEAD). It then makes the packages of docs/packages.md there. Needs root and
+# debootstrap makes, on the committed tree (HEAD). It then makes the packages of docs/how-to/packages.md there. Needs root and
 # debootstrap; takes packages from the mirror that this machine's apt is set to.
 #
 # Usage: scripts/bare-debian.sh [-R REGEX] [DIR]
@@ -73,7 +73,7 @@ for command in $1; do
     else
         "$command"
     fi
-    if [ "$command" = scripts/quickstart.sh ]; then # whose build is enough for the packages of docs/packages.md
+    if [ "$command" = scripts/quickstart.sh ]; then # whose build is enough for the packages of docs/how-to/packages.md
         echo "== packages"
         (cd build/release && cpack -G DEB && cpack -G TGZ && cmake --install . --prefix /installed) >/packages.log ||
             { cat /packages.log; exit 1; }

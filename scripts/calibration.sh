@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# calibration.sh - what each way to calibrate static activations costs, for docs/calibration.md: a model whose values are far
+# calibration.sh - what each way to calibrate static activations costs, for docs/how-to/calibration.md: a model whose values are far
 # larger than its weights, each observer, and one that looks twice with each --calib-cache. The last row keeps what every
 # layer makes until the end, as a calibrator does that holds all of it; two rows behind it are of the same model in F32, as BF16
 # values have no more bytes than F16 has. Prints a table in Markdown.

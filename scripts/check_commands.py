@@ -13,8 +13,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUN_BY_PAGES = {"docs/tutorial.md", "docs/how-to.md"} | { # the others: by tests/examples/adding.sh
-    f"docs/adding-{what}.md"
+RUN_BY_PAGES = {"docs/how-to/jobs.md"} | {
+    f"docs/tutorials/{what}.md" for what in ("first-run", "fine-tuned-model", "larger-than-memory", "eight-gb-gpu")} | {
+    # by tests/examples/adding.sh
+    f"docs/internals/adding-{what}.md"
     for what in ("a-format", "a-model", "a-modifier", "a-scheme", "a-source", "an-observer", "an-op")}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
@@ -22,34 +24,32 @@ INSTALLS = "installs packages; .ci/run calls it"
 NOT_RUN = [  # page, the command's beginning, why
     ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
-    ("README.md", "scripts/install-deps.sh", INSTALLS),
-    ("README.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
-    ("README.md", "cmake --build --preset release", "a build, which scripts/test.sh makes"),
-    ("README.md", "ctest --preset release", "all tests, which scripts/test.sh runs"),
-    ("README.md", "cmake --install", "tests/cli/install.sh installs, into a folder"),
     ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),
     ("CONTRIBUTING.md", "scripts/slow.sh", "minutes; the tests of .ci/run are the same with fewer rounds"),
     ("CONTRIBUTING.md", "cmake --preset asan", "a build and all tests, which .ci/run makes"),
-    ("docs/tutorial.md", "scripts/install-deps.sh", INSTALLS),
-    ("docs/tutorial.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
-    ("docs/tutorial.md", "export PATH", "of the reader's shell"),
-    ("docs/tutorial.md", "vllm serve", "needs vLLM; by hand, docs/quality.md"),
-    ("docs/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
-    ("docs/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
-    ("docs/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
+    ("docs/tutorials/first-run.md", "scripts/install-deps.sh", INSTALLS),
+    ("docs/tutorials/first-run.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
+    ("docs/tutorials/first-run.md", "export PATH", "of the reader's shell"),
+    ("docs/tutorials/first-run.md", "vllm serve", "needs vLLM; by hand, docs/internals/quality-measurements.md"),
+    ("docs/tutorials/fine-tuned-model.md", "vllm serve", "needs vLLM"),
+    ("docs/tutorials/eight-gb-gpu.md", "oneshot --model Llama-3-8B", "needs a GPU"),
+    ("docs/how-to/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
+    ("docs/how-to/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/how-to/cuda.md", "oneshot bench --dir build/gpu --device cuda", "needs a card; tests/play/bench.sh runs it on the "
                                                                     "played one"),
-    ("docs/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
-    ("docs/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
-    ("docs/packages.md", "cd build/release", "of the reader's shell"),
-    ("docs/packages.md", "cpack", "tests/cli/packages.sh runs it"),
-    ("docs/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
-    ("docs/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
-    ("docs/performance.md", "scripts/linearity.sh", "minutes of an idle machine; tests/cli/linearity.sh runs a small one"),
-    ("docs/performance.md", "scripts/schedule.sh", "a minute, and a model; tests/cli/schedule.sh runs a small one"),
-    ("docs/performance.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
-    ("docs/sequential-onloading.md", "scripts/onloading.sh", "minutes; tests/cli/profiles.sh runs a small one"),
-    ("docs/sequential-onloading.md", "python3 examples/make-model.py", "200 MB; examples/moe.sh makes a small one"),
-    ("docs/quality.md", "oneshot eval", "windows of a data set that is not here; docs/how-to.md has one that is run"),
+    ("docs/how-to/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
+    ("docs/how-to/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
+    ("docs/how-to/packages.md", "cd build/release", "of the reader's shell"),
+    ("docs/how-to/packages.md", "cpack", "tests/cli/packages.sh runs it"),
+    ("docs/how-to/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
+    ("docs/explanation/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
+    ("docs/internals/measurements.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
+    ("docs/internals/measurements.md", "scripts/linearity.sh", "minutes of an idle machine; tests/cli/linearity.sh runs a small one"),
+    ("docs/internals/measurements.md", "scripts/schedule.sh", "a minute, and a model; tests/cli/schedule.sh runs a small one"),
+    ("docs/internals/measurements.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
+    ("docs/explanation/sequential-onloading.md", "scripts/onloading.sh", "minutes; tests/cli/profiles.sh runs a small one"),
+    ("docs/explanation/sequential-onloading.md", "python3 examples/make-model.py", "200 MB; examples/moe.sh makes a small one"),
+    ("docs/internals/quality-measurements.md", "oneshot eval", "windows of a data set that is not here; docs/how-to/jobs.md has one that is run"),
 ]
 
 
@@ -58,8 +58,8 @@ PROFILE = ("memory_usage:\n" + "".join(f'- {{step: "{step}", relative_time_secs:
 
 
 def pages():
-    return sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
-                  if p.name != "reference.md")  # that is help
+    return sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+                  if p.name != "command-line.md")  # made from help
 
 
 def commands(page):

@@ -2,9 +2,10 @@
 """check_docs.py - fails when a document names a file, a flag or a function that does not exist.
 
 Files: words that begin with a folder of the repository, and the targets of relative links; `*` may match any, {a,b} is
-both, and of a name with a <placeholder> the folder counts.
+both, and of a name with a <placeholder> the folder counts. The anchor of a link must be a heading of its page. docs/README.md
+must link to each page of docs/.
 Flags: --words must be flags of oneshot, or of the program that the line or code span starts with. Names: osh_* and OSH_*
-must be words of src/, include/ or cmake/. Messages: what docs/errors.md has in bold must be in a string of src/, apart
+must be words of src/, include/ or cmake/. Messages: what docs/reference/errors.md has in bold must be in a string of src/, apart
 from "...".
 Usage: check_docs.py [source folder]"""
 import itertools
@@ -15,7 +16,9 @@ import sys
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
 TOPS = ("src", "include", "tests", "scripts", "docs", "cmake", "examples", "models", "packaging")
 PATH = re.compile(r"(?<![\w./<{-])(?:\./)?((?:" + "|".join(TOPS) + r")/[\w./*{},-]*)")
-LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ +(.*?) *$", re.M)
+FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 NAME = re.compile(r"\b(osh_[a-z0-9_]+|OSH_[A-Z0-9_]+)\b")
 # Flags of other programs that the documents show.
@@ -27,7 +30,7 @@ FOREIGN = {
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},
     "bench-gpu.sh": {"like"},
-    "release.py": {"set", "tag"},
+    "release.py": {"set", "notes", "tag"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
     "compare_families.py": {"gptq", "draws"},
@@ -41,7 +44,7 @@ ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c read
 
 
 def own_flags():
-    text = (ROOT / "src/plan/options.c").read_text()
+    text = (ROOT / "src/match/options.c").read_text()
     main = (ROOT / "src/cli/main.c").read_text()
     names = set(re.findall(r"\bROW\((\w+)\)", text)) | set(re.findall(r'\.alias = "(\w+)"', text))
     return {n.replace("_", "-") for n in names} | {e for e in ENTRIES if f'"--{e}"' in main}
@@ -64,6 +67,22 @@ def expanded(name):
 
 def is_there(folder, name):
     return any(folder.glob(name)) if "*" in name else (folder / name).exists()
+
+
+def anchors(page):
+    """The anchors of a page, as GitHub makes them of its headings."""
+    found = []
+    for title in HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8"))) if page.suffix == ".md" else ():
+        name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        found.append(name + (f"-{found.count(name)}" if name in found else ""))
+    return found
+
+
+def check_index(wrong):
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / name).resolve() for name, _ in LINK.findall(index.read_text(encoding="utf-8")) if name}
+    wrong += [f"docs/README.md: no link to {page.relative_to(ROOT)}"
+              for page in sorted((ROOT / "docs").rglob("*.md")) if page != index and page.resolve() not in linked]
 
 
 def program_flags(line, at):
@@ -89,9 +108,12 @@ def check(path, flags, words, wrong):
             for name in expanded(name):
                 if not is_there(ROOT, name):
                     wrong.append(f"{here}:{i}: no file {name}")
-        for name in LINK.findall(line):
-            if not is_there(path.parent, name):
-                wrong.append(f"{here}:{i}: no file {name} beside it")
+        for name, anchor in LINK.findall(line):
+            target = path.parent / name if name else path
+            if name and not is_there(path.parent, name):
+                wrong.append(f"{here}:{i}: no file {name}, to which the page links")
+            elif anchor and anchor not in anchors(target):
+                wrong.append(f"{here}:{i}: no heading '{anchor}' in {name or here}")
         for m in FLAG.finditer(line):
             if m.group(1) not in flags and m.group(1) not in program_flags(line, m.start()):
                 wrong.append(f"{here}:{i}: no flag --{m.group(1)}")
@@ -109,12 +131,12 @@ def messages():
 
 
 def check_messages(wrong):
-    path, text = ROOT / "docs/errors.md", messages()
+    path, text = ROOT / "docs/reference/errors.md", messages()
     for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         for bold in re.findall(r"\*\*(.+?)\*\*", line):
             for part in bold.rstrip(".").split("..."):
                 if part.strip() not in text:
-                    wrong.append(f"docs/errors.md:{i}: no message with '{part.strip()}'")
+                    wrong.append(f"docs/reference/errors.md:{i}: no message with '{part.strip()}'")
 
 
 def main():
@@ -124,6 +146,7 @@ def main():
         check(path, flags, words, wrong)
         n += 1
     check_messages(wrong)
+    check_index(wrong)
     print("\n".join(wrong + [f"{n} documents, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 

@@ -6,7 +6,7 @@ usage: compare_awq.py BINARY MODEL CALIBRATION FOLDER [--bits N] [--group N] [--
 
 MODEL is widened to F32. LLM Compressor runs its sequential pipeline, one sample at a time; its grid is taken down: factors of
 each point, and two losses of each: `block`, its own, the mean squared error of what the module around the Linears puts out; and
-`linear`, the sum of the squared errors of the Linears' own outputs, which docs/awq.md describes. Ours are read from the output.
+`linear`, the sum of the squared errors of the Linears' own outputs, which docs/how-to/awq.md describes. Ours are read from the output.
 A line tells which points were chosen, how far our factors are from LLM Compressor's of the same point, both losses of our
 choice over those of theirs, and what our choice is above the least `linear` loss. That is not 0 where points are near each other:
 symmetric integers have the largest value of a group at a half, 7.5 of 4 bits, where the last bit of a factor decides between two

@@ -5,6 +5,10 @@ Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdo
 development machine; notes of unfinished work; a .c or .h that does not open with its own name; a function of src/ with
 more than six parameters.
 
+In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it fails on: a word of NO_BEGINNING at the
+beginning of a statement; a retired word; a cell of a table with more than 25 words; a paragraph's sentence in which no word can
+be a verb.
+
 In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a word of NO_BEGINNING; a
 retired word in a comment (RETIRED); a static function whose name two files of these folders define, unless it is a column
 of a table of rows (COLUMNS). In the folders of PLAIN_TESTS it fails on the same lines and comments.
@@ -66,6 +70,64 @@ def list_statics(here, text, statics):
         code = re.sub(r"__launch_bounds__\([^)]*\)", "", strip_comments_and_strings(text))
         for name in set(STATIC.findall(code)) - COLUMNS:
             statics.setdefault(name, []).append(str(here))
+
+
+MAX_CELL = 25
+NO_PAGE_BEGINNING = re.compile(r"(of|what|where|as|those|the same(?! \w+ \w)|whether|which|behind|beside)\b", re.I)
+BOLD = re.compile(r"\*\*(.+?)\*\*")  # a message that a page quotes
+GENERATED = {"docs/reference/command-line.md"}
+MADE_PART = re.compile(r"<!-- oneshot help all.*?<!-- end -->", re.S)
+RETIRED_IN_PAGES = re.compile(r"\b((?<!model )cards?|played|affair|behind|ahead of|so many|way through)\b", re.I)
+SPAN = re.compile(r"(`+)(?:(?!\1).)*\1")
+LINKED = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
+SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
+VERB = re.compile(r"\b(\w{2,}(s|ed|en)|is|differ|name|can|could|will|would|may|might|must|do|did|had|have|be|been|are|were|read|write|run|make|take|"
+                  r"give|see|set|put|keep|hold|go|get|let|use|need|want|say|said|made|took|gave|found|kept|held|got|went|lost|"
+                  r"cost|show|follow|become|became|begin|began|add|choose|chose|run|ran|find|know|build|built|copy|commit|measure|disable|start|equal|turn|learn)\b", re.I)
+
+
+def sentences(text):
+    """(line, kind, sentence) of a page: kind is cell, item or text. Code, headings and comments are left out."""
+    blocks, fenced, joined = [], False, False
+    for i, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            fenced, joined = not fenced, False
+        elif fenced or not line.strip() or line.startswith(("#", "<!--", ":   ")) or (line.startswith("    ") and not joined):
+            joined = False
+        elif line.lstrip().startswith("|"):
+            joined = False
+            if not re.fullmatch(r"[\s|:-]+", line):
+                blocks += [[i, "cell", c.strip()] for c in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        elif ITEM.match(line):
+            blocks.append([i, "item", line[ITEM.match(line).end():]])
+            joined = True
+        elif joined:
+            blocks[-1][2] += " " + line.strip()
+        else:
+            blocks.append([i, "text", line.strip()])
+            joined = True
+    for i, kind, block in blocks:
+        for sentence in SENTENCE.split(BOLD.sub("`x`", LINKED.sub(r"\1", block))):
+            yield i, kind, sentence.strip("*_ ")
+
+
+def check_page(path, wrong):
+    """The language of one page."""
+    here = path.relative_to(ROOT)
+    text = MADE_PART.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"))
+    text = re.sub(r"^```.*?^```$", lambda m: "\n" * m[0].count("\n"), text, flags=re.M | re.S)
+    text = SPAN.sub(lambda m: "`" + re.sub(r"\S+", "x", m[0].strip("`")) + "`" + "\n" * m[0].count("\n"), text)
+    for i, kind, sentence in sentences(text):
+        first = NO_PAGE_BEGINNING.match(sentence)
+        if first and not sentence.endswith("?"):
+            wrong.append(f"{here}:{i}: begins with '{first[0]}': want subject, verb, object: {sentence[:60]}")
+        for word in RETIRED_IN_PAGES.finditer(SPAN.sub("", sentence)):
+            wrong.append(f"{here}:{i}: the retired word '{word[0]}' (CONTRIBUTING.md): {sentence[:60]}")
+        if kind == "cell" and len(sentence.split()) > MAX_CELL:
+            wrong.append(f"{here}:{i}: a cell of {len(sentence.split())} words, at most {MAX_CELL}: {sentence[:60]}")
+        if kind == "text" and sentence.endswith(".") and not VERB.search(SPAN.sub("", sentence)):
+            wrong.append(f"{here}:{i}: a sentence without a verb: {sentence[:60]}")
 
 
 def check_statics(statics, wrong):
@@ -176,6 +238,9 @@ def main():
                     continue  # inputs of tests may hold anything
                 check(path, wrong, large, statics)
                 n += 1
+    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        if str(path.relative_to(ROOT)) not in GENERATED:
+            check_page(path, wrong)
     check_statics(statics, wrong)
     print("\n".join(["larger than usual: " + x for x in large] + wrong + [f"{n} files, {len(wrong)} wrong"]))
     return 1 if wrong else 0

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""man_options.py - what the program's tables say, as pages: the options of the man page from `oneshot help all` and
-`oneshot help all eval`, the page as roff, a page docs/man/oneshot-COMMAND.1 for each command, and docs/reference.md.
+"""man_options.py - makes the pages of docs/reference that come from the program's tables: the options of the manual page from
+`oneshot help all` and `oneshot help all eval`, the page as roff, man/oneshot-COMMAND.1 for each command, and command-line.md.
 
-docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; those are
-made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
-indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
+oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; this script makes
+these lines, then turns the whole into oneshot.1. The Markdown is a small part of it: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
 Usage: man_options.py [--check] BINARY     --check: writes nothing, fails where the files differ from what would be written"""
 import pathlib
 import re
 import subprocess
 import sys
 
-DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
-PAGE, ROFF, REFERENCE = DOCS / "oneshot.1.md", DOCS / "oneshot.1", DOCS / "reference.md"
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs/reference"
+PAGE, ROFF, REFERENCE = DOCS / "oneshot.1.md", DOCS / "oneshot.1", DOCS / "command-line.md"
 SECTION = re.compile(r"(<!-- oneshot help all( \w+)? -->\n).*?(<!-- end -->)", re.S)
 MAN, OPTIONED = DOCS / "man", re.compile(r"^\S* +--[a-z-]+ [A-Z]", re.M)
 SHOWN = {"graph", "tokenize"}  # commands that take some flags of the table

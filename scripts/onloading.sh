@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# onloading.sh - one job in three ways, for docs/sequential-onloading.md: the whole model at once, layer by layer, Linear
+# onloading.sh - one job in three ways, for docs/explanation/sequential-onloading.md: the whole model at once, layer by layer, Linear
 # by Linear. Prints a table in Markdown, and draws memory against time of each into OUT/TITLE-{basic,layer,linear}.svg.
 #
 # Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options] [-- flags of oneshot]

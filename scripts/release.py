@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""release.py - the version number, which stands in several files, and the tag of a release.
+"""release.py - checks and sets the version number, which several files contain, and makes the tag of a release.
 
-Without arguments (a lint): fails where a file names another version than CMakeLists.txt, where CHANGELOG.md does not begin
-with it, or where the Dockerfile or the workflow call a script, a preset or an option that is not there.
+Without arguments (a lint): fails if a file names another version than CMakeLists.txt, if CHANGELOG.md does not begin
+with it, or if the Dockerfile or the workflow call a script, a preset or an option that does not exist.
 Usage: release.py             checks
        release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md where the last one has a date
+       release.py --notes      prints the release notes, which are the newest part of CHANGELOG.md
        release.py --tag        of a clean tree whose CHANGELOG.md has a date: makes the tag vX.Y.Z here; pushes nothing"""
 import json
 import pathlib
@@ -16,11 +17,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = r"\d+\.\d+\.\d+"
 PLACES = {  # file: what stands around the number
     "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
-    "docs/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
-    **{f"docs/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")' for p in sorted((ROOT / "docs/man").glob("*.1"))},
-    "docs/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
+    "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
+    **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'
+       for p in sorted((ROOT / "docs/reference/man").glob("*.1"))},
+    "docs/how-to/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
 }
-HEAD = re.compile(rf"^## ({NUMBER}), (not released|\d{{4}}-\d\d-\d\d)$", re.M)
+HEAD = re.compile(rf"^## \[({NUMBER})\] - (unreleased|\d{{4}}-\d\d-\d\d)$", re.M)
 
 
 def read(name):
@@ -44,7 +46,7 @@ def check_numbers(version, wrong):
     heads = HEAD.findall(read("CHANGELOG.md"))
     if not heads or heads[0][0] != version:
         wrong.append(f"CHANGELOG.md: begins with {heads[0][0] if heads else 'no version'}, wanted {version}")
-    wrong += [f"CHANGELOG.md: {n} is behind {version} and not released" for n, date in heads[1:] if date == "not released"]
+    wrong += [f"CHANGELOG.md: {n} follows {version} and is unreleased" for n, date in heads[1:] if date == "unreleased"]
 
 
 def check_calls(wrong):
@@ -83,8 +85,8 @@ def set_version(version):
     log = read("CHANGELOG.md")
     last, date = HEAD.search(log).groups()
     if last != version:  # what was never released gets another number
-        rest = "" if date == "not released" else f"\n\n## {last}, {date}"
-        log = HEAD.sub(f"## {version}, not released{rest}", log, count=1)
+        rest = "" if date == "unreleased" else f"\n\n## [{last}] - {date}"
+        log = HEAD.sub(f"## [{version}] - unreleased{rest}", log, count=1)
         (ROOT / "CHANGELOG.md").write_text(log, encoding="utf-8")
     return check()
 
@@ -93,16 +95,20 @@ def git(*words):
     return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
 
 
+def notes():
+    """The part of CHANGELOG.md about the newest version."""
+    return re.split(rf"^## \[{NUMBER}\]", read("CHANGELOG.md"), flags=re.M)[1].split("\n", 1)[1].strip()
+
+
 def tag():
     if check():
         return 1
     version, date = HEAD.search(read("CHANGELOG.md")).groups()
-    if date == "not released":
-        return f"release.py: CHANGELOG.md says '{version}, not released': want the day, such as {version}, 2026-01-31"
+    if date == "unreleased":
+        return f"release.py: CHANGELOG.md says '[{version}] - unreleased': want the day, such as [{version}] - 2026-01-31"
     if git("status", "--porcelain"):
         return "release.py: the tree has changes that are not committed"
-    text = re.split(rf"^## {NUMBER}", read("CHANGELOG.md"), flags=re.M)[1].split("\n", 1)[1].strip()
-    git("tag", "-a", f"v{version}", "--cleanup=verbatim", "-m", f"oneshot {version}\n\n{text}")
+    git("tag", "-a", f"v{version}", "--cleanup=verbatim", "-m", f"oneshot {version}\n\n{notes()}")
     print(f"made v{version}; it is published with: git push origin v{version}")
     return 0
 
@@ -110,6 +116,9 @@ def tag():
 def main():
     if sys.argv[1:2] == ["--set"] and len(sys.argv) == 3:
         return set_version(sys.argv[2])
+    if sys.argv[1:] == ["--notes"]:
+        print(notes())
+        return 0
     if sys.argv[1:] == ["--tag"]:
         return tag()
     return check() if len(sys.argv) == 1 else __doc__

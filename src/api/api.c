@@ -10,10 +10,10 @@
 #include "base/file.h"
 #include "output/stream.h"
 #include "output/tuned.h"
-#include "plan/dense.h"
-#include "plan/folds.h"
-#include "plan/memory.h"
-#include "plan/paths.h"
+#include "match/dense.h"
+#include "rewrite/folds.h"
+#include "budget/memory.h"
+#include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
 #include "report/report.h"
@@ -58,10 +58,10 @@ static osh_status warn_dense(osh_ctx *cx, const osh_plan *p)
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_dense_warning(cx, &b, p));
+    OSH_TRY(osh_dense_warning(cx, &b, &p->match));
     if (b.len) osh_log(cx, OSH_LOG_WARN, "%s", b.data);
     osh_buf_clear(&b);
-    OSH_TRY(osh_dense_grown(cx, &b, p));
+    OSH_TRY(osh_dense_grown(cx, &b, &p->match, p->manifest.total_bytes));
     if (b.len) osh_log(cx, OSH_LOG_WARN, "%s", b.data);
 done:
     osh_buf_deinit(cx, &b);
@@ -72,15 +72,15 @@ static osh_status job_summarize(osh_ctx *cx, const osh_run *r, osh_sink sink, vo
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    int64_t in = osh_checkpoint_stored_bytes(r->plan->ck);
+    int64_t in = osh_checkpoint_stored_bytes(r->plan->in.ck);
     osh_buf_init(&b, 4096);
-    OSH_TRY(osh_buf_line(cx, &b,
-                         "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
-                         r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
-                         (double)r->plan->total_bytes / 1e6,
-                         r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
-                         osh_now() - r->started, r->plan->spared ? "; dense: the output head " : "",
-                         r->plan->spared ? r->plan->spared : ""));
+    OSH_TRY(osh_buf_line(
+        cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
+        r->plan->in.opt->output, r->plan->match.n_linears, (double)in / 1e6,
+        (double)r->plan->manifest.total_bytes / 1e6,
+        r->plan->manifest.total_bytes ? (double)in / (double)r->plan->manifest.total_bytes : 0,
+        osh_now() - r->started, r->plan->in.spared ? "; dense: the output head " : "",
+        r->plan->in.spared ? r->plan->in.spared : ""));
     if (sink) sink(user, b.data, b.len);
     OSH_TRY(warn_dense(cx, r->plan));
 done:
@@ -107,7 +107,7 @@ static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, vo
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_line(cx, &b, "%s: is finished, made by this command; nothing to do",
-                         p->opt->output));
+                         p->in.opt->output));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
@@ -120,15 +120,15 @@ static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
     int n = 0;
-    for (int i = 0; i < r->plan->n_linears; i++) {
+    for (int i = 0; i < r->plan->match.n_linears; i++) {
         n += r->results[i].done;
-        if (r->plan->opt->strict && r->results[i].fallback)
+        if (r->plan->in.opt->strict && r->results[i].fallback)
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback",
-                     r->plan->linears[i].name, r->results[i].fallback);
+                     r->plan->match.linears[i].name, r->results[i].fallback);
     }
     if (osh_emitter_resumed(r->emitter))
         osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done",
-                osh_emit_dir(r->emitter), n, r->plan->n_linears);
+                osh_emit_dir(r->emitter), n, r->plan->match.n_linears);
 done:
     return rc;
 }
@@ -154,14 +154,15 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
 static osh_status job_calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    int n = p->n_traversals;
+    int n = p->schedule.n_traversals;
     if (!n) return osh_run_calibrated(cx, r);
     for (int t = 0; t < n; t++) {
         osh_traversal *v = &p->traversals[t];
-        const char *name = p->recipe->modifiers[v->modifier].type->name;
+        const char *name = p->in.recipe->modifiers[v->modifier].type->name;
         double began = osh_now();
         osh_plan_traverse(p, t);
-        if (osh_run_solved(r, 0, p->parts->n) && osh_folds_known(p, 0, p->parts->n)) {
+        if (osh_run_solved(r, 0, p->schedule.parts->n) &&
+            osh_folds_known(&p->rewrites, 0, p->schedule.parts->n)) {
             osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: was done by an earlier run", t + 1,
                     n, name);
             continue;
@@ -196,9 +197,9 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     OSH_TRY(plan_profiled(cx, &p, opt));
     r.plan = p;
     OSH_TRY(osh_plan_open_device(cx, p));
-    osh_memory_enforce(cx, p);
+    osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;
-    OSH_NEW(cx, r.results, p->n_linears);
+    OSH_NEW(cx, r.results, p->match.n_linears);
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
     if (finished) {
         OSH_TRY(say_finished(cx, p, sink, user));
@@ -210,7 +211,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     /* After learning (osh_run_tune) all Linears are done, with other codes than they were solved
      * with. */
     bool learned = osh_emit_tuned(r.emitter)->known;
-    if (p->pipeline != OSH_PIPELINE_DATAFREE && !learned) {
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !learned) {
         OSH_TRY(job_calibrate(cx, &r, p));
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);

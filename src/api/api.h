@@ -7,7 +7,7 @@
 #include "eval/eval.h"
 #include "hub/hub.h"
 #include "math/isa.h"
-#include "plan/options.h"
+#include "match/options.h"
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the variables of OpenBLAS. Call it before the first job that

@@ -6,33 +6,35 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
-#include "plan/memory.h"
+#include "budget/memory.h"
 #include "run/ahead.h"
 
 /* Finds the Linear with the most weights, for a run without data. */
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
-    if (!p->n_linears)
+    if (!p->match.n_linears)
         return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module: there is no largest one");
-    *out = (osh_largest){.host_bytes = p->memory.host_peak, .device_bytes = p->memory.device_peak};
-    for (int i = 1; i < p->n_linears; i++)
-        if (p->linears[i].O * p->linears[i].I > p->linears[out->index].O * p->linears[out->index].I)
+    *out = (osh_largest){.host_bytes = p->budget.memory.host_peak,
+                         .device_bytes = p->budget.memory.device_peak};
+    for (int i = 1; i < p->match.n_linears; i++)
+        if (p->match.linears[i].O * p->match.linears[i].I >
+            p->match.linears[out->index].O * p->match.linears[out->index].I)
             out->index = i;
-    out->name = p->linears[out->index].name;
+    out->name = p->match.linears[out->index].name;
     return OSH_OK;
 }
 
 osh_status osh_plan_largest(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
-    const osh_memory *m = &p->memory;
-    if (p->pipeline == OSH_PIPELINE_DATAFREE) return largest_linear(cx, out, p);
+    const osh_schedule *s = &p->schedule;
+    if (p->in.pipeline == OSH_PIPELINE_DATAFREE) return largest_linear(cx, out, p);
     int at = 0;
-    for (int i = 1; i < m->n_visits; i++)
-        if (m->visits[i].host_peak > m->visits[at].host_peak) at = i;
+    for (int i = 1; i < s->n_visits; i++)
+        if (s->visits[i].host_peak > s->visits[at].host_peak) at = i;
     *out = (osh_largest){.index = at,
-                         .name = osh_range_at(p, at).name,
-                         .device_bytes = m->visits[at].device_peak,
-                         .host_bytes = m->visits[at].host_peak + m->base_bytes};
+                         .name = osh_range_at(s, at).name,
+                         .device_bytes = s->visits[at].device_peak,
+                         .host_bytes = s->visits[at].host_peak + p->budget.memory.base_bytes};
     return OSH_OK;
 }
 
@@ -49,13 +51,14 @@ osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool js
         *out = osh_sprintf(cx,
                            "%s: host memory %.1f MB (%.1f MB of it the base), device memory "
                            "%.1f MB, predicted\n",
-                           l.name, mb(l.host_bytes), mb(p->memory.base_bytes), mb(l.device_bytes));
+                           l.name, mb(l.host_bytes), mb(p->budget.memory.base_bytes),
+                           mb(l.device_bytes));
         if (!*out) rc = OSH_E_NOMEM;
         goto done;
     }
     if (!(o = cJSON_CreateObject()) || !cJSON_AddStringToObject(o, "name", l.name) ||
         !cJSON_AddNumberToObject(o, "host_bytes", (double)l.host_bytes) ||
-        !cJSON_AddNumberToObject(o, "base_bytes", (double)p->memory.base_bytes) ||
+        !cJSON_AddNumberToObject(o, "base_bytes", (double)p->budget.memory.base_bytes) ||
         !cJSON_AddNumberToObject(o, "device_bytes", (double)l.device_bytes))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
     OSH_TRY(osh_json_print(cx, &text, o, 0));
@@ -74,7 +77,7 @@ static osh_status largest_say(osh_ctx *cx, const osh_run *r, const osh_largest *
     double seconds = osh_now() - r->started;
     osh_buf b;
     osh_buf_init(&b, 0);
-    if (r->plan->opt->json)
+    if (r->plan->in.opt->json)
         OSH_TRY(osh_buf_printf(
             cx, &b,
             "{\"name\": \"%s\", \"predicted_bytes\": %lld, \"measured_bytes\": %lld, "
@@ -96,14 +99,14 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
     osh_status rc = OSH_OK;
     osh_pace *pace = &r->pace;
     osh_tensor *w = NULL; // own
-    bool datafree = r->plan->pipeline == OSH_PIPELINE_DATAFREE;
+    bool datafree = r->plan->in.pipeline == OSH_PIPELINE_DATAFREE;
     for (int s = 0; s < pace->n; s++) // the progress counts only this part of the run
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
         goto done;
     }
-    if (osh_stream_takes(r->plan, l->index)) {
+    if (osh_stream_takes(&r->plan->budget, l->index)) {
         OSH_TRY(
             osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;
@@ -137,9 +140,9 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     r.plan = p;
     OSH_TRY(osh_plan_largest(cx, &l, p));
     OSH_TRY(osh_plan_open_device(cx, p));
-    osh_memory_enforce(cx, p);
+    osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;
-    OSH_NEW(cx, r.results, p->n_linears);
+    OSH_NEW(cx, r.results, p->match.n_linears);
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
     osh_emitter_discard(r.emitter);
     OSH_TRY(osh_run_start(cx, &r));

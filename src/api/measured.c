@@ -15,9 +15,9 @@
 #include "modifiers/experts.h"
 #include "math/isa.h"
 #include "output/emit.h"
-#include "plan/experts.h"
+#include "rewrite/experts.h"
 #include "plan/identity.h"
-#include "plan/memory.h"
+#include "budget/memory.h"
 
 typedef struct asked { // the measurement that a modifier of the recipe asks for
     size_t at;            // index of the modifier
@@ -93,7 +93,7 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     if (!(m->mark = osh_sprintf(cx, "# measured %016llx\n",
                                 (unsigned long long)XXH3_64bits(text, strlen(text)))))
         OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(find_asked(cx, &m->a, m->p->recipe));
+    OSH_TRY(find_asked(cx, &m->a, m->p->in.recipe));
     if (m->a.reap) {
         OSH_TRY(osh_reaping_open(cx, &m->r, m->p));
         OSH_TRY(osh_reaping_bytes(cx, &bytes, m->r));
@@ -101,8 +101,8 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
         OSH_TRY(osh_owl_open(cx, &m->owl, m->p, m->a.owl));
         OSH_TRY(osh_owl_bytes(cx, &bytes, m->owl));
     }
-    m->peak = bytes + m->p->memory.base_bytes;
-    if (m->peak < m->p->memory.load_bytes) m->peak = m->p->memory.load_bytes;
+    m->peak = bytes + m->p->budget.memory.base_bytes;
+    if (m->peak < m->p->budget.memory.load_bytes) m->peak = m->p->budget.memory.load_bytes;
 done:
     osh_identity_free(cx, id);
     osh_free(cx, text);
@@ -148,7 +148,7 @@ static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring
     osh_status rc = OSH_OK;
     const osh_layer_share *shares = NULL; // view
     char *found = NULL;                   // own
-    const osh_experts *x = m->p->experts;
+    const osh_experts *x = m->p->rewrites.experts;
     double least = 1, most = 0;
     int n = 0;
     if (m->a.reap) {
@@ -186,7 +186,7 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_s
     osh_mem_limit(cx, OSH_MEM_HOST, m.peak);
     OSH_TRY(measuring_run(cx, &line, &said, &m, &pr));
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
-    OSH_TRY(osh_recipe_with_line(cx, recipe, m.p->recipe, m.mark, (int)m.a.at, line));
+    OSH_TRY(osh_recipe_with_line(cx, recipe, m.p->in.recipe, m.mark, (int)m.a.at, line));
     if (sink) sink(user, said, strlen(said));
 done:
     osh_free(cx, line);
@@ -204,7 +204,7 @@ osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_op
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(osh_plan_new(cx, &p, &with));
-    int64_t run = p->memory.least_host + OSH_PASS_LEFT_BYTES;
+    int64_t run = p->budget.memory.least_host + OSH_PASS_LEFT_BYTES;
     const char *what = m.a.reap ? "experts" : "outliers";
     *host = m.peak + OSH_ISA_NOISE_BYTES;
     if (run > *host) *of = osh_sprintf(cx, "%s are measured before the run", what);
@@ -222,7 +222,7 @@ osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt)
     osh_status rc = OSH_OK;
     measuring m; // own
     OSH_TRY(measuring_begin(cx, &m, opt));
-    const osh_experts *x = m.p->experts;
+    const osh_experts *x = m.p->rewrites.experts;
     double mb = (double)m.peak / 1e6;
     if (x)
         *text = osh_sprintf(cx,

@@ -3,7 +3,7 @@
 #ifndef OSH_API_MEASURED_H
 #define OSH_API_MEASURED_H
 #include "base/profile.h"
-#include "plan/options.h"
+#include "match/options.h"
 
 /* *wants: true if the recipe asks for a measurement and does not have its result. */
 osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);

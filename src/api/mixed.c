@@ -16,7 +16,7 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "plan/identity.h"
-#include "plan/memory.h"
+#include "budget/memory.h"
 #include "run/run.h"
 
 bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
@@ -99,8 +99,8 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
     osh_effect *e = NULL;             // own
     osh_gradients *g = NULL;          // own
     int64_t effects = 0, limit;
-    OSH_NEW(cx, losses, s->p->n_linears);
-    for (int i = 0; i < s->p->n_linears; i++) losses[i] = &none;
+    OSH_NEW(cx, losses, s->p->match.n_linears);
+    for (int i = 0; i < s->p->match.n_linears; i++) losses[i] = &none;
     OSH_TRY(osh_mixed_new(cx, &m, s->p, losses));
     OSH_TRY(osh_mixed_limit(cx, &limit, m, s->p));
     OSH_TRY(osh_mixed_choose(cx, m, limit));
@@ -111,10 +111,10 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
         OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
         OSH_TRY(osh_effect_bytes(cx, &effects, e));
     }
-    effects += s->p->memory.base_bytes;
-    s->peak = s->p->memory.host_peak > effects ? s->p->memory.host_peak : effects;
-    bool alone = s->p->memory.least_host >= effects + OSH_ISA_NOISE_BYTES;
-    s->least = alone ? s->p->memory.least_host : effects + OSH_ISA_NOISE_BYTES;
+    effects += s->p->budget.memory.base_bytes;
+    s->peak = s->p->budget.memory.host_peak > effects ? s->p->budget.memory.host_peak : effects;
+    bool alone = s->p->budget.memory.least_host >= effects + OSH_ISA_NOISE_BYTES;
+    s->least = alone ? s->p->budget.memory.least_host : effects + OSH_ISA_NOISE_BYTES;
     if (alone) s->pass = osh_strdup(cx, "the survey is made before the run");
     else s->pass = osh_sprintf(cx, "%s %d units of modules are measured before the run",
                              s->p->gradients ? "gradients at" : "the effects of", m->n_units);
@@ -150,12 +150,12 @@ static osh_status survey_run(osh_ctx *cx, survey *s)
     osh_status rc = OSH_OK;
     bool finished = false;
     OSH_TRY(osh_run_watch(cx, &s->r, &s->opt));
-    osh_memory_enforce(cx, s->p);
+    osh_memory_enforce(cx, &s->p->budget);
     s->r.progress.budget_bytes = s->opt.host_memory;
-    OSH_NEW(cx, s->r.results, s->p->n_linears);
+    OSH_NEW(cx, s->r.results, s->p->match.n_linears);
     OSH_TRY(osh_emitter_new(cx, &s->r.emitter, s->p, s->r.results, &finished));
     OSH_TRY(osh_run_start(cx, &s->r));
-    if (!osh_run_solved(&s->r, 0, s->p->parts->n)) {
+    if (!osh_run_solved(&s->r, 0, s->p->schedule.parts->n)) {
         if (s->p->gradients) OSH_TRY(measure_gradients(cx, s));
         OSH_TRY(osh_run_calibrated(cx, &s->r));
     }
@@ -263,8 +263,8 @@ static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
     const osh_losses **losses = NULL; // own; items are views
     char *head = NULL, *mark = choice_mark(cx, s->id); // own
     const osh_options *o = &s->opt;
-    OSH_NEW(cx, losses, s->p->n_linears);
-    for (int i = 0; i < s->p->n_linears; i++) losses[i] = &s->r.results[i].losses;
+    OSH_NEW(cx, losses, s->p->match.n_linears);
+    for (int i = 0; i < s->p->match.n_linears; i++) losses[i] = &s->r.results[i].losses;
     OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
     if (s->p->gradients_not)
         osh_log(cx, OSH_LOG_INFO,
@@ -356,7 +356,7 @@ static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
     bool finished = false;
     OSH_TRY(survey_begin(cx, &s, opt));
     s.opt.restart = false;
-    OSH_NEW(cx, s.r.results, s.p->n_linears);
+    OSH_NEW(cx, s.r.results, s.p->match.n_linears);
     OSH_TRY(osh_emitter_new(cx, &s.r.emitter, s.p, s.r.results, &finished));
     osh_emitter_discard(s.r.emitter);
 done:
@@ -398,7 +398,7 @@ osh_status osh_choice_least(osh_ctx *cx, int64_t *host, char **of, const osh_opt
     *host = s.least, *of = s.pass, s.pass = NULL; // give
     with.chosen = s.largest;
     OSH_TRY(osh_plan_new(cx, &p, &with));
-    int64_t run = p->memory.least_host + OSH_PASS_LEFT_BYTES;
+    int64_t run = p->budget.memory.least_host + OSH_PASS_LEFT_BYTES;
     if (run > *host) {
         osh_free(cx, *of);
         *host = run;
@@ -421,7 +421,7 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     *text = osh_sprintf(cx,
                         "a survey comes first: %d modules, host memory %.1f MB, predicted; losses "
                         "weighed by %s%s; below, as if the scheme were that of all\n\n",
-                        s.p->n_linears, (double)s.peak / 1e6,
+                        s.p->match.n_linears, (double)s.peak / 1e6,
                         s.p->gradients ? "gradients" :
                                          "the effects of rounding, and not by gradients: ",
                         s.p->gradients ? "" : s.p->gradients_not);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "plan/paths.h"
+#include "match/paths.h"
 #include "report/profiles.h"
 
 static osh_status check_format(osh_ctx *cx, const osh_report_options *opt, int n)

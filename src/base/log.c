@@ -256,7 +256,7 @@ static double cpu_seconds(void)
                : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Prints a JSON line. docs/profile.md has its schema. */
+/* Prints a JSON line. docs/how-to/profile.md has its schema. */
 static size_t progress_json(char *to, size_t room, const osh_log_state *l, const osh_progress *p,
                             const moment *m)
 {

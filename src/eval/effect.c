@@ -38,10 +38,10 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     osh_effect *e = NULL; // own
     OSH_NEW(cx, e, 1);
     e->p = p, e->unit_of = unit_of, e->n_units = n_units;
-    OSH_TRY(osh_forward_open(cx, &e->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &e->f, p->in.opt->model, p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, e->f->graph, osh_source_checkpoint(e->f->source),
                                 "a choice of bits by predictions"));
-    OSH_TRY(osh_dataset_head(cx, &e->d, &p->data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));
+    OSH_TRY(osh_dataset_head(cx, &e->d, &p->in.data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));
     OSH_NEW(cx, e->of, n_units);
     OSH_NEW(cx, e->run, e->f->graph->n_nodes);
     OSH_NEW(cx, e->keep, e->f->graph->n_values);
@@ -114,10 +114,10 @@ static osh_status effect_round_weight(osh_ctx *cx, const osh_plan *p, const osh_
     void *codes = NULL;                 // own
     a.bits = OSH_EFFECT_BITS;
     osh_q_observer_plain(&a);
-    OSH_TRY(osh_q_weight_params(cx, &params, w, &a, p->arithmetic, l->name));
+    OSH_TRY(osh_q_weight_params(cx, &params, w, &a, p->in.arithmetic, l->name));
     if (!(codes = osh_alloc(cx, (size_t)osh_tensor_numel(w))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(osh_q_encode(cx, codes, w, &params, &a, p->arithmetic));
+    OSH_TRY(osh_q_encode(cx, codes, w, &params, &a, p->in.arithmetic));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &a));
 done:
     osh_free(cx, codes);
@@ -151,13 +151,14 @@ static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, 
     const osh_plan *p = e->p;
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
     OSH_TRY(stream_new(cx, &e->of[unit], e, &e->clean));
-    for (int i = 0; i < p->n_linears; i++)
-        if (e->unit_of[i] == unit && linear_is_within(e, &p->linears[i], subgraph) &&
-            w->w[p->linears[i].weight])
-            OSH_TRY(effect_round_weight(cx, p, &p->linears[i], w->w[p->linears[i].weight]));
+    for (int i = 0; i < p->match.n_linears; i++)
+        if (e->unit_of[i] == unit && linear_is_within(e, &p->match.linears[i], subgraph) &&
+            w->w[p->match.linears[i].weight])
+            OSH_TRY(
+                effect_round_weight(cx, p, &p->match.linears[i], w->w[p->match.linears[i].weight]));
     OSH_TRY(stream_run(cx, e, &e->of[unit], subgraph, w));
-    for (int i = 0; i < p->n_linears; i++) {
-        osh_tensor **t = &w->w[p->linears[i].weight];
+    for (int i = 0; i < p->match.n_linears; i++) {
+        osh_tensor **t = &w->w[p->match.linears[i].weight];
         if (e->unit_of[i] == unit) osh_tensor_free(cx, *t), *t = NULL;
     }
     OSH_TRY(effect_load_weights(cx, e, s, w));
@@ -175,9 +176,9 @@ static osh_status effect_run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
     OSH_TRY(effect_load_weights(cx, e, s, w));
     for (int u = 0; u < e->n_units; u++)
         if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], subgraph, w));
-    for (int i = 0; i < e->p->n_linears; i++) {
+    for (int i = 0; i < e->p->match.n_linears; i++) {
         int u = e->unit_of[i];
-        if (linear_is_within(e, &e->p->linears[i], subgraph) && !e->of[u].batch[0])
+        if (linear_is_within(e, &e->p->match.linears[i], subgraph) && !e->of[u].batch[0])
             OSH_TRY(unit_fork(cx, e, u, subgraph, w));
     }
     OSH_TRY(stream_run(cx, e, &e->clean, subgraph, w));
@@ -215,11 +216,11 @@ static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *
     const osh_plan *p = e->p;
     osh_tensor *w = NULL; // own
     *sum = 0;
-    for (int i = 0; i < p->n_linears; i++) {
-        if (e->unit_of[i] != unit || p->linears[i].node != e->f->graph->head) continue;
+    for (int i = 0; i < p->match.n_linears; i++) {
+        if (e->unit_of[i] != unit || p->match.linears[i].node != e->f->graph->head) continue;
         OSH_TRY(osh_tensor_new(cx, &w, e->f->head->dtype, 2, e->f->head->shape));
         OSH_TRY(osh_tensor_copy(cx, w, e->f->head));
-        OSH_TRY(effect_round_weight(cx, p, &p->linears[i], w));
+        OSH_TRY(effect_round_weight(cx, p, &p->match.linears[i], w));
         OSH_TRY(effect_score(cx, sum, e, &e->clean, w));
     }
 done:
@@ -263,8 +264,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     osh_forward_memory m;
     int64_t head = (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
     OSH_TRY(osh_forward_bytes(cx, &m, e->f, &e->d, e->d.n, 1));
-    for (int i = 0; i < e->p->n_linears; i++) {
-        const osh_linear *l = &e->p->linears[i];
+    for (int i = 0; i < e->p->match.n_linears; i++) {
+        const osh_linear *l = &e->p->match.linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
         n += 2 * l->O * l->I / 4; // upper bound of scales and ranges: groups of 8 or more
         most = n > most ? n : most;

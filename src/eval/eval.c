@@ -13,8 +13,8 @@
 #include "eval/eval_card.h"
 #include "eval/eval_memory.h"
 #include "math/isa.h"
-#include "plan/cost.h"
-#include "plan/paths.h"
+#include "budget/cost.h"
+#include "match/paths.h"
 
 typedef struct scores {
     double nll, kl;

@@ -1,7 +1,7 @@
 /* eval.h - the job of `oneshot eval`. */
 #ifndef OSH_EVAL_H
 #define OSH_EVAL_H
-#include "plan/options.h"
+#include "match/options.h"
 
 /* Evaluates opt->model on opt->dataset, and against opt->reference if it is given. */
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);

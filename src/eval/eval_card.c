@@ -9,8 +9,8 @@
 #include "eval/eval_weights.h"
 #include "gpu/gpu.h"
 #include "graph/device_peaks.h"
-#include "plan/cost.h"
-#include "plan/memory.h"
+#include "budget/cost.h"
+#include "budget/memory.h"
 #include "plan/plan.h"
 
 typedef struct side { // a model

@@ -3,12 +3,12 @@
  *   | workspace | weights (eval_weights.h) | rounded inputs | resting rows |    ◄── batch, scores |
  *
  * The blocks at the front are allocated once, when it is opened, so the predicted bytes are exactly
- * the allocated bytes. The batches are those of a calibration on a GPU (plan/batches.c): the
+ * the allocated bytes. The batches are those of a calibration on a GPU (schedule/batches.c): the
  * results depend on the data and the GPU, not on budgets or --batch-size. */
 #ifndef OSH_EVAL_CARD_H
 #define OSH_EVAL_CARD_H
 #include "eval/forward.h"
-#include "plan/options.h"
+#include "match/options.h"
 
 typedef struct osh_eval_card osh_eval_card;
 /* *out (own) is NULL if the evaluation runs on the host; else the GPU is open and the blocks are

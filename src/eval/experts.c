@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
-#include "plan/experts.h"
+#include "rewrite/experts.h"
 
 struct osh_reaping {
     osh_plan *p;    // view
@@ -25,10 +25,10 @@ osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_reaping *r = NULL; // own
-    const osh_experts *x = p->experts;
+    const osh_experts *x = p->rewrites.experts;
     OSH_NEW(cx, r, 1);
     r->p = p;
-    OSH_TRY(osh_forward_open(cx, &r->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->models_dir));
     const osh_graph *g = r->f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);
@@ -114,14 +114,14 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
     if (l < 0) return OSH_OK;
     if (r->expert_of[value] < 0 && !r->measuring) reaping_mask_logits(r, l, b->values[value]);
     if (r->expert_of[value] >= 0 && r->measuring)
-        reaping_add_tokens(r, value, x, b->values[r->p->experts->layers[l].route]);
+        reaping_add_tokens(r, value, x, b->values[r->p->rewrites.experts->layers[l].route]);
     return OSH_OK;
 }
 
 /* Drops the experts with the smallest means; of equal means the expert with the lowest number. */
 static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
-    osh_experts *x = r->p->experts;
+    osh_experts *x = r->p->rewrites.experts;
     int *kept = x->layers[layer].kept;
     const double *sum = r->sum + (int64_t)layer * x->n_all,
                  *count = r->count + (int64_t)layer * x->n_all;
@@ -160,7 +160,7 @@ static osh_status reaping_visit(osh_ctx *cx, osh_reaping *r, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = r->f->graph;
-    const osh_experts *x = r->p->experts;
+    const osh_experts *x = r->p->rewrites.experts;
     const osh_subgraph *s = &r->f->parts->parts[subgraph];
     osh_weights *w = NULL; // own
     osh_forward_choose(r->f, subgraph, r->run, r->keep);
@@ -187,7 +187,7 @@ done:
 osh_status osh_reaping_run(osh_ctx *cx, osh_reaping *r, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &r->p->data;
+    const osh_dataset *d = &r->p->in.data;
     osh_forward *f = r->f;
     OSH_NEW(cx, f->batches, d->n);
     for (; f->n_batches < d->n; f->n_batches++) {
@@ -204,7 +204,7 @@ osh_status osh_reaping_run(osh_ctx *cx, osh_reaping *r, osh_progress *pr)
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
-    r->p->experts->known = true;
+    r->p->rewrites.experts->known = true;
 done:
     return rc;
 }
@@ -212,7 +212,7 @@ done:
 osh_status osh_reaping_bytes(osh_ctx *cx, int64_t *peak, const osh_reaping *r)
 {
     osh_forward_memory m = {0};
-    osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->data, r->p->data.n, 1);
+    osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->in.data, r->p->in.data.n, 1);
     *peak = m.peak;
     return rc;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "graph/picked.h"
-#include "plan/cache.h"
-#include "plan/cost.h"
+#include "match/cache.h"
+#include "budget/cost.h"
 #include "tensor/device.h"
 
 typedef struct act_quant {

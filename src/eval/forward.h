@@ -3,7 +3,7 @@
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
 #include "graph/exec.h"
-#include "plan/online.h"
+#include "rewrite/online.h"
 #include "quant/source.h"
 #include "data/dataset.h"
 
@@ -50,7 +50,7 @@ typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_
 /* Calls `visit` for all subgraphs in order: to run them, or to count their memory or work. */
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,
                             void *user);
-/* *work: the work of osh_forward_run (units: plan/cost.h); with_head adds that of the scores. */
+/* *work: the work of osh_forward_run (units: budget/cost.h); with_head adds that of the scores. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);
 typedef struct osh_forward_memory {

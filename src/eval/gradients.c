@@ -34,11 +34,12 @@ static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
     memset(s->linear_of, 0xff, (size_t)g->n_values * sizeof *s->linear_of);
     memset(s->reader_of, 0xff, (size_t)g->n_values * sizeof *s->reader_of);
     int first = g->n_nodes;
-    for (int i = 0; i < s->p->n_linears; i++) {
-        int node = s->p->linears[i].node, v = g->nodes[node].out[0];
+    for (int i = 0; i < s->p->match.n_linears; i++) {
+        int node = s->p->match.linears[i].node, v = g->nodes[node].out[0];
         s->seen[v] = true, s->linear_of[v] = i;
-        if (s->p->linears[i].care_in)
-            s->seen[s->p->linears[i].input] = true, s->reader_of[s->p->linears[i].input] = i;
+        if (s->p->match.linears[i].care_in)
+            s->seen[s->p->match.linears[i].input] = true,
+            s->reader_of[s->p->match.linears[i].input] = i;
         if (node < first) first = node;
     }
     while (s->stop + 1 < s->f->parts->n && s->f->parts->parts[s->stop + 1].first <= first)
@@ -53,10 +54,10 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
     osh_gradients *s = NULL; // own
     OSH_NEW(cx, s, 1);
     s->p = p;
-    OSH_TRY(osh_forward_open(cx, &s->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &s->f, p->in.opt->model, p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, s->f->graph, osh_source_checkpoint(s->f->source),
                                 "a choice of bits by predictions"));
-    OSH_TRY(osh_dataset_head(cx, &s->d, &p->data, OSH_GRADIENTS_SAMPLES, OSH_GRADIENTS_LENGTH));
+    OSH_TRY(osh_dataset_head(cx, &s->d, &p->in.data, OSH_GRADIENTS_SAMPLES, OSH_GRADIENTS_LENGTH));
     const osh_graph *g = s->f->graph;
     OSH_NEW(cx, s->run, g->n_nodes);
     OSH_NEW(cx, s->keep, g->n_values);
@@ -128,8 +129,8 @@ static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tens
     osh_status rc = OSH_OK;
     const osh_gradients *s = user;
     int made = s->linear_of[value], read = s->reader_of[value];
-    osh_tensor *to[] = {made < 0 ? NULL : s->p->linears[made].care,
-                        read < 0 ? NULL : s->p->linears[read].care_in};
+    osh_tensor *to[] = {made < 0 ? NULL : s->p->match.linears[made].care,
+                        read < 0 ? NULL : s->p->match.linears[read].care_in};
     for (int k = 0; k < 2; k++) {
         osh_op_args a = {.in = {dv}, .out = {to[k]}};
         if (to[k]) OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
@@ -184,9 +185,10 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_partition *parts = s->f->parts;
-    for (int i = 0; i < s->p->n_linears; i++) {
-        OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care));
-        if (s->p->linears[i].care_in) OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care_in));
+    for (int i = 0; i < s->p->match.n_linears; i++) {
+        OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].care));
+        if (s->p->match.linears[i].care_in)
+            OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].care_in));
     }
     pr->n_steps = 2 * parts->n - s->stop, pr->step = 0, pr->error = -1, pr->loss = 0;
     OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
@@ -199,8 +201,8 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
-    for (int i = 0; i < s->p->n_linears; i++) {
-        osh_linear *l = &s->p->linears[i];
+    for (int i = 0; i < s->p->match.n_linears; i++) {
+        osh_linear *l = &s->p->match.linears[i];
         double *c = l->care->data, *in = l->care_in ? l->care_in->data : NULL;
         for (int64_t o = 0; o < l->O; o++) c[o] /= (double)s->d.offsets[s->d.n];
         for (int64_t k = 0; in && k < l->I; k++) in[k] /= (double)s->d.offsets[s->d.n];

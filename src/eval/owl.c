@@ -42,7 +42,7 @@ static osh_status owl_find_layers(osh_ctx *cx, osh_owl_measure *m)
     if (!m->n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "sparsity_profile owl: %s has no decoder layers to share a sparsity among",
-                 m->p->ck->dir);
+                 m->p->in.ck->dir);
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;
@@ -60,7 +60,7 @@ osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, c
     int64_t widest = 1;
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = owl;
-    OSH_TRY(osh_forward_open(cx, &m->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
     OSH_NEW(cx, m->of, g->n_values);
@@ -230,7 +230,7 @@ osh_status osh_owl_run(osh_ctx *cx, const osh_layer_share **shares, int *n, osh_
                        osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &m->p->data;
+    const osh_dataset *d = &m->p->in.data;
     osh_forward *f = m->f;
     OSH_NEW(cx, f->batches, d->n);
     for (; f->n_batches < d->n; f->n_batches++) {
@@ -258,7 +258,7 @@ osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m)
     osh_forward_memory bytes = {0};
     const osh_graph *g = m->f->graph;
     int64_t most = 0;
-    osh_status rc = osh_forward_bytes(cx, &bytes, m->f, &m->p->data, m->p->data.n, 1);
+    osh_status rc = osh_forward_bytes(cx, &bytes, m->f, &m->p->in.data, m->p->in.data.n, 1);
     for (int s = 0; s < m->f->parts->n; s++) {
         int64_t now = 0;
         const osh_subgraph *part = &m->f->parts->parts[s];

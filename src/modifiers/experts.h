@@ -1,4 +1,4 @@
-/* experts.h - the arguments of REAPPruningModifier, which leaves out experts. src/plan/experts.c
+/* experts.h - the arguments of REAPPruningModifier, which leaves out experts. src/rewrite/experts.c
  * finds the experts in the model. */
 #ifndef OSH_MODIFIERS_EXPERTS_H
 #define OSH_MODIFIERS_EXPERTS_H

@@ -21,7 +21,7 @@ enum { // statistics of a value, bit set
     OSH_STAT_CACHE = 16,  // ranges of keys and values of the attention before, or of the output
     OSH_STAT_PEAKS = 64,  // sum over tokens of their largest square; for a survey
     OSH_STAT_BLOCK = 32   // replaces HESSIAN and SHIFT: the inputs of the block, and its outputs in
-                          // the original model; the plan says where (plan/blocks.h)
+                          // the original model; the plan says where (schedule/blocks.h)
 };
 
 enum { // the freedom of a solve, bit set

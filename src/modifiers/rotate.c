@@ -1,6 +1,6 @@
 /* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations"
  * (arXiv 2405.16406), as in llmcompressor/modifiers/transform/spinquant/base.py: nothing is
- * learned. QuIPModifier is below. src/plan/rotations.c decides which weights are rotated. */
+ * learned. QuIPModifier is below. src/rewrite/rotations.c decides which weights are rotated. */
 #include "modifiers/rotate.h"
 
 #include <string.h>

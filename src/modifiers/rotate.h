@@ -1,5 +1,5 @@
 /* rotate.h - the arguments of modifiers that rotate: SpinQuantModifier and QuIPModifier.
- * src/plan/rotations.c finds the weights. */
+ * src/rewrite/rotations.c finds the weights. */
 #ifndef OSH_ROTATE_H
 #define OSH_ROTATE_H
 #include "modifiers/modifier.h"

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "output/emit_impl.h"
 #include "output/turns.h"
-#include "plan/bands.h"
+#include "budget/bands.h"
 
 typedef struct check check;
 typedef struct reader {
@@ -47,17 +47,18 @@ static int check_by_offset(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
     int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    int s = p->out_info[a].shard, t = p->out_info[b].shard;
-    int64_t i = p->out[a].begin, j = p->out[b].begin;
+    int s = p->manifest.out_info[a].shard, t = p->manifest.out_info[b].shard;
+    int64_t i = p->manifest.out[a].begin, j = p->manifest.out[b].begin;
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
-    return (p->out[a].end > p->out[b].end) - (p->out[a].end < p->out[b].end); // empty tensors first
+    return (p->manifest.out[a].end > p->manifest.out[b].end) -
+           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors first
 }
 
 /* True if no byte of the tensor needs to be read. */
 static bool check_has_sum(const check *c, int64_t out)
 {
-    const osh_st_entry *t = &c->e->plan->out[out];
+    const osh_st_entry *t = &c->e->plan->manifest.out[out];
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 
@@ -68,11 +69,12 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
     const osh_plan *p = c->e->plan;
     *k = (chunk){0};
     pthread_mutex_lock(&c->lock);
-    for (; c->next < p->n_out && !c->failed; c->next++, c->taken = 0) {
-        int64_t i = c->order[c->next], at = p->out[i].begin + c->taken, n = p->out[i].end - at;
+    for (; c->next < p->manifest.n_out && !c->failed; c->next++, c->taken = 0) {
+        int64_t i = c->order[c->next], at = p->manifest.out[i].begin + c->taken,
+                n = p->manifest.out[i].end - at;
         if (!n || check_has_sum(c, i)) continue;
-        if (k->n && (p->out_info[i].shard != k->shard || at != k->at + k->n)) break;
-        if (!k->n) k->shard = p->out_info[i].shard, k->at = at;
+        if (k->n && (p->manifest.out_info[i].shard != k->shard || at != k->at + k->n)) break;
+        if (!k->n) k->shard = p->manifest.out_info[i].shard, k->at = at;
         if (n > OSH_BAND_BYTES - k->n) n = OSH_BAND_BYTES - k->n;
         k->n += n, c->taken += n;
         if (k->n == OSH_BAND_BYTES) break;
@@ -86,10 +88,11 @@ static bool check_take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
 static void check_add(check *c, const chunk *k, const uint8_t *bytes)
 {
     const osh_plan *p = c->e->plan;
-    for (; c->at < p->n_out; c->at++) {
-        int64_t i = c->order[c->at], end = k->at + k->n, from = p->out[i].begin, to = p->out[i].end;
+    for (; c->at < p->manifest.n_out; c->at++) {
+        int64_t i = c->order[c->at], end = k->at + k->n, from = p->manifest.out[i].begin,
+                to = p->manifest.out[i].end;
         if (check_has_sum(c, i)) continue;
-        if (p->out_info[i].shard != k->shard || from >= end) break;
+        if (p->manifest.out_info[i].shard != k->shard || from >= end) break;
         if (from >= k->at) XXH3_64bits_reset(c->state);
         if (from < k->at) from = k->at;
         if (to > end) {
@@ -135,8 +138,9 @@ static void *check_work(void *user)
 static osh_status check_reader_open(osh_ctx *cx, reader *r)
 {
     osh_status rc = OSH_OK;
-    r->room = (uint8_t *)osh_file_align(r->c->blocks) +
-              (size_t)r->c->n_readers * osh_file_room((size_t)osh_check_chunk(r->c->e->plan));
+    r->room =
+        (uint8_t *)osh_file_align(r->c->blocks) +
+        (size_t)r->c->n_readers * osh_file_room((size_t)osh_check_chunk(&r->c->e->plan->budget));
     OSH_TRY(osh_ctx_fork(&r->cx, cx));
     osh_ctx_alone(r->cx);
     if (!(r->running = osh_thread_start(&r->thread, check_work, r)))
@@ -148,10 +152,11 @@ done:
 static osh_status check_read_all(osh_ctx *cx, check *c)
 {
     osh_status rc = OSH_OK;
-    int most = osh_stream_workers(c->e->plan->memory.n_stream, c->e->plan->total_bytes);
+    int most =
+        osh_stream_workers(c->e->plan->budget.memory.n_stream, c->e->plan->manifest.total_bytes);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     OSH_NEW(cx, c->readers, most);
-    if (!(c->blocks = osh_alloc(cx, osh_check_blocks(c->e->plan, most))))
+    if (!(c->blocks = osh_alloc(cx, osh_check_blocks(&c->e->plan->budget, most))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read what was written");
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_lock(&c->lock); // no reader begins before all exist
@@ -178,7 +183,7 @@ done:
 osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums)
 {
     osh_status rc = OSH_OK;
-    int64_t n = e->plan->n_out;
+    int64_t n = e->plan->manifest.n_out;
     check c = {.e = e, .sums = sums};
     OSH_NEW(cx, c.order, n);
     if (!(c.state = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");

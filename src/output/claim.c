@@ -235,7 +235,7 @@ osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e)
     if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_journal_is_at(e->journal, path)) OSH_TRY(claim_fail_gone(cx, e, path));
-    for (int s = 0; s < e->plan->n_shards; s++)
+    for (int s = 0; s < e->plan->manifest.n_shards; s++)
         if (!osh_file_is_at(e->shards[s], osh_file_path(e->shards[s])))
             OSH_TRY(claim_fail_gone(cx, e, osh_file_path(e->shards[s])));
 done:

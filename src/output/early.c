@@ -15,7 +15,7 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "output/emit_impl.h"
-#include "plan/bands.h"
+#include "budget/bands.h"
 
 enum { LAG = 32 << 20 }; // bytes; reading sooner would wait for the writeback
 
@@ -34,7 +34,7 @@ struct osh_early {
 
 static int64_t early_bytes(const osh_early *y, int64_t out)
 {
-    return y->e->plan->out[out].end - y->e->plan->out[out].begin;
+    return y->e->plan->manifest.out[out].end - y->e->plan->manifest.out[out].begin;
 }
 
 static bool early_compare(osh_early *y, int64_t out)
@@ -42,8 +42,8 @@ static bool early_compare(osh_early *y, int64_t out)
     const osh_emitter *e = y->e;
     uint64_t sum;
     osh_scope scope = osh_profile_time(y->cx, "check", NULL);
-    osh_file_forget_part(e->shards[e->plan->out_info[out].shard], e->plan->out[out].begin,
-                         (size_t)early_bytes(y, out));
+    osh_file_forget_part(e->shards[e->plan->manifest.out_info[out].shard],
+                         e->plan->manifest.out[out].begin, (size_t)early_bytes(y, out));
     bool agrees = !osh_emit_sum(y->cx, &sum, e, out) && sum == e->sums[out];
     osh_profile_end(y->cx, scope);
     return agrees;
@@ -74,15 +74,15 @@ osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e)
     osh_status rc = OSH_OK;
     osh_early *y = NULL; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    if (!e->plan->memory.early) goto done;
+    if (!e->plan->budget.memory.early) goto done;
     OSH_NEW(cx, y, 1);
     y->e = e;
     pthread_mutex_init(&y->lock, NULL);
     pthread_cond_init(&y->more, NULL);
     y->made = true;
-    y->most = osh_early_count(e->plan);
+    y->most = osh_early_count(&e->plan->budget);
     OSH_NEW(cx, y->queue, y->most);
-    OSH_NEW(cx, y->agrees, e->plan->n_out);
+    OSH_NEW(cx, y->agrees, e->plan->manifest.n_out);
     OSH_TRY(osh_ctx_fork(&y->cx, cx));
     osh_ctx_alone(y->cx);
     osh_mem_use(y->cx, OSH_MEM_HOST);
@@ -97,7 +97,7 @@ done:
 
 void osh_early_add(osh_early *y, int64_t out)
 {
-    if (!y || !osh_early_takes(y->e->plan, out)) return;
+    if (!y || !osh_early_takes(&y->e->plan->budget, out)) return;
     pthread_mutex_lock(&y->lock);
     assert(y->n < y->most); // each tensor comes once
     y->queue[y->n++] = out, y->behind += early_bytes(y, out);

@@ -8,8 +8,8 @@
 #include "base/num.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
-#include "plan/cache.h"
-#include "plan/folds.h"
+#include "match/cache.h"
+#include "rewrite/folds.h"
 
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // limits the work to check after a crash
 
@@ -28,7 +28,7 @@ static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
     if (!osh_file_exists(mark) || !osh_file_exists(manifest))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
                  e->final);
-    if (!e->plan->opt->overwrite)
+    if (!e->plan->in.opt->overwrite)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
     e->replaces = true;
@@ -51,7 +51,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     *out = NULL, *finished = false;
     OSH_NEW(cx, e, 1);
     e->plan = p, e->boundary = -1, e->generation = -1;
-    OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->opt->output));
+    OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->in.opt->output));
     if (!(e->replaced = osh_sprintf(cx, "%s.oneshot-replaced", e->final)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_dir_is_mount(e->final))
@@ -66,15 +66,15 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_emit_is_finished(cx, e, finished));
     if (*finished) goto done;
     OSH_TRY(emit_check_target(cx, e));
-    OSH_NEW(cx, e->sums, p->n_out);
-    OSH_NEW(cx, e->written, p->n_out);
-    OSH_NEW(cx, e->shards, p->n_shards);
-    OSH_NEW(cx, e->dirty, p->n_shards);
-    OSH_NEW(cx, e->taken, p->n_out);
+    OSH_NEW(cx, e->sums, p->manifest.n_out);
+    OSH_NEW(cx, e->written, p->manifest.n_out);
+    OSH_NEW(cx, e->shards, p->manifest.n_shards);
+    OSH_NEW(cx, e->dirty, p->manifest.n_shards);
+    OSH_NEW(cx, e->taken, p->manifest.n_out);
     OSH_TRY(osh_edges_new(cx, &e->edges));
-    OSH_TRY(osh_globals_new(cx, &e->globals, p));
+    OSH_TRY(osh_globals_new(cx, &e->globals, &p->match));
     OSH_TRY(osh_emit_begin(cx, e, results));
-    memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
+    memcpy(e->taken, e->written, (size_t)p->manifest.n_out * sizeof *e->taken);
     OSH_TRY(osh_early_new(cx, &e->early, e));
     OSH_TRY(osh_emit_queue_start(cx, e, emit_do_job));
     *out = e, e = NULL; // give
@@ -100,7 +100,8 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_early_free(cx, e->early);
     osh_edges_free(cx, e->edges);
     osh_globals_free(cx, e->globals);
-    for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
+    for (int s = 0; e->shards && s < e->plan->manifest.n_shards; s++)
+        osh_file_close(cx, e->shards[s]);
     bool still = e->dir && osh_file_is_at(e->dir, e->partial);
     if (e->ours && still && !e->sealed && (e->discard || !osh_emitter_holds_work(e)))
         emit_remove_partial(cx, e);
@@ -116,7 +117,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->taken);
     osh_free(cx, e->told);
     osh_free(cx, e->stamps);
-    osh_checkpoint_unwatch(cx, e->plan->ck);
+    osh_checkpoint_unwatch(cx, e->plan->in.ck);
     osh_free(cx, e->final);
     osh_free(cx, e->partial);
     osh_free(cx, e->replaced);
@@ -134,7 +135,7 @@ bool osh_emitter_resumed(const osh_emitter *e) { return e->resumed; }
 
 bool osh_emitter_holds_work(const osh_emitter *e)
 {
-    for (int64_t i = 0; e->written && i < e->plan->n_out; i++)
+    for (int64_t i = 0; e->written && i < e->plan->manifest.n_out; i++)
         if (e->written[i]) return true;
     return e->looked;
 }
@@ -156,8 +157,8 @@ static osh_status emit_tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
 static osh_status emit_write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const void *data)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->out[i];
-    int shard = e->plan->out_info[i].shard;
+    const osh_st_entry *t = &e->plan->manifest.out[i];
+    int shard = e->plan->manifest.out_info[i].shard;
     size_t n = (size_t)(t->end - t->begin);
     e->dirty[shard] = true;
     OSH_TRY(osh_file_pwrite(cx, e->shards[shard], data, n, t->begin));
@@ -171,7 +172,7 @@ done:
 static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->plan->linears[j->index];
+    const osh_linear *l = &e->plan->match.linears[j->index];
     int64_t n_bytes = 0;
     uint64_t source;
     osh_buf b;
@@ -183,9 +184,9 @@ static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit
     OSH_TRY(osh_put_f64(cx, &b, j->result.nearest));
     for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) {
         OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
-        n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
+        n_bytes += e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin;
     }
-    if (!osh_checkpoint_seen(e->plan->ck, l->tensor, &source))
+    if (!osh_checkpoint_seen(e->plan->in.ck, l->tensor, &source))
         OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a weight that was not read", l->name);
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
@@ -207,17 +208,17 @@ done:
 static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->plan->linears[j->index];
+    const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
     if (!l->n_out) return emit_record_linear(cx, e, j); // a survey writes no tensors
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
-    int n = osh_cache_leaves(c, e->plan, l), last = l->n_out - (l->bias >= 0);
+    int n = osh_cache_leaves(c, &e->plan->match, l), last = l->n_out - (l->bias >= 0);
     const char *at = j->result.cache;
     for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[last - n + k], at, c[k].bytes);
     if (l->bias >= 0) {
-        const osh_st_entry *t = &e->plan->out[l->first_out + last];
+        const osh_st_entry *t = &e->plan->manifest.out[l->first_out + last];
         memcpy(j->packed[last], j->result.bias, (size_t)(t->end - t->begin));
     }
     for (int k = 0; k < l->n_out; k++)
@@ -231,11 +232,11 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
                            osh_tensor **in_scale, osh_tensor **in_zero)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->match.linears[linear];
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
     for (int k = job->packed ? 1 : 0; k < l->n_out; k++) {
-        const osh_st_entry *t = &e->plan->out[l->first_out + k];
+        const osh_st_entry *t = &e->plan->manifest.out[l->first_out + k];
         if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
     }
@@ -265,7 +266,7 @@ done:
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w, osh_tensor *bias)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->match.linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
@@ -296,7 +297,8 @@ static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
     osh_buf b;
     osh_buf_init(&b, 0);
     uint64_t sum;
-    for (int64_t i; osh_checkpoint_next_seen(e->plan->ck, e->n_looked, &i, &sum); e->n_looked++) {
+    for (int64_t i; osh_checkpoint_next_seen(e->plan->in.ck, e->n_looked, &i, &sum);
+         e->n_looked++) {
         if (e->told[i]) continue;
         OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
         OSH_TRY(osh_put_u64(cx, &b, sum));
@@ -339,9 +341,9 @@ static osh_status emit_record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
-    e->written[i] = e->told[e->plan->out_info[i].source] = true;
+    e->written[i] = e->told[e->plan->manifest.out_info[i].source] = true;
     osh_early_add(e->early, i);
-    OSH_TRY(emit_tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+    OSH_TRY(emit_tick(cx, e, e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -350,20 +352,20 @@ done:
 static osh_status emit_record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
 {
     osh_status rc = OSH_OK;
-    int64_t from = e->plan->out_info[i].source;
+    int64_t from = e->plan->manifest.out_info[i].source;
     uint64_t source;
     osh_buf b;
     osh_buf_init(&b, 0);
-    if (!osh_checkpoint_seen(e->plan->ck, from, &source))
+    if (!osh_checkpoint_seen(e->plan->in.ck, from, &source))
         OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a tensor that was not read",
-                 e->plan->out[i].name);
+                 e->plan->manifest.out[i].name);
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_CHANGED, b.data, b.len));
     e->written[i] = e->told[from] = true;
     osh_early_add(e->early, i);
-    OSH_TRY(emit_tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+    OSH_TRY(emit_tick(cx, e, e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -375,8 +377,8 @@ static osh_status emit_do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     const osh_plan *p = e->plan;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < p->n_folds; i++) {
-        const osh_fold *f = &p->folds[i];
+    for (int i = 0; i < p->rewrites.n_folds; i++) {
+        const osh_fold *f = &p->rewrites.folds[i];
         if (!osh_fold_in(f, j->index, j->n)) continue;
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)i));
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
@@ -404,11 +406,12 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
  * write and record does not clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
-    const osh_linear *l = j->index >= 0 ? &e->plan->linears[j->index] : NULL;
+    const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;
     for (int k = 0; k < (l ? l->n_out : 1); k++)
-        e->dirty[e->plan->out_info[l ? l->first_out + k : j->out].shard] = true;
+        e->dirty[e->plan->manifest.out_info[l ? l->first_out + k : j->out].shard] = true;
     if (l) return emit_record_linear(cx, e, j);
-    bool changed = osh_checkpoint_is_changed(e->plan->ck, e->plan->out_info[j->out].source);
+    bool changed =
+        osh_checkpoint_is_changed(e->plan->in.ck, e->plan->manifest.out_info[j->out].source);
     return changed ? emit_record_changed(cx, e, j->out) : emit_record_copy(cx, e, j->out);
 }
 
@@ -436,16 +439,16 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at)
 {
-    osh_status rc =
-        osh_edges_write(cx, e->edges, e->shards[e->plan->out_info[out].shard], from, n, at);
-    if (rc) osh_note(cx, "writing %s", e->plan->out[out].name);
+    osh_status rc = osh_edges_write(cx, e->edges, e->shards[e->plan->manifest.out_info[out].shard],
+                                    from, n, at);
+    if (rc) osh_note(cx, "writing %s", e->plan->manifest.out[out].name);
     return rc;
 }
 
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse,
                                    const uint64_t *sums)
 {
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->match.linears[linear];
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear,
                       .result = {.nmse = nmse, .objective = -1, .nearest = -1}};
     for (int k = 0; k < l->n_out; k++)

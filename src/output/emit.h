@@ -3,10 +3,11 @@
  * bytes were read again and compared.
  *
  * A journal in the partial directory records the finished work. A run that finds a journal with the
- * same identity goes on from there. docs/resume.md lists the records. */
+ * same identity goes on from there. docs/how-to/resume.md lists the records. */
 #ifndef OSH_EMIT_H
 #define OSH_EMIT_H
-#include "plan/globals.h"
+#include "match/globals.h"
+#include "plan/plan.h"
 
 typedef struct osh_result { // result of a Linear
     double nmse, objective, nearest; // members of osh_linear_job

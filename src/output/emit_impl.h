@@ -17,8 +17,8 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
-/* Record types of the journal; docs/resume.md draws them. If a record changes, OSH_IDENTITY_JOURNAL
- * must change, too. */
+/* Record types of the journal; docs/how-to/resume.md draws them. If a record changes,
+ * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object
     OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n],

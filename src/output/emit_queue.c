@@ -10,7 +10,7 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "output/emit_impl.h"
-#include "plan/memory.h"
+#include "budget/memory.h"
 
 static void emit_job_deinit(osh_ctx *cx, osh_emit_job *j)
 {
@@ -80,7 +80,7 @@ osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work
     osh_mem_use(q->cx, OSH_MEM_HOST);
     q->running = osh_thread_start(&q->thread, queue_writer, e);
     if (!q->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to write");
-    osh_mem_give(cx, osh_memory_counted(e->plan), queue_give, q);
+    osh_mem_give(cx, osh_memory_counted(&e->plan->budget), queue_give, q);
 done:
     return rc;
 }
@@ -118,7 +118,7 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     OSH_NEW(cx, own, 1);
     *own = job;
     pthread_mutex_lock(&q->lock);
-    while (q->n && !q->rc && osh_mem_used(cx, OSH_MEM_HOST) > osh_memory_counted(e->plan))
+    while (q->n && !q->rc && osh_mem_used(cx, OSH_MEM_HOST) > osh_memory_counted(&e->plan->budget))
         pthread_cond_wait(&q->less, &q->lock);
     if (!(rc = queue_failure(cx, q))) {
         if (q->last) q->last->next = own;

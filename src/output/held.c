@@ -3,7 +3,7 @@
 #include "output/held.h"
 
 #include "base/file.h"
-#include "plan/bands.h"
+#include "budget/bands.h"
 
 typedef struct looked { // state of a Linear
     int64_t left; // in the first Linear of a group: bands of the group that are not looked at
@@ -42,10 +42,10 @@ static int held_linear(const osh_held *h, int k)
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;
-    int first = p->linears[linear].joint;
-    for (int i = first; i >= 0; i = p->linears[i].next_joint) {
+    int first = p->match.linears[linear].joint;
+    for (int i = first; i >= 0; i = p->match.linears[i].next_joint) {
         if (osh_globals_knows(h->g, i) || h->of[i].rest) continue;
-        h->of[i].rest = (int)osh_band_count(&p->linears[i]);
+        h->of[i].rest = (int)osh_band_count(&p->match.linears[i]);
         h->of[first].left += h->of[i].rest;
         h->which[h->n++] = here[i] ? i : ~i;
         if (here[i]) h->n_here += h->of[i].rest;
@@ -55,9 +55,10 @@ static void held_add_group(osh_held *h, const bool *here, int linear)
 static osh_status held_new_slots(osh_ctx *cx, osh_held *h)
 {
     osh_status rc = OSH_OK;
-    h->n_slots = h->n_free = h->n_here < h->p->memory.n_held ? (int)h->n_here : h->p->memory.n_held;
+    h->n_slots = h->n_free =
+        h->n_here < h->p->budget.memory.n_held ? (int)h->n_here : h->p->budget.memory.n_held;
     if (!h->n_slots) goto done;
-    h->room = osh_held_slot_bytes(h->p);
+    h->room = osh_held_slot_bytes(&h->p->budget);
     OSH_NEW(cx, h->slots, h->n_slots);
     for (int k = 0; k < h->n_slots; k++) h->slots[k].linear = -1;
     if (!(h->blocks = osh_alloc(cx, (size_t)h->n_slots * h->room + OSH_BLOCK_BYTES)))
@@ -75,15 +76,16 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
     *out = NULL;
     if (!g) goto done;
     OSH_NEW(cx, h, 1);
-    OSH_NEW(cx, here, p->n_linears);
-    OSH_NEW(cx, h->of, p->n_linears);
-    OSH_NEW(cx, h->which, p->n_linears);
+    OSH_NEW(cx, here, p->match.n_linears);
+    OSH_NEW(cx, h->of, p->match.n_linears);
+    OSH_NEW(cx, h->which, p->match.n_linears);
     h->p = p, h->g = g;
     for (int64_t k = 0; k < n; k++)
-        if (p->out_info[ids[k]].source < 0) here[p->out_info[ids[k]].linear] = true;
+        if (p->manifest.out_info[ids[k]].source < 0)
+            here[p->manifest.out_info[ids[k]].linear] = true;
     for (int64_t k = 0; k < n; k++) {
-        int linear = p->out_info[ids[k]].linear;
-        if (p->out_info[ids[k]].source < 0 && osh_stream_looks(p, linear))
+        int linear = p->manifest.out_info[ids[k]].linear;
+        if (p->manifest.out_info[ids[k]].source < 0 && osh_stream_looks(&p->budget, linear))
             held_add_group(h, here, linear);
     }
     if (!h->n) goto done;
@@ -107,7 +109,8 @@ void osh_held_free(osh_ctx *cx, osh_held *h)
 
 bool osh_held_knows(const osh_held *h, int linear)
 {
-    return !h || h->p->linears[linear].joint < 0 || !h->of[h->p->linears[linear].joint].left;
+    return !h || h->p->match.linears[linear].joint < 0 ||
+           !h->of[h->p->match.linears[linear].joint].left;
 }
 
 static int held_take_slot(osh_held *h)
@@ -123,8 +126,8 @@ bool osh_held_take(osh_held *h, osh_held_band *b, int wanted)
 {
     if (!h || h->next == h->n) return false;
     int linear = held_linear(h, h->next);
-    const osh_linear *l = &h->p->linears[linear];
-    bool waited = wanted >= 0 && h->p->linears[wanted].joint == l->joint,
+    const osh_linear *l = &h->p->match.linears[linear];
+    bool waited = wanted >= 0 && h->p->match.linears[wanted].joint == l->joint,
          here = h->which[h->next] >= 0;
     if (here && !h->n_free && (!waited || h->n_rounding)) return false;
     int64_t rows = osh_band_of_linear(l), left = l->O - h->taken;
@@ -146,7 +149,7 @@ void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from
     if (b->slot >= 0) h->slots[b->slot].first = b->first, h->slots[b->slot].from = from;
     if (amax > l->amax) l->amax = amax;
     if (!--l->rest) osh_globals_put(h->g, b->linear, l->amax);
-    h->of[h->p->linears[b->linear].joint].left--;
+    h->of[h->p->match.linears[b->linear].joint].left--;
 }
 
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot)

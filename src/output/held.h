@@ -9,7 +9,8 @@
  * calls, except for osh_held_room. */
 #ifndef OSH_HELD_H
 #define OSH_HELD_H
-#include "plan/globals.h"
+#include "match/globals.h"
+#include "plan/plan.h"
 
 typedef struct osh_held osh_held;
 typedef struct osh_held_band {

@@ -7,36 +7,38 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "output/emit_impl.h"
-#include "plan/experts.h"
-#include "plan/folds.h"
-#include "plan/tuning.h"
+#include "rewrite/experts.h"
+#include "rewrite/folds.h"
+#include "schedule/tuning.h"
 
 typedef unsigned long long ull;
 
 /* Returns the tensor of the source that output tensor i is made of. */
 static int64_t manifest_source(const osh_plan *p, int64_t i)
 {
-    const osh_out_tensor *o = &p->out_info[i];
+    const osh_out_tensor *o = &p->manifest.out_info[i];
     if (o->source >= 0) return o->source;
-    const osh_linear *l = &p->linears[o->linear];
+    const osh_linear *l = &p->match.linears[o->linear];
     return l->bias >= 0 && o->leaf == l->n_out - 1 ? l->bias : l->tensor;
 }
 
 /* Returns the fate of output tensor i, and the name of its source. */
 static const char *manifest_rule(const osh_plan *p, int64_t i, const char **source)
 {
-    const osh_out_tensor *o = &p->out_info[i];
+    const osh_out_tensor *o = &p->manifest.out_info[i];
     int64_t s = manifest_source(p, i);
-    *source = p->ck->tensors[s].e->name;
-    if (o->source < 0 && s == p->linears[o->linear].bias) return "changed";
-    bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
-    if (o->source < 0 && !kept && p->linears[o->linear].kept)
+    *source = p->in.ck->tensors[s].e->name;
+    if (o->source < 0 && s == p->match.linears[o->linear].bias) return "changed";
+    bool kept = o->source < 0 && p->match.linears[o->linear].kept && !o->leaf;
+    if (o->source < 0 && !kept && p->match.linears[o->linear].kept)
         return "quantized"; // a scale of a cache
     if (o->source < 0 && !kept)
-        return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
-    if (osh_is_folded(p, s) || osh_is_tuned(p, s) || osh_is_cut_router(p, s)) return "changed";
-    if (strcmp(*source, p->out[i].name)) return "untied";
-    return p->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
+        return p->match.linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
+    if (osh_is_folded(&p->rewrites, s) || osh_is_tuned(&p->manifest, s) ||
+        osh_is_cut_router(&p->rewrites, s))
+        return "changed";
+    if (strcmp(*source, p->manifest.out[i].name)) return "untied";
+    return p->in.ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }
 
 static osh_status manifest_put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)
@@ -52,11 +54,12 @@ static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p
                                       const uint64_t *sums)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &p->out[i];
+    const osh_st_entry *t = &p->manifest.out[i];
     const char *source, *rule = manifest_rule(p, i, &source);
     OSH_TRY(osh_buf_printf(cx, b, "{"));
     OSH_TRY(manifest_put_text(cx, b, "name", t->name));
-    OSH_TRY(manifest_put_text(cx, b, "file", p->shards[p->out_info[i].shard].name));
+    OSH_TRY(
+        manifest_put_text(cx, b, "file", p->manifest.shards[p->manifest.out_info[i].shard].name));
     OSH_TRY(manifest_put_text(cx, b, "dtype", osh_dtype_name(t->dtype)));
     OSH_TRY(osh_buf_printf(cx, b, ", \"shape\": ["));
     for (int d = 0; d < t->ndim; d++)
@@ -67,7 +70,7 @@ static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p
     if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
     int64_t from = manifest_source(p, i);
     uint64_t read;
-    if (sums && osh_checkpoint_seen(p->ck, from, &read))
+    if (sums && osh_checkpoint_seen(p->in.ck, from, &read))
         OSH_TRY(osh_buf_printf(cx, b, ", \"source_xxh3\": \"%016llx\"", (ull)read));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
 done:
@@ -78,14 +81,15 @@ static osh_status manifest_put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p
                                       const osh_result *r)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &p->linears[i];
+    const osh_linear *l = &p->match.linears[i];
     OSH_TRY(osh_buf_printf(cx, b, "{"));
     OSH_TRY(manifest_put_text(cx, b, "name", l->name));
     OSH_TRY(manifest_put_text(cx, b, "group", l->scheme->group_name));
     OSH_TRY(manifest_put_text(cx, b, "format", l->format->name));
-    OSH_TRY(manifest_put_text(cx, b, "modifier", p->recipe->modifiers[l->modifier].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in.recipe->modifiers[l->modifier].type->name));
     if (l->pruner >= 0)
-        OSH_TRY(manifest_put_text(cx, b, "pruned_by", p->recipe->modifiers[l->pruner].type->name));
+        OSH_TRY(
+            manifest_put_text(cx, b, "pruned_by", p->in.recipe->modifiers[l->pruner].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
     if (r->fallback) OSH_TRY(manifest_put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
@@ -98,8 +102,8 @@ static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, 
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "{"));
-    OSH_TRY(manifest_put_text(cx, b, "layer", p->graph->modules[f->module].name));
-    OSH_TRY(manifest_put_text(cx, b, "modifier", p->recipe->modifiers[f->modifier].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "layer", p->in.graph->modules[f->module].name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in.recipe->modifiers[f->modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"factors\": \""));
     for (int64_t c = 0; c < f->n; c++)
         OSH_TRY(osh_buf_printf(cx, b, "%08x", osh_bits_of_f32(f->s[c])));
@@ -111,11 +115,11 @@ done:
 static osh_status manifest_put_folds(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    if (!p->n_folds) goto done;
+    if (!p->rewrites.n_folds) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "  \"folds\": ["));
-    for (int i = 0; i < p->n_folds; i++) {
+    for (int i = 0; i < p->rewrites.n_folds; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(manifest_put_fold(cx, b, p, &p->folds[i]));
+        OSH_TRY(manifest_put_fold(cx, b, p, &p->rewrites.folds[i]));
     }
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
@@ -152,9 +156,10 @@ static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p,
     OSH_TRY(osh_buf_printf(cx, b, "  \"files\": ["));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         OSH_TRY(manifest_put_file(cx, b, dir, own[i], &first));
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->in.ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(manifest_put_file(cx, b, dir, names[i], &first));
-    if (osh_experts_file(p)) OSH_TRY(manifest_put_file(cx, b, dir, osh_experts_file(p), &first));
+    if (osh_experts_file(&p->rewrites))
+        OSH_TRY(manifest_put_file(cx, b, dir, osh_experts_file(&p->rewrites), &first));
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
     osh_strings_free(cx, names, n);
@@ -201,8 +206,8 @@ static osh_status manifest_put_head(osh_ctx *cx, osh_buf *b, const osh_emitter *
     OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n",
                            made_of, stamps));
     OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": ["));
-    for (int i = 0; p->experts && i < p->experts->n_dropped; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->experts->dropped[i]));
+    for (int i = 0; p->rewrites.experts && i < p->rewrites.experts->n_dropped; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->rewrites.experts->dropped[i]));
     OSH_TRY(osh_buf_printf(cx, b, "],\n"));
     OSH_TRY(manifest_put_files(cx, b, p, e->partial));
     OSH_TRY(manifest_put_folds(cx, b, p));
@@ -220,12 +225,12 @@ static osh_status manifest_fill(osh_ctx *cx, void *user, osh_file *f)
     w->f = f;
     OSH_TRY(manifest_put_head(cx, &w->b, w->e));
     OSH_TRY(osh_buf_printf(cx, &w->b, "  \"modules\": ["));
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = 0; i < p->match.n_linears; i++) {
         OSH_TRY(manifest_begin_item(cx, w, !i));
         OSH_TRY(manifest_put_module(cx, &w->b, p, i, &w->results[i]));
     }
     OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ],\n  \"tensors\": ["));
-    for (int64_t i = 0; i < p->n_out; i++) {
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
         OSH_TRY(manifest_begin_item(cx, w, !i));
         OSH_TRY(manifest_put_tensor(cx, &w->b, p, i, w->e->sums));
     }
@@ -265,7 +270,7 @@ osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p)
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < p->n_out; i++) {
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
         osh_buf_clear(&b);
         OSH_TRY(manifest_put_tensor(cx, &b, p, i, NULL));
         if (!cJSON_AddItemToArray(list, cJSON_Parse(b.data)))

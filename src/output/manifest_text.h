@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "output/emit.h"
 #include "plan/identity.h"
-#include "plan/manifest.h"
+#include "rewrite/manifest.h"
 
 /* Writes the manifest to path, with checksums of e's finished files. Each tensor has one line. */
 osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *e,

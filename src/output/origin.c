@@ -13,7 +13,7 @@
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    osh_checkpoint *ck = e->plan->ck;
+    osh_checkpoint *ck = e->plan->in.ck;
     OSH_TRY(osh_checkpoint_watch(cx, ck));
     OSH_NEW(cx, e->told, ck->n_tensors);
     OSH_NEW(cx, e->stamps, ck->n_shards);
@@ -28,10 +28,10 @@ static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, 
 {
     osh_status rc = OSH_OK;
     osh_stamp stamp;
-    OSH_TRY(osh_checkpoint_reread(cx, diff, &stamp, e->plan->ck, s));
+    OSH_TRY(osh_checkpoint_reread(cx, diff, &stamp, e->plan->in.ck, s));
     if (*diff) goto done;
     e->stamps[s] = stamp;
-    OSH_TRY(osh_identity_stamp(cx, e->id, e->plan->ck->shard_names[s], &stamp));
+    OSH_TRY(osh_identity_stamp(cx, e->id, e->plan->in.ck->shard_names[s], &stamp));
 done:
     return rc;
 }
@@ -39,7 +39,7 @@ done:
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
 {
     osh_status rc = OSH_OK;
-    const osh_checkpoint *ck = e->plan->ck;
+    const osh_checkpoint *ck = e->plan->in.ck;
     char *diff = NULL; // own
     for (int s = 0; s < ck->n_shards; s++) {
         osh_stamp now; // stamp on the disk
@@ -61,7 +61,7 @@ osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e)
     osh_status rc = OSH_OK;
     osh_identity *now = NULL; // own
     char *diff = NULL;        // own
-    OSH_TRY(osh_identity_of_source(cx, &now, e->plan->ck));
+    OSH_TRY(osh_identity_of_source(cx, &now, e->plan->in.ck));
     OSH_TRY(osh_identity_source_differs(cx, &diff, now, e->id));
     if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
 done:
@@ -74,7 +74,7 @@ done:
 static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
     return !e->stamps[s].fresh &&
-           osh_identity_has_stamp(e->id, e->plan->ck->shard_names[s], stamps);
+           osh_identity_has_stamp(e->id, e->plan->in.ck->shard_names[s], stamps);
 }
 
 /* Reads the last stamps of the shards in the journal. */
@@ -94,7 +94,7 @@ osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e)
     char *diff = NULL, *text = NULL; // own
     bool any = false;
     OSH_TRY(origin_read_stamps(cx, &was, e));
-    for (int s = 0; s < e->plan->ck->n_shards; s++) {
+    for (int s = 0; s < e->plan->in.ck->n_shards; s++) {
         if (origin_is_stamped(e, s, was)) continue;
         any = true;
         OSH_TRY(origin_reread_shard(cx, &diff, e, s));
@@ -132,10 +132,10 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
     osh_status rc = OSH_OK;
     *diff = NULL;
     OSH_TRY(osh_manifest_read(cx, NULL, e->final, &(osh_json_taken){"tensors", origin_take_sum},
-                              e->plan->ck));
-    for (int s = 0; s < e->plan->ck->n_shards && !*diff; s++)
+                              e->plan->in.ck));
+    for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    OSH_TRY(osh_checkpoint_watch(cx, e->plan->ck)); // clears the checksums: nothing was read
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums: nothing was read
 done:
     return rc;
 }

@@ -13,13 +13,13 @@ osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = osh_emit_still_held(cx, e); // if not, the work is lost: better to fail now
     if (!rc) rc = osh_edges_flush(cx, e->edges);
-    for (int s = 0; s < e->plan->n_shards && !rc; s++)
+    for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
     if (rc) {
         osh_journal_rewind(cx, e->journal);
         goto done;
     }
-    memset(e->dirty, 0, (size_t)e->plan->n_shards * sizeof *e->dirty);
+    memset(e->dirty, 0, (size_t)e->plan->manifest.n_shards * sizeof *e->dirty);
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_BARRIER, NULL, 0));
     OSH_TRY(osh_journal_sync(cx, e->journal));
     e->unsynced = 0, e->synced_at = osh_now();
@@ -30,15 +30,15 @@ done:
 osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out)
 {
     osh_status rc = OSH_OK;
-    int linear = e->plan->out_info[out].linear;
+    int linear = e->plan->manifest.out_info[out].linear;
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)out));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_VOID, b.data, b.len));
     OSH_TRY(osh_journal_sync(cx, e->journal));
     e->written[out] = false;
-    for (int k = 0; linear >= 0 && k < e->plan->linears[linear].n_out; k++)
-        e->written[e->plan->linears[linear].first_out + k] = false;
+    for (int k = 0; linear >= 0 && k < e->plan->match.linears[linear].n_out; k++)
+        e->written[e->plan->match.linears[linear].first_out + k] = false;
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -49,12 +49,12 @@ static void records_update(void *user, const void *p, size_t n) { XXH3_64bits_up
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->out[out];
+    const osh_st_entry *t = &e->plan->manifest.out[out];
     XXH3_state_t *state = XXH3_createState(); // own
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
-    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin),
-                          t->begin, records_update, state));
+    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->manifest.out_info[out].shard],
+                          (size_t)(t->end - t->begin), t->begin, records_update, state));
     *sum = XXH3_64bits_digest(state);
 done:
     XXH3_freeState(state);

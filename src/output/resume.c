@@ -10,8 +10,8 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "output/manifest_text.h"
-#include "plan/folds.h"
-#include "plan/tuning.h"
+#include "rewrite/folds.h"
+#include "schedule/tuning.h"
 #include "store/scratch.h"
 
 enum { DIRECT_SHARDS = 256 }; // each takes a second descriptor, and a process may have 1024
@@ -22,7 +22,7 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
     osh_status rc = OSH_OK;
     char *scratch = NULL; // own
     osh_known k = {0};    // own
-    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->opt->scratch_dir, e->partial));
+    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
     OSH_TRY(osh_scratch_remove(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->journal));
     if (osh_journal_count(e->journal)) { // first the records that name the files become invalid
@@ -42,7 +42,8 @@ done:
 static osh_status resume_check_room(osh_ctx *cx, const osh_emitter *e)
 {
     int64_t need = 0, room = osh_disk_free(e->partial);
-    for (int s = 0; s < e->plan->n_shards; s++) need += e->plan->shards[s].n_bytes;
+    for (int s = 0; s < e->plan->manifest.n_shards; s++)
+        need += e->plan->manifest.shards[s].n_bytes;
     if (room >= 0 && room < need + (16 << 20))
         return osh_fail(cx, OSH_E_IO, "the disk of %s has %ld bytes free, the output takes %ld",
                         e->final, (long)room, (long)need);
@@ -52,7 +53,7 @@ static osh_status resume_check_room(osh_ctx *cx, const osh_emitter *e)
 static osh_status resume_make_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
 {
     osh_status rc = OSH_OK;
-    const osh_shard *sh = &e->plan->shards[s];
+    const osh_shard *sh = &e->plan->manifest.shards[s];
     OSH_TRY(osh_file_create_exclusive(cx, &e->shards[s], path));
     OSH_TRY(osh_file_reserve(cx, e->shards[s], sh->n_bytes));
     OSH_TRY(osh_file_pwrite(cx, e->shards[s], sh->header, sh->header_bytes, 0));
@@ -64,7 +65,7 @@ done:
 static osh_status resume_open_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
 {
     osh_status rc = OSH_OK;
-    const osh_shard *sh = &e->plan->shards[s];
+    const osh_shard *sh = &e->plan->manifest.shards[s];
     char *header = NULL; // own
     OSH_TRY(osh_file_open_rw(cx, &e->shards[s], path));
     if (osh_file_bytes(e->shards[s]) != sh->n_bytes)
@@ -86,12 +87,12 @@ static osh_status resume_open_shards(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
-    for (int s = 0; s < e->plan->n_shards; s++) {
+    for (int s = 0; s < e->plan->manifest.n_shards; s++) {
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, e->partial, e->plan->shards[s].name)))
+        if (!(path = osh_path_join(cx, e->partial, e->plan->manifest.shards[s].name)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(e->resumed ? resume_open_shard(cx, e, s, path) : resume_make_shard(cx, e, s, path));
-        if (e->plan->memory.direct && e->plan->n_shards <= DIRECT_SHARDS)
+        if (e->plan->budget.memory.direct && e->plan->manifest.n_shards <= DIRECT_SHARDS)
             osh_file_use_direct(e->shards[s]);
     }
 done:
@@ -125,7 +126,7 @@ done:
 static osh_status replay_take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
 {
     e->told[tensor] = true;
-    return osh_checkpoint_saw(cx, e->plan->ck, tensor, sum);
+    return osh_checkpoint_saw(cx, e->plan->in.ck, tensor, sum);
 }
 
 static osh_status replay_take_sources(osh_ctx *cx, replay *r, osh_reader *in)
@@ -133,7 +134,7 @@ static osh_status replay_take_sources(osh_ctx *cx, replay *r, osh_reader *in)
     osh_status rc = OSH_OK;
     while (in->left && !in->bad) {
         uint64_t tensor = osh_read_u64(in), sum = osh_read_u64(in);
-        if (tensor >= (uint64_t)r->e->plan->ck->n_tensors) in->bad = true;
+        if (tensor >= (uint64_t)r->e->plan->in.ck->n_tensors) in->bad = true;
         if (!in->bad) OSH_TRY(replay_take_sum(cx, r->e, (int64_t)tensor, sum));
     }
 done:
@@ -147,11 +148,12 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     uint32_t linear = osh_read_u32(in), n = osh_read_u32(in);
     osh_result res = {.done = true, .earlier = true};
     res.nmse = osh_read_f64(in), res.objective = osh_read_f64(in), res.nearest = osh_read_f64(in);
-    if (linear >= (uint32_t)e->plan->n_linears || n != (uint32_t)e->plan->linears[linear].n_out) {
+    if (linear >= (uint32_t)e->plan->match.n_linears ||
+        n != (uint32_t)e->plan->match.linears[linear].n_out) {
         in->bad = true;
         goto done;
     }
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->match.linears[linear];
     for (uint32_t k = 0; k < n; k++) e->sums[l->first_out + k] = osh_read_u64(in);
     uint64_t source = osh_read_u64(in);
     size_t n_text;
@@ -190,10 +192,11 @@ static osh_status replay_take_copy(osh_ctx *cx, replay *r, osh_reader *in)
     osh_emitter *e = r->e;
     uint64_t i = osh_read_u64(in), sum = osh_read_u64(in);
     bool ok;
-    if (i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0) in->bad = true;
+    if (i >= (uint64_t)e->plan->manifest.n_out || e->plan->manifest.out_info[i].source < 0)
+        in->bad = true;
     if (in->bad) goto done;
     e->sums[i] = sum;
-    OSH_TRY(replay_take_sum(cx, e, e->plan->out_info[i].source, sum));
+    OSH_TRY(replay_take_sum(cx, e, e->plan->manifest.out_info[i].source, sum));
     OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
@@ -207,13 +210,14 @@ static osh_status replay_take_changed(osh_ctx *cx, replay *r, osh_reader *in)
     osh_emitter *e = r->e;
     uint64_t i = osh_read_u64(in), sum = osh_read_u64(in), source = osh_read_u64(in);
     bool ok;
-    if (in->bad || i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0 ||
-        !osh_checkpoint_is_changed(e->plan->ck, e->plan->out_info[i].source)) {
+    if (in->bad || i >= (uint64_t)e->plan->manifest.n_out ||
+        e->plan->manifest.out_info[i].source < 0 ||
+        !osh_checkpoint_is_changed(e->plan->in.ck, e->plan->manifest.out_info[i].source)) {
         in->bad = true;
         goto done;
     }
     e->sums[i] = sum;
-    OSH_TRY(replay_take_sum(cx, e, e->plan->out_info[i].source, source));
+    OSH_TRY(replay_take_sum(cx, e, e->plan->manifest.out_info[i].source, source));
     OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
@@ -227,10 +231,10 @@ static osh_status replay_take_folds(osh_ctx *cx, replay *r, osh_reader *in)
     const osh_plan *p = r->e->plan;
     while (in->left && !in->bad) {
         uint32_t i = osh_read_u32(in), n = osh_read_u32(in);
-        if (i >= (uint32_t)p->n_folds || n != p->folds[i].n) in->bad = true;
+        if (i >= (uint32_t)p->rewrites.n_folds || n != p->rewrites.folds[i].n) in->bad = true;
         for (uint32_t c = 0; c < n && !in->bad; c++)
-            p->folds[i].s[c] = osh_f32_of_bits(osh_read_u32(in));
-        if (!in->bad) OSH_TRY(osh_fold_known(cx, p, (int)i));
+            p->rewrites.folds[i].s[c] = osh_f32_of_bits(osh_read_u32(in));
+        if (!in->bad) OSH_TRY(osh_fold_known(cx, &p->rewrites, (int)i));
     }
 done:
     return rc;
@@ -240,15 +244,16 @@ static void replay_take_void(replay *r, osh_reader *in)
 {
     osh_emitter *e = r->e;
     uint64_t i = osh_read_u64(in);
-    if (i >= (uint64_t)e->plan->n_out) in->bad = true;
+    if (i >= (uint64_t)e->plan->manifest.n_out) in->bad = true;
     if (in->bad) return;
-    int linear = e->plan->out_info[i].linear;
+    int linear = e->plan->manifest.out_info[i].linear;
     bool tuned =
-        e->tuned.kept && (linear >= 0 || osh_is_tuned(e->plan, e->plan->out_info[i].source));
+        e->tuned.kept &&
+        (linear >= 0 || osh_is_tuned(&e->plan->manifest, e->plan->manifest.out_info[i].source));
     if (tuned) e->applied = false; // the file of tuned tensors has it
     e->written[i] = tuned;
     if (linear < 0 || tuned) return;
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = false;
     r->results[linear] = (osh_result){0};
     e->boundary = -1, e->generation = -1; // later subgraphs start from the tokens
@@ -258,7 +263,7 @@ static void replay_take_subgraph(replay *r, osh_reader *in)
 {
     uint32_t s = osh_read_u32(in);
     int64_t generation = (int64_t)osh_read_u64(in);
-    if (!r->e->plan->parts || s >= (uint32_t)r->e->plan->parts->n) in->bad = true;
+    if (!r->e->plan->schedule.parts || s >= (uint32_t)r->e->plan->schedule.parts->n) in->bad = true;
     if (in->bad || generation < 0) return;
     r->e->boundary = (int)s, r->e->generation = generation;
 }
@@ -319,7 +324,7 @@ done:
 static osh_status replay_record_lost(osh_ctx *cx, const replay *r)
 {
     osh_status rc = OSH_OK;
-    for (int64_t i = 0; i < r->e->plan->n_out; i++)
+    for (int64_t i = 0; i < r->e->plan->manifest.n_out; i++)
         if (r->lost[i]) OSH_TRY(osh_emit_void(cx, r->e, i));
 done:
     return rc;
@@ -330,7 +335,7 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
     osh_status rc = OSH_OK;
     replay r = {.e = e, .results = results};
     int64_t n = osh_journal_count(e->journal), barrier = 0;
-    OSH_NEW(cx, r.lost, e->plan->n_out);
+    OSH_NEW(cx, r.lost, e->plan->manifest.n_out);
     for (int64_t i = 1; i < n; i++)
         if (osh_journal_at(e->journal, i)->type == OSH_REC_BARRIER) barrier = i;
     for (int64_t i = 1; i < n; i++) {
@@ -438,7 +443,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     osh_status rc = OSH_OK;
     bool found = false;
     OSH_TRY(resume_enter(cx, e, &e->ours));
-    if (!e->plan->opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
+    if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
     if (!found) e->replaced_sum = 0; // so osh_claim_replaced refuses the only copy of an old output
@@ -452,7 +457,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_TRY(replay_records(cx, e, results));
     e->ours = true;
     if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record was lost
-    for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
+    for (int s = 0; s < e->plan->manifest.n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
     return rc;
@@ -462,18 +467,18 @@ static osh_status resume_check_shard_sizes(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
-    for (int s = 0; s < e->plan->n_shards; s++) {
+    for (int s = 0; s < e->plan->manifest.n_shards; s++) {
         int64_t size = -1, mtime;
         osh_free(cx, path);
-        if (!(path = osh_path_join(cx, e->final, e->plan->shards[s].name)))
+        if (!(path = osh_path_join(cx, e->final, e->plan->manifest.shards[s].name)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &size, &mtime, path));
-        if (size != e->plan->shards[s].n_bytes)
+        if (size != e->plan->manifest.shards[s].n_bytes)
             OSH_FAIL(
                 cx, OSH_E_USAGE,
                 "%s is finished, but %s has %lld bytes where %lld were written: want --overwrite",
-                e->final, e->plan->shards[s].name, (long long)size,
-                (long long)e->plan->shards[s].n_bytes);
+                e->final, e->plan->manifest.shards[s].name, (long long)size,
+                (long long)e->plan->manifest.shards[s].n_bytes);
     }
 done:
     osh_free(cx, path);
@@ -513,14 +518,14 @@ osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
     if (!osh_file_exists(manifest)) goto done;
     just_now = osh_file_exists(journal);
     if (just_now) OSH_TRY(resume_finish_rename(cx, e, journal));
-    if (e->plan->opt->overwrite && !just_now) goto done;
+    if (e->plan->in.opt->overwrite && !just_now) goto done;
     OSH_TRY(osh_manifest_read(cx, &root, e->final, NULL, NULL));
     OSH_TRY(
         osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of")));
     if (!diff)
         OSH_TRY(osh_origin_of_output(cx, &diff, e,
                                      cJSON_GetObjectItemCaseSensitive(root, "read_from")));
-    if (diff && !e->plan->opt->overwrite)
+    if (diff && !e->plan->in.opt->overwrite)
         OSH_FAIL(
             cx, OSH_E_USAGE,
             "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s",

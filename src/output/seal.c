@@ -7,25 +7,27 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "output/manifest_text.h"
-#include "plan/experts.h"
-#include "plan/memory.h"
+#include "rewrite/experts.h"
+#include "budget/memory.h"
 #include "store/scratch.h"
 
 static osh_status seal_check_all(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     uint64_t *sums = NULL; // own
-    OSH_NEW(cx, sums, e->plan->n_out);
-    for (int64_t i = 0; i < e->plan->n_out; i++)
+    OSH_NEW(cx, sums, e->plan->manifest.n_out);
+    for (int64_t i = 0; i < e->plan->manifest.n_out; i++)
         if (!e->written[i])
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", e->plan->out[i].name);
-    for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written",
+                     e->plan->manifest.out[i].name);
+    for (int s = 0; s < e->plan->manifest.n_shards; s++) osh_file_forget(e->shards[s]);
     OSH_TRY(osh_emit_sums(cx, e, sums));
-    for (int64_t i = 0; i < e->plan->n_out; i++) {
+    for (int64_t i = 0; i < e->plan->manifest.n_out; i++) {
         if (sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
         OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written",
-                 e->plan->out[i].name, osh_file_path(e->shards[e->plan->out_info[i].shard]));
+                 e->plan->manifest.out[i].name,
+                 osh_file_path(e->shards[e->plan->manifest.out_info[i].shard]));
     }
 done:
     osh_free(cx, sums);
@@ -50,15 +52,16 @@ static osh_status seal_write_index(osh_ctx *cx, const osh_emitter *e)
     const osh_plan *p = e->plan;
     cJSON *root = NULL;  // own
     char *text = NULL;   // own
-    if (p->n_shards == 1) goto done;
+    if (p->manifest.n_shards == 1) goto done;
     root = cJSON_CreateObject();
     cJSON *meta = cJSON_AddObjectToObject(root, "metadata");
     cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
-    if (!meta || !map || !cJSON_AddNumberToObject(meta, "total_size", (double)p->total_bytes))
+    if (!meta || !map ||
+        !cJSON_AddNumberToObject(meta, "total_size", (double)p->manifest.total_bytes))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
-    for (int64_t i = 0; i < p->n_out; i++) {
-        cJSON *file = cJSON_CreateString(p->shards[p->out_info[i].shard].name);
-        if (!file || !cJSON_AddItemToObject(map, p->out[i].name, file))
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
+        cJSON *file = cJSON_CreateString(p->manifest.shards[p->manifest.out_info[i].shard].name);
+        if (!file || !cJSON_AddItemToObject(map, p->manifest.out[i].name, file))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
     }
     OSH_TRY(osh_json_print(cx, &text, root, 0));
@@ -74,9 +77,9 @@ static osh_status seal_copy_side_files(osh_ctx *cx, const osh_emitter *e)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, e->plan->ck));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, e->plan->in.ck));
     for (size_t i = 0; i < n; i++) {
-        from = osh_path_join(cx, e->plan->ck->dir, names[i]);
+        from = osh_path_join(cx, e->plan->in.ck->dir, names[i]);
         to = osh_path_join(cx, e->partial, names[i]);
         if (!from || !to) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_file_copy(cx, to, from));
@@ -105,10 +108,10 @@ done:
 static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    const char *name = osh_experts_file(e->plan);
+    const char *name = osh_experts_file(&e->plan->rewrites);
     char *map = NULL, *text = NULL; // own
     if (!name) goto done;
-    OSH_TRY(osh_experts_print(cx, &map, e->plan->experts));
+    OSH_TRY(osh_experts_print(cx, &map, e->plan->rewrites.experts));
     if (!(text = osh_sprintf(cx, "%s\n", map))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(seal_write_text(cx, e, name, text, strlen(text)));
 done:
@@ -123,7 +126,7 @@ static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
     osh_status rc = OSH_OK;
     char *scratch = NULL; // own
     osh_known k = {0};    // own
-    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->opt->scratch_dir, e->partial));
+    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
     if (osh_scratch_remove(cx, scratch)) {
         osh_log(cx, OSH_LOG_WARN, "%s stays: %s", scratch, osh_error_text(cx));
         osh_error_clear(cx);
@@ -235,8 +238,9 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_copy_side_files(cx, e));
         OSH_TRY(osh_origin_check_files(cx, e));
         OSH_TRY(seal_write_index(cx, e));
-        OSH_TRY(seal_write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
-        OSH_TRY(seal_write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
+        OSH_TRY(seal_write_text(cx, e, "config.json", p->manifest.config_text,
+                                strlen(p->manifest.config_text)));
+        OSH_TRY(seal_write_text(cx, e, "recipe.yaml", p->in.recipe->text, p->in.recipe->n_text));
         OSH_TRY(seal_write_experts(cx, e));
         OSH_TRY(seal_write_manifest(cx, e, results));
         OSH_TRY(seal_write_report(cx, e, report));

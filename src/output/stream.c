@@ -74,8 +74,9 @@ typedef struct band {
 static int stream_next_linear(const stream *s)
 {
     const osh_plan *p = s->e->plan;
-    return s->now || p->out_info[s->ids[s->next]].source >= 0 ? -1
-                                                              : p->out_info[s->ids[s->next]].linear;
+    return s->now || p->manifest.out_info[s->ids[s->next]].source >= 0
+               ? -1
+               : p->manifest.out_info[s->ids[s->next]].linear;
 }
 
 static bool stream_is_empty(const stream *s) { return s->failed || (!s->now && s->next == s->n); }
@@ -83,7 +84,7 @@ static bool stream_is_empty(const stream *s) { return s->failed || (!s->now && s
 static bool stream_has_room(const stream *s, int linear)
 {
     return linear < 0 || !s->stays ||
-           s->stays + osh_stream_stays(s->e->plan, linear) <= s->stays_most;
+           s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
 /* Waits for a band. Returns true with *look if there is a band to look at; else there is a band to
@@ -132,8 +133,8 @@ done:
 
 static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 {
-    return &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor
-                                           : p->out_info[it->out].source];
+    return &p->in.ck->tensors[it->linear >= 0 ? p->match.linears[it->linear].tensor
+                                           : p->manifest.out_info[it->out].source];
 }
 
 typedef struct source_part { // rows of a tensor of the source
@@ -145,7 +146,7 @@ typedef struct source_part { // rows of a tensor of the source
 static source_part band_source_part(const osh_plan *p, const band *b)
 {
     const osh_item *it = b->it;
-    size_t element = it->linear < 0 ? 1 : osh_dtype_bytes(p->linears[it->linear].dtype);
+    size_t element = it->linear < 0 ? 1 : osh_dtype_bytes(p->match.linears[it->linear].dtype);
     return (source_part){item_source(p, it), b->first * (int64_t)it->row_in,
                          (size_t)b->n * it->row_in, element};
 }
@@ -161,12 +162,12 @@ static osh_status worker_read_part(osh_ctx *cx, worker *w, const source_part *r,
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     if (t->shard < 0) {
         *from = room;
-        OSH_TRY(osh_checkpoint_read_part(cx, room, p->ck, t, r->first, r->n));
+        OSH_TRY(osh_checkpoint_read_part(cx, room, p->in.ck, t, r->first, r->n));
         goto done;
     }
     if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
     w->shard = t->shard;
-    if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->ck->shards[t->shard]));
+    if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->in.ck->shards[t->shard]));
     OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
@@ -180,8 +181,8 @@ static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
-    const osh_linear *l = &p->linears[b->it->linear];
-    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    const osh_linear *l = &p->match.linears[b->it->linear];
+    const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
                           .keep_w = true, // the checksum of the source is made of it later
@@ -193,7 +194,7 @@ static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
         if (bad < 0) goto done;
         osh_error_clear(cx);
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
-                 p->ck->tensors[l->tensor].e->name, (long)(b->first + bad / l->I),
+                 p->in.ck->tensors[l->tensor].e->name, (long)(b->first + bad / l->I),
                  (long)(bad % l->I));
     }
     if (rc) goto done;
@@ -244,7 +245,7 @@ static osh_status band_compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, u
     } else {
         memcpy(to, from, b->n_out);
         if (b->it->source)
-            rc = osh_checkpoint_apply(cx, p->ck, p->out_info[b->it->out].source, to,
+            rc = osh_checkpoint_apply(cx, p->in.ck, p->manifest.out_info[b->it->out].source, to,
                                       b->first * b->it->columns, b->n * b->it->columns);
     }
     b->from = to, b->in = from;
@@ -269,11 +270,11 @@ static void band_join(const worker *w, band *b, const uint8_t **from, size_t *n,
         it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
     if (it->source) XXH3_64bits_update(it->source, b->in, (size_t)b->n * it->row_in);
     if (it->linear >= 0) {
-        int64_t row = b->first / osh_band_unit(&p->linears[it->linear]);
+        int64_t row = b->first / osh_band_unit(&p->match.linears[it->linear]);
         tensor_put_rows(it->params.scale, b->params.scale, row);
         tensor_put_rows(it->params.zero, b->params.zero, row);
     }
-    *at = p->out[it->out].begin + b->first * (int64_t)it->row_out - (int64_t)it->n_tail;
+    *at = p->manifest.out[it->out].begin + b->first * (int64_t)it->row_out - (int64_t)it->n_tail;
     *n = b->n_out + it->n_tail;
     *from = memcpy((uint8_t *)b->from - it->n_tail, it->tail, it->n_tail);
     size_t keep = (size_t)((*at + (int64_t)*n) % OSH_BLOCK_BYTES);
@@ -321,9 +322,9 @@ static void worker_do_look(worker *w, const osh_held_band *b)
     osh_status rc = OSH_OK;
     stream *s = w->s;
     osh_ctx *cx = w->cx;
-    const osh_linear *l = &s->e->plan->linears[b->linear];
+    const osh_linear *l = &s->e->plan->match.linears[b->linear];
     size_t row = osh_band_row_in(l);
-    source_part r = {&s->e->plan->ck->tensors[l->tensor], b->first * (int64_t)row,
+    source_part r = {&s->e->plan->in.ck->tensors[l->tensor], b->first * (int64_t)row,
                      (size_t)b->n * row, osh_dtype_bytes(l->dtype)};
     uint8_t *room = b->slot < 0 ? w->in : osh_held_room(s->held, b->slot), *from = NULL;
     float amax = 0;
@@ -349,8 +350,9 @@ static void worker_do_band(worker *w, band *b)
     uint8_t *in = b->held;
     size_t n = 0;
     int64_t at = 0;
-    uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) %
-                               OSH_BLOCK_BYTES;
+    uint8_t *to =
+        w->out + (s->e->plan->manifest.out[it->out].begin + b->first * (int64_t)it->row_out) %
+                     OSH_BLOCK_BYTES;
     source_part r = band_source_part(s->e->plan, b);
     if (in) stream_begin_work(s);
     else rc = worker_read_and_begin(cx, w, &r, w->in, &in);
@@ -464,12 +466,12 @@ static int stream_most_workers(const stream *s)
     const osh_plan *p = s->e->plan;
     int64_t n_bytes = 0;
     for (int64_t i = 0; i < s->n; i++) {
-        const osh_out_tensor *o = &p->out_info[s->ids[i]];
+        const osh_out_tensor *o = &p->manifest.out_info[s->ids[i]];
         const osh_st_entry *e =
-            p->ck->tensors[o->source >= 0 ? o->source : p->linears[o->linear].tensor].e;
+            p->in.ck->tensors[o->source >= 0 ? o->source : p->match.linears[o->linear].tensor].e;
         n_bytes += e->end - e->begin;
     }
-    return osh_stream_workers(p->memory.n_stream, n_bytes);
+    return osh_stream_workers(p->budget.memory.n_stream, n_bytes);
 }
 
 static osh_status stream_run_workers(osh_ctx *cx, stream *s, const osh_band_room *r,
@@ -519,10 +521,10 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
                                  osh_band_room *r)
 {
     const osh_plan *p = e->plan;
-    for (int64_t i = 0; i < p->n_out; i++) {
-        if (p->out_info[i].source < 0 || e->taken[i] || (which && !which[i])) continue;
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
+        if (p->manifest.out_info[i].source < 0 || e->taken[i] || (which && !which[i])) continue;
         e->taken[i] = true;
-        osh_band_room_copy(r, p, i);
+        osh_band_room_copy(r, &p->budget, i);
         ids[n++] = i;
     }
     return n;
@@ -534,8 +536,8 @@ static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
     int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    int s = p->out_info[a].shard, t = p->out_info[b].shard;
-    return s != t ? (s > t) - (s < t) : strcmp(p->out[a].name, p->out[b].name);
+    int s = p->manifest.out_info[a].shard, t = p->manifest.out_info[b].shard;
+    return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
 /* Finds the global scales that the stream itself does not find. */
@@ -545,7 +547,7 @@ static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stre
     int *which = NULL, n = 0; // own
     OSH_NEW(cx, which, job->n);
     for (int i = 0; i < job->n; i++)
-        if (!osh_stream_looks(e->plan, job->linears[i])) which[n++] = job->linears[i];
+        if (!osh_stream_looks(&e->plan->budget, job->linears[i])) which[n++] = job->linears[i];
     OSH_TRY(osh_globals_find(cx, e->globals, which, n));
 done:
     osh_free(cx, which);
@@ -560,16 +562,18 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
-    OSH_NEW(cx, ids, n + (job->copies ? p->n_out : 0));
+    OSH_NEW(cx, ids, n + (job->copies ? p->manifest.n_out : 0));
     for (int i = 0; i < n; i++) {
-        int64_t stays = osh_stream_stays(p, job->linears[i]);
-        osh_band_room_linear(&r, p, job->linears[i]);
-        int joint = osh_stream_looks(p, job->linears[i]) ? p->linears[job->linears[i]].joint : -1;
-        for (; joint >= 0; joint = p->linears[joint].next_joint)
-            osh_band_room_linear(&r, p,
+        int64_t stays = osh_stream_stays(&p->budget, job->linears[i]);
+        osh_band_room_linear(&r, &p->budget, job->linears[i]);
+        int joint = osh_stream_looks(&p->budget, job->linears[i])
+                        ? p->match.linears[job->linears[i]].joint
+                        : -1;
+        for (; joint >= 0; joint = p->match.linears[joint].next_joint)
+            osh_band_room_linear(&r, &p->budget,
                                  joint); // an earlier run may have written it, but a look needs it
         if (stays > s.largest) s.largest = stays;
-        ids[i] = p->linears[job->linears[i]].first_out;
+        ids[i] = p->match.linears[job->linears[i]].first_out;
     }
     OSH_TRY(stream_find_scales(cx, e, job));
     if (job->copies) s.n = stream_add_copies(e, NULL, ids, n, &r);
@@ -587,7 +591,7 @@ osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
     stream s = {.e = e, .class = OSH_MEM_HOST, .last_one = !which};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
-    OSH_NEW(cx, ids, e->plan->n_out);
+    OSH_NEW(cx, ids, e->plan->manifest.n_out);
     s.n = stream_add_copies(e, which, ids, 0, &r), s.ids = ids;
     OSH_TRY(stream_run_workers(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
 done:

@@ -8,7 +8,7 @@
 #ifndef OSH_STREAM_H
 #define OSH_STREAM_H
 #include "output/emit.h"
-#include "plan/bands.h"
+#include "budget/bands.h"
 
 typedef struct osh_stream_job {
     const int *linears; // view: [n] Linears of the plan

@@ -10,7 +10,7 @@
 
 #include "base/num.h"
 #include "output/emit_impl.h"
-#include "plan/tuning.h"
+#include "schedule/tuning.h"
 
 struct osh_tuned_writer {
     osh_emitter *e;
@@ -27,18 +27,18 @@ osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_ten
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->match.linears[linear];
     OSH_TRY(osh_emit_wait(cx, e));
     for (int k = 0; k < l->n_out; k++) {
         int64_t i = l->first_out + k;
-        const osh_st_entry *t = &p->out[i];
+        const osh_st_entry *t = &p->manifest.out[i];
         OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
-        OSH_TRY(osh_file_pread(cx, e->shards[p->out_info[i].shard], raw[k]->data,
+        OSH_TRY(osh_file_pread(cx, e->shards[p->manifest.out_info[i].shard], raw[k]->data,
                                osh_tensor_bytes(raw[k]), t->begin));
         if (XXH3_64bits(raw[k]->data, osh_tensor_bytes(raw[k])) == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
         OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
-                 osh_file_path(e->shards[p->out_info[i].shard]));
+                 osh_file_path(e->shards[p->manifest.out_info[i].shard]));
     }
 done:
     return rc;
@@ -87,7 +87,7 @@ done:
 osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const void *data)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &w->e->plan->out[out];
+    const osh_st_entry *t = &w->e->plan->manifest.out[out];
     size_t n = (size_t)(t->end - t->begin);
     osh_buf head;
     osh_buf_init(&head, 0);
@@ -122,7 +122,7 @@ static void tuned_take_record(osh_emitter *e, osh_reader *in, osh_result *result
     while (in->left && !in->bad) {
         uint32_t linear = osh_read_u32(in);
         double nmse = osh_read_f64(in);
-        if (linear >= (uint32_t)e->plan->n_linears) in->bad = true;
+        if (linear >= (uint32_t)e->plan->match.n_linears) in->bad = true;
         else results[linear].nmse = nmse;
     }
     if (!in->bad) e->tuned = t;
@@ -196,14 +196,16 @@ static osh_status tuned_move_tensor(osh_ctx *cx, osh_emitter *e, osh_file *f, in
     OSH_TRY(osh_file_pread(cx, f, head, sizeof head, *at));
     osh_reader in = {head, sizeof head, false};
     uint64_t out = osh_read_u64(&in), n = osh_read_u64(&in);
-    if (out >= (uint64_t)p->n_out || n != (uint64_t)(p->out[out].end - p->out[out].begin))
+    if (out >= (uint64_t)p->manifest.n_out ||
+        n != (uint64_t)(p->manifest.out[out].end - p->manifest.out[out].begin))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s holds a tensor that is not this run's: want --restart",
                  osh_file_path(f));
-    if (!(data = osh_alloc(cx, n))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", p->out[out].name);
+    if (!(data = osh_alloc(cx, n)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", p->manifest.out[out].name);
     OSH_TRY(osh_file_pread(cx, f, data, n, *at + (int64_t)sizeof head));
-    int shard = p->out_info[out].shard;
+    int shard = p->manifest.out_info[out].shard;
     e->dirty[shard] = true;
-    OSH_TRY(osh_file_pwrite(cx, e->shards[shard], data, n, p->out[out].begin));
+    OSH_TRY(osh_file_pwrite(cx, e->shards[shard], data, n, p->manifest.out[out].begin));
     e->sums[out] = XXH3_64bits(data, n), e->written[out] = true;
     OSH_TRY(osh_put_u64(cx, record, out));
     OSH_TRY(osh_put_u64(cx, record, e->sums[out]));
@@ -221,7 +223,7 @@ osh_status osh_tuned_apply(osh_ctx *cx, osh_emitter *e)
     osh_buf b;
     osh_buf_init(&b, 0);
     if (!e->tuned.kept) goto done;
-    OSH_TRY(osh_tuning_kept(cx, (osh_plan *)e->plan));
+    OSH_TRY(osh_tuning_kept(cx, &((osh_plan *)e->plan)->manifest));
     if (e->applied) goto done;
     OSH_TRY(tuned_paths(cx, &path, &temp, e));
     OSH_TRY(osh_file_open(cx, &f, path));
@@ -244,7 +246,7 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    if (!e->plan->tune.steps) { // this run does not tune: the record is from another run
+    if (!e->plan->schedule.tune.steps) { // this run does not tune: the record is from another run
         in->bad = true;
         goto done;
     }
@@ -254,11 +256,12 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
     }
     while (in->left && !in->bad) {
         uint64_t out = osh_read_u64(in), sum = osh_read_u64(in);
-        if (out >= (uint64_t)e->plan->n_out) in->bad = true;
+        if (out >= (uint64_t)e->plan->manifest.n_out) in->bad = true;
         else e->sums[out] = sum, e->written[out] = true;
     }
     e->applied = !in->bad;
-    if (e->applied && e->plan->graph) OSH_TRY(osh_tuning_kept(cx, (osh_plan *)e->plan));
+    if (e->applied && e->plan->in.graph)
+        OSH_TRY(osh_tuning_kept(cx, &((osh_plan *)e->plan)->manifest));
 done:
     return rc;
 }

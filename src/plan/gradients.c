@@ -4,7 +4,7 @@
 
 #include "graph/back.h"
 #include "modifiers/survey.h"
-#include "plan/lookup.h"
+#include "match/lookup.h"
 
 static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, const char *module)
 {
@@ -15,11 +15,11 @@ static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, co
 /* Sets seen[v] for the outputs of Linears, or p->gradients_not if one has no gradient. */
 static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
-    const osh_graph *g = p->graph;
-    if (p->by_route)
+    const osh_graph *g = p->in.graph;
+    if (p->in.by_route)
         return gradients_refuse(cx, p, "experts are calibrated on their own tokens", NULL);
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
+    for (int i = 0; i < p->match.n_linears; i++) {
+        const osh_linear *l = &p->match.linears[i];
         if (l->node == g->head) return gradients_refuse(cx, p, "is the output head", l->name);
         if (l->node < 0 || g->values[g->nodes[l->node].out[0]].width != l->O)
             return gradients_refuse(cx, p, "is a part of a layer's weight", l->name);
@@ -32,9 +32,10 @@ static osh_status gradients_check_ops(osh_ctx *cx, osh_plan *p, const bool *seen
 {
     osh_status rc = OSH_OK;
     bool *weights = NULL, *in = NULL; // own: all false
-    OSH_NEW(cx, weights, p->graph->n_weights);
-    OSH_NEW(cx, in, p->graph->n_values);
-    osh_back all = {.g = p->graph, .n = p->graph->head, .weights = weights, .in = in, .seen = seen};
+    OSH_NEW(cx, weights, p->in.graph->n_weights);
+    OSH_NEW(cx, in, p->in.graph->n_values);
+    osh_back all = {
+        .g = p->in.graph, .n = p->in.graph->head, .weights = weights, .in = in, .seen = seen};
     rc = osh_back_check(cx, &all);
     if (rc == OSH_E_UNSUPPORTED) {
         rc = gradients_refuse(cx, p, osh_error_text(cx), NULL);
@@ -49,9 +50,9 @@ done:
 /* True if only Linears read the value: its gradient is theirs. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
-    const osh_value *v = &p->graph->values[value];
+    const osh_value *v = &p->in.graph->values[value];
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
-        const osh_node *n = &p->graph->nodes[i];
+        const osh_node *n = &p->in.graph->nodes[i];
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == value && !osh_node_is(n, "linear")) return false;
     }
@@ -62,17 +63,17 @@ osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     bool *seen = NULL; // own
-    if (!p->graph) goto done;
-    OSH_NEW(cx, seen, p->graph->n_values);
+    if (!p->in.graph) goto done;
+    OSH_NEW(cx, seen, p->in.graph->n_values);
     OSH_TRY(gradients_find_outputs(cx, p, seen));
     if (!p->gradients_not) OSH_TRY(gradients_check_ops(cx, p, seen));
     p->gradients = !p->gradients_not;
-    for (int i = 0; p->gradients && i < p->n_linears; i++)
-        OSH_TRY(osh_tensor_new(cx, &p->linears[i].care, OSH_F64, 1, &p->linears[i].O));
-    for (int i = 0; p->gradients && i < p->n_linears; i++) {
-        osh_linear *l = &p->linears[i];
-        bool wanted = p->recipe && osh_survey_of_inputs(&p->recipe->modifiers[l->modifier]);
-        if (wanted && osh_first_reader(p, l->input) == i && read_by_linears(p, l->input))
+    for (int i = 0; p->gradients && i < p->match.n_linears; i++)
+        OSH_TRY(osh_tensor_new(cx, &p->match.linears[i].care, OSH_F64, 1, &p->match.linears[i].O));
+    for (int i = 0; p->gradients && i < p->match.n_linears; i++) {
+        osh_linear *l = &p->match.linears[i];
+        bool wanted = p->in.recipe && osh_survey_of_inputs(&p->in.recipe->modifiers[l->modifier]);
+        if (wanted && osh_first_reader(&p->match, l->input) == i && read_by_linears(p, l->input))
             OSH_TRY(osh_tensor_new(cx, &l->care_in, OSH_F64, 1, &l->I));
     }
 done:

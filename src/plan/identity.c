@@ -120,12 +120,12 @@ static osh_status identity_add_templates(osh_ctx *cx, osh_identity *id, const os
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
-    if (!p->opt->models_dir) goto done;
-    OSH_TRY(osh_dir_list(cx, &names, &n, p->opt->models_dir));
+    if (!p->in.opt->models_dir) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, p->in.opt->models_dir));
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(names[i]);
         if (len > 5 && !strcmp(names[i] + len - 5, ".json"))
-            OSH_TRY(identity_add_file(cx, id, "template", p->opt->models_dir, names[i]));
+            OSH_TRY(identity_add_file(cx, id, "template", p->in.opt->models_dir, names[i]));
     }
 done:
     osh_strings_free(cx, names, n);
@@ -136,8 +136,8 @@ done:
 static uint64_t partition_sum(const osh_plan *p)
 {
     uint64_t h = 0;
-    for (int i = 0; i < p->parts->n; i++) {
-        const osh_subgraph *s = &p->parts->parts[i];
+    for (int i = 0; i < p->schedule.parts->n; i++) {
+        const osh_subgraph *s = &p->schedule.parts->parts[i];
         int cut[2] = {s->first, s->n_nodes};
         h = XXH3_64bits_withSeed(cut, sizeof cut, h);
         h = XXH3_64bits_withSeed(s->name, strlen(s->name), h);
@@ -148,16 +148,17 @@ static uint64_t partition_sum(const osh_plan *p)
 static osh_status identity_add_calibration(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &p->data;
+    const osh_dataset *d = &p->in.data;
     int64_t n_tokens = d->offsets[d->n];
     uint64_t h = XXH3_64bits(d->ids, (size_t)n_tokens * sizeof *d->ids);
     h = XXH3_64bits_withSeed(d->offsets, (size_t)(d->n + 1) * sizeof *d->offsets, h);
     FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens,
           (ull)h);
-    if (p->by_route) FIELD("moe_calibrate_all_experts", "false");
-    if (p->memory.looks_f16) FIELD("calib_cache", "second looks at F16");
-    FIELD("sequential_targets", "%d subgraphs, %016llx", p->parts->n, (ull)partition_sum(p));
-    FIELD("propagate_error", "%s", p->propagate_error ? "true" : "false");
+    if (p->in.by_route) FIELD("moe_calibrate_all_experts", "false");
+    if (p->budget.memory.looks_f16) FIELD("calib_cache", "second looks at F16");
+    FIELD("sequential_targets", "%d subgraphs, %016llx", p->schedule.parts->n,
+          (ull)partition_sum(p));
+    FIELD("propagate_error", "%s", p->in.propagate_error ? "true" : "false");
 done:
     return rc;
 }
@@ -166,13 +167,14 @@ static osh_status identity_add_output(osh_ctx *cx, osh_identity *id, const osh_p
 {
     osh_status rc = OSH_OK;
     uint64_t h = 0;
-    for (int s = 0; s < p->n_shards; s++)
-        h = XXH3_64bits_withSeed(p->shards[s].header, p->shards[s].header_bytes, h);
-    FIELD("max_shard_size", "%lld bytes", (long long)p->opt->max_shard_size);
+    for (int s = 0; s < p->manifest.n_shards; s++)
+        h = XXH3_64bits_withSeed(p->manifest.shards[s].header, p->manifest.shards[s].header_bytes,
+                                 h);
+    FIELD("max_shard_size", "%lld bytes", (long long)p->in.opt->max_shard_size);
     FIELD("schemes", "%016llx",
-          (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
-    FIELD("layout", "%d files, %lld bytes, %016llx", p->n_shards, (long long)p->total_bytes,
-          (ull)h);
+          (ull)XXH3_64bits(p->match.quantization_json, strlen(p->match.quantization_json)));
+    FIELD("layout", "%d files, %lld bytes, %016llx", p->manifest.n_shards,
+          (long long)p->manifest.total_bytes, (ull)h);
 done:
     return rc;
 }
@@ -182,10 +184,10 @@ static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_p
 {
     osh_status rc = OSH_OK;
     FIELD("schemes", "%016llx",
-          (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
-    for (size_t i = 0; i < p->recipe->n; i++) {
+          (ull)XXH3_64bits(p->match.quantization_json, strlen(p->match.quantization_json)));
+    for (size_t i = 0; i < p->in.recipe->n; i++) {
         char bits[64];
-        osh_survey_name(bits, sizeof bits, &p->recipe->modifiers[i]);
+        osh_survey_name(bits, sizeof bits, &p->in.recipe->modifiers[i]);
         OSH_TRY(identity_add(cx, id, osh_sprintf(cx, "survey of modifier %zu", i),
                              osh_strdup(cx, bits), false));
     }
@@ -228,32 +230,34 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     char *isa = NULL;        // own
     OSH_NEW(cx, id, 1);
     FIELD("program", "oneshot %s, journal %d", osh_version(), OSH_IDENTITY_JOURNAL);
-    FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
-          (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
-    OSH_TRY(identity_add_source(cx, id, p->ck));
-    FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text,
-          (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
-          p->recipe->quality ? ", quality " : "", p->recipe->quality ? p->recipe->quality : "");
+    FIELD("source config.json", "%zu bytes, %016llx", p->in.ck->config->n_text,
+          (ull)XXH3_64bits(p->in.ck->config->text, p->in.ck->config->n_text));
+    OSH_TRY(identity_add_source(cx, id, p->in.ck));
+    FIELD("recipe", "%zu bytes, %016llx%s%s", p->in.recipe->n_text,
+          (ull)XXH3_64bits(p->in.recipe->text, p->in.recipe->n_text),
+          p->in.recipe->quality ? ", quality " : "",
+          p->in.recipe->quality ? p->in.recipe->quality : "");
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
-    if (p->opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->opt->only));
-    if (p->n_inherits)
-        OSH_TRY(identity_add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
+    if (p->in.opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->in.opt->only));
+    if (p->rewrites.n_inherits)
+        OSH_TRY(identity_add_list(cx, id, "calib_passthrough", &p->in.opt->calib_passthrough));
     bool draws = false;
-    for (int i = 0; i < p->n_linears; i++) draws |= (p->linears[i].wants & OSH_STAT_BLOCK) != 0;
-    if (draws) FIELD("seed", "%lld", (long long)p->opt->seed);
-    FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+    for (int i = 0; i < p->match.n_linears; i++)
+        draws |= (p->match.linears[i].wants & OSH_STAT_BLOCK) != 0;
+    if (draws) FIELD("seed", "%lld", (long long)p->in.opt->seed);
+    FIELD("arithmetic", "%s", p->in.arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->device) { // without products the bytes are the same on all
+        if (!p->in.device) { // without products the bytes are the same on all
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }
     }
-    OSH_TRY(p->opt->survey ? identity_add_survey(cx, id, p) : identity_add_output(cx, id, p));
-    FIELD("back_end", "%s", p->device ? p->device->type->name : "cpu");
-    if (p->device) {
-        FIELD("device", "%s", p->device->text);
+    OSH_TRY(p->in.opt->survey ? identity_add_survey(cx, id, p) : identity_add_output(cx, id, p));
+    FIELD("back_end", "%s", p->in.device ? p->in.device->type->name : "cpu");
+    if (p->in.device) {
+        FIELD("device", "%s", p->in.device->text);
         FIELD("batches", "of %d tokens and more", OSH_DEVICE_BATCH_TOKENS);
     }
     *out = id, id = NULL; // give

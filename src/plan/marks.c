@@ -13,10 +13,10 @@ const char *osh_mark_pattern(const char *item)
  * module; NULL: no more. */
 static const char *mark_target(const osh_plan *p, int i)
 {
-    if (p->pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";
-    if (p->pipeline == OSH_PIPELINE_SEQUENTIAL)
-        return i < p->parts->n ? p->parts->parts[i].name : NULL;
-    return i < p->n_linears ? p->linears[i].name : NULL;
+    if (p->in.pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";
+    if (p->in.pipeline == OSH_PIPELINE_SEQUENTIAL)
+        return i < p->schedule.parts->n ? p->schedule.parts->parts[i].name : NULL;
+    return i < p->match.n_linears ? p->match.linears[i].name : NULL;
 }
 
 int osh_mark_name_length(const char *item)
@@ -51,7 +51,7 @@ static osh_status mark_stage(osh_ctx *cx, const osh_plan *p, osh_mark *m, const 
     osh_status rc = OSH_OK;
     const char *first = osh_mark_pattern(item), *last = dots + 2;
     size_t n = (size_t)(dots - first);
-    if (p->pipeline == OSH_PIPELINE_DATAFREE)
+    if (p->in.pipeline == OSH_PIPELINE_DATAFREE)
         OSH_FAIL(
             cx, OSH_E_USAGE,
             "--checkpoint %s: a run without data rounds modules in parallel, so a stage has no "
@@ -87,7 +87,7 @@ done:
 osh_status osh_plan_marks(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_strs *items = &p->opt->checkpoint;
+    const osh_strs *items = &p->in.opt->checkpoint;
     OSH_NEW(cx, p->marks, items->n);
     for (size_t k = 0; k < items->n; k++) {
         const char *item = items->items[k], *pattern = osh_mark_pattern(item);
@@ -101,7 +101,7 @@ done:
 
 void osh_plan_marks_free(osh_ctx *cx, osh_plan *p)
 {
-    for (size_t k = 0; p->marks && k < p->opt->checkpoint.n; k++)
+    for (size_t k = 0; p->marks && k < p->in.opt->checkpoint.n; k++)
         osh_matcher_free(cx, p->marks[k].match);
     osh_free(cx, p->marks);
 }

@@ -34,7 +34,7 @@ static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
     if (n) return osh_sprintf(cx, "%.*s", (int)n, name);
-    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->ck->config), name);
+    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->in.ck->config), name);
     return f ? osh_q_fusion_name(cx, name, f->parts[0]) : osh_strdup(cx, name);
 }
 
@@ -61,14 +61,14 @@ static osh_status unit_add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, 
                                   const osh_losses *losses)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->match.linears[linear];
     osh_mixed_unit *u = &m->units[m->unit_of[linear]];
     osh_q_scheme s;
     int k = 0;
-    for (; osh_survey_scheme(&s, &p->recipe->modifiers[l->modifier], l->scheme, k); k++) {
+    for (; osh_survey_scheme(&s, &p->in.recipe->modifiers[l->modifier], l->scheme, k); k++) {
         int64_t bytes = 0;
         OSH_TRY(candidate_bytes(cx, &bytes, l, &s));
-        osh_survey_label(u->label[k], &p->recipe->modifiers[l->modifier], k);
+        osh_survey_label(u->label[k], &p->in.recipe->modifiers[l->modifier], k);
         u->bits[k] = s.weights.bits, u->bytes[k] += bytes, u->loss[k] += losses->of[k];
     }
     u->n = k, u->rounded += losses->all;
@@ -85,17 +85,17 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p,
     osh_map *first = NULL; // own: name and scheme -> unit
     char *name = NULL, *key = NULL; // own
     OSH_NEW(cx, m, 1);
-    OSH_NEW(cx, m->units, p->n_linears);
-    OSH_NEW(cx, m->unit_of, p->n_linears);
+    OSH_NEW(cx, m->units, p->match.n_linears);
+    OSH_NEW(cx, m->unit_of, p->match.n_linears);
     if (p->gradients_not && !(m->gradients_not = osh_strdup(cx, p->gradients_not)))
         OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_map_new(cx, &first, (size_t)p->n_linears));
-    for (int i = 0; i < p->n_linears; i++) {
+    OSH_TRY(osh_map_new(cx, &first, (size_t)p->match.n_linears));
+    for (int i = 0; i < p->match.n_linears; i++) {
         int64_t at;
         osh_free(cx, key);
         key = NULL;
-        if (!(name = unit_name(cx, p, p->linears[i].name)) ||
-            !(key = osh_sprintf(cx, "%s %d", name, p->linears[i].scheme_index)))
+        if (!(name = unit_name(cx, p, p->match.linears[i].name)) ||
+            !(key = osh_sprintf(cx, "%s %d", name, p->match.linears[i].scheme_index)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (!osh_map_get(first, key, strlen(key), &at)) {
             at = m->n_units;
@@ -128,7 +128,7 @@ void osh_mixed_weigh(osh_mixed *m, const double *effect)
 
 void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p)
 {
-    double each = 0.5 / (double)p->data.offsets[p->data.n];
+    double each = 0.5 / (double)p->in.data.offsets[p->in.data.n];
     for (int i = 0; i < m->n_units; i++) {
         osh_mixed_unit *u = &m->units[i];
         u->effect = each * u->rounded;
@@ -283,15 +283,16 @@ done:
 osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_options *o = p->opt;
+    const osh_options *o = p->in.opt;
     int64_t source = 0, total = 0;
     double share;
     if (o->target_bits > 0) {
         *limit = (int64_t)floor(o->target_bits * (double)m->n_weights / 8);
         goto done;
     }
-    for (int i = 0; i < p->n_linears; i++)
-        source += p->linears[i].O * p->linears[i].I * (int64_t)osh_dtype_bytes(p->linears[i].dtype);
+    for (int i = 0; i < p->match.n_linears; i++)
+        source += p->match.linears[i].O * p->match.linears[i].I *
+                  (int64_t)osh_dtype_bytes(p->match.linears[i].dtype);
     size_t n = strlen(o->target_size);
     if (n && o->target_size[n - 1] == 'x') {
         char *text = osh_sprintf(cx, "%.*s", (int)n - 1, o->target_size); // own
@@ -308,10 +309,10 @@ osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, cons
                  "--target-size %s: want bytes, such as 90MB, or a share of the source's, such as "
                  "0.35x",
                  o->target_size);
-    *limit = total - p->dense_bytes;
+    *limit = total - p->manifest.dense_bytes;
     if (*limit <= 0)
         OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: what stays dense takes %lld bytes alone",
-                 o->target_size, (long long)p->dense_bytes);
+                 o->target_size, (long long)p->manifest.dense_bytes);
 done:
     return rc;
 }
@@ -380,34 +381,34 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
     osh_status rc = OSH_OK;
     lists l = {0}; // own
     osh_q_scheme *schemes = NULL; // own; strings are views
-    OSH_NEW(cx, l.groups, p->n_schemes * OSH_CANDIDATES);
-    OSH_NEW(cx, schemes, p->n_schemes * OSH_CANDIDATES);
-    for (size_t s = 0; s < p->n_schemes; s++)
+    OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
+    OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
+    for (size_t s = 0; s < p->match.n_schemes; s++)
         for (int k = 0; k < OSH_CANDIDATES; k++) {
             osh_recipe_group *g = &l.groups[l.n];
-            for (int i = 0; i < p->n_linears; i++) {
-                const osh_linear *x = &p->linears[i];
+            for (int i = 0; i < p->match.n_linears; i++) {
+                const osh_linear *x = &p->match.linears[i];
                 if (x->scheme_index != (int)s || m->units[m->unit_of[i]].chosen != k) continue;
                 if (!g->n)
-                    osh_survey_scheme(&schemes[l.n], &p->recipe->modifiers[x->modifier], x->scheme,
-                                      k);
+                    osh_survey_scheme(&schemes[l.n], &p->in.recipe->modifiers[x->modifier],
+                                      x->scheme, k);
                 g->modifier = x->modifier, g->scheme = &schemes[l.n];
                 OSH_TRY(group_add_target(cx, g, module_target(cx, x->name)));
             }
             if (!g->n) continue;
             l.n++;
-            const osh_modifier *of = &p->recipe->modifiers[g->modifier];
+            const osh_modifier *of = &p->in.recipe->modifiers[g->modifier];
             bool named = of->n_candidates && !of->candidates[k].bits;
-            g->name =
-                named ? osh_sprintf(cx, "%s_%s", p->schemes[s].group_name, of->candidates[k].name)
-                      : osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name,
-                                    g->scheme->weights.bits);
+            g->name = named ? osh_sprintf(cx, "%s_%s", p->match.schemes[s].group_name,
+                                          of->candidates[k].name)
+                            : osh_sprintf(cx, "%s_%dbit", p->match.schemes[s].group_name,
+                                          g->scheme->weights.bits);
             if (!g->name)
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         }
-    OSH_TRY(osh_recipe_with_groups(cx, out, p->recipe, head, l.groups, l.n));
+    OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    if (rc && l.groups) l.n = p->n_schemes * OSH_CANDIDATES; // the last one may be incomplete
+    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // the last one may be incomplete
     lists_deinit(cx, &l);
     osh_free(cx, schemes);
     return rc;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
-#include "plan/cards.h"
-#include "plan/memory.h"
+#include "budget/cards.h"
+#include "budget/memory.h"
+#include "plan/plan.h"
 #include "quant/observer.h"
 
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
@@ -27,8 +28,8 @@ static bool device_is_auto(const char *text) { return !text || !strcmp(text, "au
 /* Refuses a GPU that the user asked for. Without such a wish the host runs the job. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
-    const char *text = p->opt->device;
-    if (!p->opt->device_model && (device_is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
+    const char *text = p->in.opt->device;
+    if (!p->in.opt->device_model && (device_is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s is not %s on a card by this version: want --device cpu", what, done);
 }
@@ -36,25 +37,26 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
 /* Returns the feature of the job that only the host has; NULL: none. room: for a name. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
 {
-    const osh_graph *g = p->graph;
-    int node = p->pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
+    const osh_graph *g = p->in.graph;
+    int node = p->in.pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
     *done = "made";
     if (node >= 0) {
         snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name,
                  g->nodes[node].op->name);
         return room;
     }
-    if (p->n_folds) return p->recipe->modifiers[p->folds[0].modifier].type->name;
-    if (p->cache.present) return "kv_cache_scheme";
-    if (p->outputs) return "output_activations";
-    if (p->n_inherits) return *done = "served", "--calib-passthrough";
-    for (size_t m = 0; m < p->recipe->n; m++) {
-        const osh_modifier_type *type = p->recipe->modifiers[m].type;
+    if (p->rewrites.n_folds)
+        return p->in.recipe->modifiers[p->rewrites.folds[0].modifier].type->name;
+    if (p->match.cache.present) return "kv_cache_scheme";
+    if (p->match.outputs) return "output_activations";
+    if (p->rewrites.n_inherits) return *done = "served", "--calib-passthrough";
+    for (size_t m = 0; m < p->in.recipe->n; m++) {
+        const osh_modifier_type *type = p->in.recipe->modifiers[m].type;
         if (type->prunes || type->host_only) return type->name;
     }
     *done = "served";
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
+    for (int i = 0; i < p->match.n_linears; i++) {
+        const osh_linear *l = &p->match.linears[i];
         bool weighs = l->wants & OSH_STAT_SQUARES;
         if (!weighs && !(l->ranged[OSH_INPUT] >= 0 && osh_observer_searches(&l->scheme->inputs)))
             continue;
@@ -68,44 +70,46 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const char *text = p->opt->device, *done;
+    const char *text = p->in.opt->device, *done;
     char room[512];
     const char *what = on_host_only(p, room, sizeof room, &done);
     if (what) return gpu_refuse(cx, p, what, done);
-    if (p->opt->device_model) {
+    if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
-        p->card_model = osh_card_model_find(p->opt->device_model); // options.c lists the models
-        p->on_device = p->pipeline != OSH_PIPELINE_DATAFREE;
+        p->in.card_model =
+            osh_card_model_find(p->in.opt->device_model); // options.c lists the models
+        p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
-    if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
+    if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
     /* The error says what is missing. */
-    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0));
+    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
     /* Rounding alone is faster than the copies to the GPU and back. */
-    p->on_device = cuda && p->pipeline != OSH_PIPELINE_DATAFREE;
+    p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
 }
 
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 {
-    int64_t n = osh_memory_arena(p);
-    if (p->on_device) {
-        osh_status opened = osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
-        return opened || !p->memory.by_card ? opened
-                                            : osh_cuda_stage_open(cx, p->device, p->opt->use_gds);
+    int64_t n = osh_memory_arena(&p->budget);
+    if (p->in.on_device) {
+        osh_status opened = osh_cuda_open(cx, &p->in.device, p->in.ordinal, (size_t)n);
+        return opened || !p->budget.memory.by_card
+                   ? opened
+                   : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
-    if (device_is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
+    if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
     /* own: opened only because it was asked for; there is nothing for it to do. */
     osh_device *asked = NULL;
-    osh_status rc = osh_cuda_open(cx, &asked, p->ordinal, 0);
+    osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);
     return rc;
 }
 
 osh_mem_class osh_plan_work_class(const osh_plan *p)
 {
-    return p->device ? OSH_MEM_HOST : OSH_MEM_DEVICE;
+    return p->in.device ? OSH_MEM_HOST : OSH_MEM_DEVICE;
 }

@@ -9,18 +9,18 @@
 #include "base/name.h"
 #include "base/profile.h"
 #include "modifiers/survey.h"
-#include "plan/blocks.h"
-#include "plan/dense.h"
-#include "plan/experts.h"
-#include "plan/folds.h"
+#include "schedule/blocks.h"
+#include "match/dense.h"
+#include "rewrite/experts.h"
+#include "rewrite/folds.h"
 #include "plan/gradients.h"
-#include "plan/layout.h"
+#include "budget/layout.h"
 #include "plan/marks.h"
-#include "plan/only.h"
-#include "plan/passthrough.h"
-#include "plan/rotations.h"
+#include "match/only.h"
+#include "rewrite/passthrough.h"
+#include "rewrite/rotations.h"
 #include "plan/traversals.h"
-#include "plan/tuning.h"
+#include "schedule/tuning.h"
 #include "quant/source.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
@@ -31,20 +31,32 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 
 const char *osh_plan_pipeline(const osh_plan *p)
 {
-    return p->n_traversals ? "independent" : osh_pipeline_name(p->pipeline);
+    return p->schedule.n_traversals ? "independent" : osh_pipeline_name(p->in.pipeline);
+}
+
+void osh_plan_join(osh_plan *p)
+{
+    const osh_inputs *in = &p->in;
+    const osh_matching *match = &p->match;
+    p->match.in = in;
+    p->rewrites.in = in, p->rewrites.match = match;
+    p->manifest.in = in, p->manifest.match = match, p->manifest.rewrites = &p->rewrites;
+    p->schedule.in = in, p->schedule.match = match, p->schedule.rewrites = &p->rewrites;
+    p->budget.in = in, p->budget.match = match, p->budget.rewrites = &p->rewrites;
+    p->budget.manifest = &p->manifest, p->budget.schedule = &p->schedule;
 }
 
 static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_only_open(cx, p));
-    OSH_TRY(osh_source_open_to_compress(cx, &p->source, p->opt->model, p->only));
-    p->ck = osh_source_checkpoint(p->source);
-    const char *arch = p->ck->config->architecture;
-    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir)) {
-        p->by_route = !p->opt->moe_calibrate_all_experts;
-        rc = (p->by_route ? osh_graph_new_by_route : osh_graph_new)(
-            cx, &p->graph, p->ck, p->opt->models_dir);
+    OSH_TRY(osh_only_open(cx, &p->in));
+    OSH_TRY(osh_source_open_to_compress(cx, &p->in.source, p->in.opt->model, p->in.only));
+    p->in.ck = osh_source_checkpoint(p->in.source);
+    const char *arch = p->in.ck->config->architecture;
+    if (arch && osh_graph_knows(cx, arch, p->in.opt->models_dir)) {
+        p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
+        rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
+            cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
         /* Rounding needs no graph: see plan_choose_pipeline. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
@@ -57,9 +69,9 @@ done:
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_options *o = p->opt;
-    osh_recipe_free(cx, p->recipe), p->recipe = NULL;
-    rc = osh_recipe_parse_as(cx, &p->recipe, o->chosen, strlen(o->chosen),
+    const osh_options *o = p->in.opt;
+    osh_recipe_free(cx, p->in.recipe), p->in.recipe = NULL;
+    rc = osh_recipe_parse_as(cx, &p->in.recipe, o->chosen, strlen(o->chosen),
                              o->recipe ? o->quality : NULL, "the choice");
     return rc;
 }
@@ -67,8 +79,8 @@ static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 static osh_status plan_begin_survey(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (size_t i = 0; i < p->recipe->n; i++) {
-        osh_modifier *m = &p->recipe->modifiers[i];
+    for (size_t i = 0; i < p->in.recipe->n; i++) {
+        osh_modifier *m = &p->in.recipe->modifiers[i];
         if (!osh_modifier_quantizes(m))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s changes weights before they are quantized, and --target-bits and "
@@ -89,7 +101,7 @@ done:
 static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_options *o = p->opt;
+    const osh_options *o = p->in.opt;
     if (o->recipe && o->scheme)
         OSH_FAIL(cx, OSH_E_USAGE, "--recipe and --scheme exclude each other");
     if (!o->recipe && !o->scheme)
@@ -103,7 +115,7 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
     if (o->method && o->quality)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--method and --quality exclude each other: gptq is a quality, rtn is fast");
-    const osh_graph *g = p->graph;
+    const osh_graph *g = p->in.graph;
     const char *head = g ? g->modules[g->nodes[g->head].module].name : NULL;
     const osh_recipe_flags flags = {.scheme = o->scheme,
                                     .method = o->quality ? o->quality : o->method,
@@ -111,18 +123,19 @@ static osh_status plan_open_recipe(osh_ctx *cx, osh_plan *p)
                                     .num_bits = o->num_bits, .group_size = o->group_size,
                                     .symmetric = o->symmetric, .head = head};
     bool spared = false;
-    OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe, o->quality)
-                      : osh_recipe_of_flags(cx, &p->recipe, &spared, &flags));
-    p->spared = spared ? head : NULL;
+    OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->in.recipe, o->recipe, o->quality)
+                      : osh_recipe_of_flags(cx, &p->in.recipe, &spared, &flags));
+    p->in.spared = spared ? head : NULL;
     if (o->chosen) OSH_TRY(recipe_take_choice(cx, p));
     if (o->survey) OSH_TRY(plan_begin_survey(cx, p));
-    for (size_t i = 0; i < p->recipe->n; i++)
-        if (p->recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
+    for (size_t i = 0; i < p->in.recipe->n; i++)
+        if (p->in.recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
             osh_log(cx, OSH_LOG_INFO,
                     "candidates decides nothing without --target-bits or --target-size");
-    p->arithmetic =
+    p->in.arithmetic =
         o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
-    for (size_t i = 0; i < p->recipe->n; i++) p->recipe->modifiers[i].arithmetic = p->arithmetic;
+    for (size_t i = 0; i < p->in.recipe->n; i++)
+        p->in.recipe->modifiers[i].arithmetic = p->in.arithmetic;
 done:
     return rc;
 }
@@ -141,10 +154,10 @@ static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     char *said = NULL; // own
-    if (!p->ck->config->architecture)
+    if (!p->in.ck->config->architecture)
         osh_fail(cx, OSH_E_UNSUPPORTED, "%s names no architecture: a calibrated recipe needs one",
-                 p->ck->config->path);
-    else if (!(rc = osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir))) goto done;
+                 p->in.ck->config->path);
+    else if (!(rc = osh_graph_new(cx, &p->in.graph, p->in.ck, p->in.opt->models_dir))) goto done;
     else if (rc != OSH_E_UNSUPPORTED) goto done;
     if (!(said = osh_strdup(cx, osh_error_text(cx))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a message");
@@ -161,62 +174,63 @@ done:
 static osh_status plan_choose_pipeline(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const char *asked = p->opt->pipeline;
-    bool wants = p->opt->measure || recipe_wants_data(p->recipe);
-    p->propagate_error =
-        !p->opt->survey && (!p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true"));
-    p->pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
-    if (asked && !strcmp(asked, "sequential")) p->pipeline = OSH_PIPELINE_SEQUENTIAL;
-    if (asked && !strcmp(asked, "basic")) p->pipeline = OSH_PIPELINE_BASIC;
+    const char *asked = p->in.opt->pipeline;
+    bool wants = p->in.opt->measure || recipe_wants_data(p->in.recipe);
+    p->in.propagate_error = !p->in.opt->survey && (!p->in.opt->propagate_error ||
+                                                   !strcmp(p->in.opt->propagate_error, "true"));
+    p->in.pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
+    if (asked && !strcmp(asked, "sequential")) p->in.pipeline = OSH_PIPELINE_SEQUENTIAL;
+    if (asked && !strcmp(asked, "basic")) p->in.pipeline = OSH_PIPELINE_BASIC;
     if (asked && !strcmp(asked, "datafree")) {
         if (wants)
             OSH_FAIL(cx, OSH_E_USAGE, "--pipeline datafree, but the recipe needs calibration data");
-        p->pipeline = OSH_PIPELINE_DATAFREE;
+        p->in.pipeline = OSH_PIPELINE_DATAFREE;
     }
-    if (!wants && p->pipeline != OSH_PIPELINE_DATAFREE) {
+    if (!wants && p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         osh_log(cx, OSH_LOG_WARN,
                 "the recipe needs no calibration data: running datafree instead of %s",
-                osh_pipeline_name(p->pipeline));
-        p->pipeline = OSH_PIPELINE_DATAFREE;
+                osh_pipeline_name(p->in.pipeline));
+        p->in.pipeline = OSH_PIPELINE_DATAFREE;
     }
-    if (wants && !p->graph) OSH_TRY(plan_refuse_architecture(cx, p));
-    if (wants && !p->opt->dataset)
+    if (wants && !p->in.graph) OSH_TRY(plan_refuse_architecture(cx, p));
+    if (wants && !p->in.opt->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");
 done:
     return rc;
 }
 
-osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
+osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in)
 {
     osh_status rc = OSH_OK;
-    const osh_options *o = p->opt;
+    const osh_options *o = in->opt;
     char *tok_path = osh_path_join(cx, o->model, "tokenizer.json"); // own
     if (!tok_path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (osh_file_exists(tok_path)) OSH_TRY(osh_tokenizer_open(cx, &p->tok, o->model));
-    p->max_seq_length = o->max_seq_length;
-    if (!p->max_seq_length) {
-        int64_t t = p->tok ? osh_tokenizer_model_max_length(p->tok) : 0;
-        p->max_seq_length = p->graph->max_positions;
-        if (t && t < p->max_seq_length) p->max_seq_length = t;
+    if (osh_file_exists(tok_path)) OSH_TRY(osh_tokenizer_open(cx, &in->tok, o->model));
+    in->max_seq_length = o->max_seq_length;
+    if (!in->max_seq_length) {
+        int64_t t = in->tok ? osh_tokenizer_model_max_length(in->tok) : 0;
+        in->max_seq_length = in->graph->max_positions;
+        if (t && t < in->max_seq_length) in->max_seq_length = t;
     }
     osh_dataset_options d = {
         .path = o->dataset, .text_column = o->text_column, .text_template = o->text_template,
         .split = o->splits, .model_dir = o->model, .chat_date = o->chat_date,
-        .num_samples = o->num_calibration_samples, .max_seq_length = p->max_seq_length,
+        .num_samples = o->num_calibration_samples, .max_seq_length = in->max_seq_length,
         .batch_size = o->batch_size > 0 ? o->batch_size : 1,
         .shuffle = o->shuffle_calibration_samples, .seed = (uint64_t)o->seed,
         .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,
-        .collator = o->data_collator, .n_vocab = p->graph->n_vocab,
+        .collator = o->data_collator, .n_vocab = in->graph->n_vocab,
     };
-    OSH_TRY(osh_dataset_load(cx, &p->data, p->tok, &d));
-    for (int64_t s = 0; s < p->data.n; s++)
-        if (p->data.offsets[s + 1] - p->data.offsets[s] > p->graph->max_positions)
+    OSH_TRY(osh_dataset_load(cx, &in->data, in->tok, &d));
+    for (int64_t s = 0; s < in->data.n; s++)
+        if (in->data.offsets[s + 1] - in->data.offsets[s] > in->graph->max_positions)
             OSH_FAIL(cx, OSH_E_USAGE,
                      "sample %ld of %s has %ld tokens, but the model has %ld positions: want "
                      "--max-seq-length %ld or less",
-                     (long)(s + 1), o->dataset, (long)(p->data.offsets[s + 1] - p->data.offsets[s]),
-                     (long)p->graph->max_positions, (long)p->graph->max_positions);
-    osh_tokenizer_close(cx, p->tok), p->tok = NULL; // nothing reads text from here on
+                     (long)(s + 1), o->dataset,
+                     (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
+                     (long)in->graph->max_positions, (long)in->graph->max_positions);
+    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // nothing reads text from here on
 done:
     osh_free(cx, tok_path);
     return rc;
@@ -226,9 +240,9 @@ done:
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (!(l->wants & OSH_STAT_SHIFT) || p->graph->values[l->input].original < 0) continue;
+    for (int i = 0; i < p->match.n_linears; i++) {
+        const osh_linear *l = &p->match.linears[i];
+        if (!(l->wants & OSH_STAT_SHIFT) || p->in.graph->values[l->input].original < 0) continue;
         could++, n += l->shift;
     }
     if (n < could)
@@ -242,28 +256,31 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
-    p->opt = opt;
+    osh_plan_join(p);
+    p->in.opt = opt;
     OSH_TRY(plan_open_source(cx, p));
     OSH_TRY(plan_open_recipe(cx, p));
-    OSH_TRY(osh_only_check(cx, p));
-    OSH_TRY(osh_plan_experts(cx, p));
-    OSH_TRY(osh_plan_rotations(cx, p));
+    OSH_TRY(osh_only_check(cx, &p->match));
+    OSH_TRY(osh_plan_experts(cx, &p->rewrites, &p->in));
+    OSH_TRY(osh_experts_left(cx, &p->match.experts_left, &p->rewrites));
+    OSH_TRY(osh_plan_rotations(cx, &p->rewrites, &p->in));
+    p->match.transforms = p->rewrites.rotated ? &p->rewrites.rotated->transforms : NULL;
     if (to_run) OSH_TRY(plan_choose_pipeline(cx, p));
-    OSH_TRY(osh_plan_match(cx, p));
-    if (to_run) osh_online_warn(cx, p);
-    OSH_TRY(osh_plan_by_route(cx, p));
-    OSH_TRY(osh_plan_folds(cx, p));
-    const osh_strs *cut = &opt->sequential_targets;
-    if (to_run) OSH_TRY(osh_plan_blocks(cx, p));
-    if (to_run) OSH_TRY(osh_plan_carry(cx, p));
-    if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
-        OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n,
+    bool runs = to_run && p->in.pipeline != OSH_PIPELINE_DATAFREE;
+    OSH_TRY(osh_plan_match(cx, &p->match));
+    if (to_run) osh_online_warn(cx, &p->rewrites);
+    OSH_TRY(osh_plan_by_route(cx, &p->match));
+    OSH_TRY(osh_plan_folds(cx, &p->rewrites));
+    if (to_run) OSH_TRY(osh_plan_blocks(cx, &p->schedule, &p->match));
+    if (to_run) OSH_TRY(osh_plan_carry(cx, &p->schedule, &p->match));
+    if (runs)
+        OSH_TRY(osh_plan_cut(cx, &p->schedule, &p->match, &p->rewrites, &opt->sequential_targets,
                              opt->sequential_targets_per_subgraph));
-    if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_passthrough(cx, p));
-    if (to_run && p->parts) plan_warn_compared(cx, p);
-    osh_plan_biases(p);
-    OSH_TRY(osh_plan_manifest(cx, p));
-    if (opt->survey) osh_plan_drop_output(cx, p);
+    if (runs) OSH_TRY(osh_plan_passthrough(cx, &p->rewrites, &p->match, p->schedule.parts));
+    if (to_run && p->schedule.parts) plan_warn_compared(cx, p);
+    osh_plan_biases(&p->schedule, &p->match);
+    OSH_TRY(osh_plan_manifest(cx, &p->manifest, &p->match));
+    if (opt->survey) osh_plan_drop_output(cx, &p->manifest, &p->match);
 done:
     return rc;
 }
@@ -298,15 +315,16 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     OSH_TRY(plan_begin(cx, p, opt, true));
     OSH_TRY(osh_plan_marks(cx, p));
     OSH_TRY(osh_plan_device(cx, p));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(osh_mem_refused(cx, osh_plan_data(cx, p), opt->host_memory));
-        OSH_TRY(osh_plan_seen(cx, p));
-        OSH_TRY(osh_plan_batches(cx, p, p->opt->batch_size > 0 ? p->opt->batch_size : 1));
-        p->memory.load_bytes = osh_mem_held(cx);
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(osh_mem_refused(cx, osh_plan_data(cx, &p->in), opt->host_memory));
+        OSH_TRY(osh_plan_seen(cx, &p->schedule));
+        OSH_TRY(osh_plan_batches(cx, &p->schedule,
+                                 p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
+        p->budget.memory.load_bytes = osh_mem_held(cx);
     }
     /* For the plan's own lists; the run is limited to its prediction. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
-    OSH_TRY(osh_plan_tune(cx, p));
+    OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
     OSH_TRY(osh_plan_traversals(cx, p)); // and the memory of each
     *out = p, p = NULL;
@@ -331,43 +349,44 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
     osh_plan_traversals_free(cx, p);
-    for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
-    for (int i = 0; i < p->n_linears; i++) {
-        osh_free(cx, p->linears[i].name);
-        osh_tensor_free(cx, p->linears[i].care);
-        osh_tensor_free(cx, p->linears[i].care_in);
+    for (size_t i = 0; i < p->match.n_schemes; i++) osh_q_scheme_deinit(cx, &p->match.schemes[i]);
+    for (int i = 0; i < p->match.n_linears; i++) {
+        osh_free(cx, p->match.linears[i].name);
+        osh_tensor_free(cx, p->match.linears[i].care);
+        osh_tensor_free(cx, p->match.linears[i].care_in);
     }
-    osh_plan_drop_output(cx, p);
-    osh_free(cx, p->schemes);
-    osh_free(cx, p->linears);
-    osh_free(cx, p->inherits);
-    osh_free(cx, p->readers);
-    osh_free(cx, p->users);
-    osh_free(cx, p->passes);
-    osh_free(cx, p->tune_not);
+    osh_plan_drop_output(cx, &p->manifest, &p->match);
+    osh_free(cx, p->match.schemes);
+    osh_free(cx, p->match.linears);
+    osh_free(cx, p->rewrites.inherits);
+    osh_free(cx, p->match.readers);
+    osh_free(cx, p->match.users);
+    osh_free(cx, p->schedule.passes);
+    osh_free(cx, p->schedule.tune_not);
     osh_free(cx, p->gradients_not);
-    osh_graph_free(cx, p->tune_graph);
-    osh_free(cx, p->tuned);
-    osh_free(cx, p->memory.visits);
-    osh_places_free(cx, p->memory.places);
-    osh_free(cx, p->batch_at);
-    osh_free(cx, p->seen);
-    osh_device_close(cx, p->device);
-    osh_strs_deinit(cx, &p->ignore);
-    osh_plan_dense_free(cx, p);
+    osh_graph_free(cx, p->schedule.tune_graph);
+    osh_free(cx, p->manifest.tuned);
+    osh_free(cx, p->schedule.visits);
+    osh_places_free(cx, p->budget.memory.places);
+    osh_free(cx, p->schedule.batch_at);
+    osh_free(cx, p->schedule.seen);
+    osh_device_close(cx, p->in.device);
+    osh_strs_deinit(cx, &p->match.ignore);
+    osh_plan_dense_free(cx, &p->match);
     osh_plan_marks_free(cx, p);
-    osh_plan_folds_free(cx, p);
-    osh_plan_experts_free(cx, p);
-    osh_free(cx, p->format);
-    osh_free(cx, p->quantization_json);
-    osh_free(cx, p->config_text);
-    osh_dataset_deinit(cx, &p->data);
-    osh_tokenizer_close(cx, p->tok);
-    osh_partition_free(cx, p->parts);
-    osh_graph_free(cx, p->graph);
-    osh_recipe_free(cx, p->recipe);
-    osh_source_close(cx, p->source);
-    osh_matcher_free(cx, p->only);
-    osh_plan_rotations_free(cx, p);
+    osh_plan_folds_free(cx, &p->rewrites);
+    osh_plan_experts_free(cx, &p->rewrites);
+    osh_free(cx, p->match.format);
+    osh_free(cx, p->match.quantization_json);
+    osh_free(cx, p->match.experts_left);
+    osh_free(cx, p->manifest.config_text);
+    osh_dataset_deinit(cx, &p->in.data);
+    osh_tokenizer_close(cx, p->in.tok);
+    osh_partition_free(cx, p->schedule.parts);
+    osh_graph_free(cx, p->in.graph);
+    osh_recipe_free(cx, p->in.recipe);
+    osh_source_close(cx, p->in.source);
+    osh_matcher_free(cx, p->in.only);
+    osh_plan_rotations_free(cx, &p->rewrites);
     osh_free(cx, p);
 }

@@ -19,10 +19,4 @@ void osh_plan_traverse(osh_plan *p, int traversal); // sets the plan to a traver
  * reads its weights anew. */
 void osh_plan_traversed(osh_plan *p);
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p);
-/* True if an earlier traversal has finished the Linear and the present one sees its new weight. */
-static inline bool osh_is_done_before(const osh_plan *p, const osh_linear *l)
-{
-    return p->n_traversals && l->traversal >= 0 && l->traversal < p->traversal &&
-           osh_linear_propagates(p, l);
-}
 #endif

@@ -8,27 +8,27 @@
 #include "base/map.h"
 #include "output/manifest_text.h"
 #include "graph/picked.h"
-#include "plan/lookup.h"
-#include "plan/bytes.h"
-#include "plan/cards.h"
-#include "plan/cost.h"
-#include "plan/dense.h"
-#include "plan/looks.h"
-#include "plan/memory.h"
-#include "plan/passthrough.h"
-#include "plan/rotations.h"
-#include "plan/tuning.h"
+#include "match/lookup.h"
+#include "budget/bytes.h"
+#include "budget/cards.h"
+#include "budget/cost.h"
+#include "match/dense.h"
+#include "schedule/looks.h"
+#include "budget/memory.h"
+#include "rewrite/passthrough.h"
+#include "rewrite/rotations.h"
+#include "schedule/tuning.h"
 
 static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
 {
-    const osh_graph *g = p->graph;
+    const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
         /* An original node has the weights of the next node. */
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
-            const osh_st_entry *e = osh_weight_entry(g, p->ck, w);
+            const osh_st_entry *e = osh_weight_entry(g, p->in.ck, w);
             bytes += e->end - e->begin;
         }
     return bytes;
@@ -37,16 +37,17 @@ static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
 static int64_t range_hessian_bytes(const osh_plan *p, const osh_range *r)
 {
     int64_t bytes = 0;
-    for (int s = 0; s < r->n_subgraphs; s++) bytes += osh_stats_bytes(p, r->first_subgraph + s);
+    for (int s = 0; s < r->n_subgraphs; s++)
+        bytes += osh_stats_bytes(&p->budget, r->first_subgraph + s);
     return bytes;
 }
 
 static int range_n_linears(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
-    osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
+    osh_span own = osh_linears_of(&p->schedule, r->first_subgraph, r->n_subgraphs);
     for (int i = own.first; i < own.end; i++) {
-        int s = p->linears[i].subgraph;
+        int s = p->match.linears[i].subgraph;
         n += s >= r->first_subgraph && s < r->first_subgraph + r->n_subgraphs;
     }
     return n;
@@ -75,7 +76,8 @@ static const char *visit_way_text(const osh_visit *v)
 static osh_status print_value_names(osh_ctx *cx, osh_buf *b, const osh_plan *p, const int *v, int n)
 {
     osh_status rc = OSH_OK;
-    for (int k = 0; k < n; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[v[k]].name));
+    for (int k = 0; k < n; k++)
+        OSH_TRY(osh_buf_printf(cx, b, " %s", p->in.graph->values[v[k]].name));
 done:
     return rc;
 }
@@ -105,7 +107,7 @@ static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, con
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
     OSH_TRY(print_value_names(cx, b, p, r->live_out, r->n_live_out));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-    if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
+    if (i < p->schedule.n_visits) OSH_TRY(print_visit(cx, b, &p->schedule.visits[i]));
 done:
     return rc;
 }
@@ -141,8 +143,8 @@ static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
     int n = 0;
     osh_buf_init(&text, 0), osh_buf_init(&key, 0);
     OSH_TRY(osh_map_new(cx, &rows, 64));
-    for (int i = 0; i < osh_n_ranges(p); i++) {
-        const osh_range r = osh_range_at(p, i);
+    for (int i = 0; i < osh_n_ranges(&p->schedule); i++) {
+        const osh_range r = osh_range_at(&p->schedule, i);
         int64_t at = n;
         fold *f = &folds[n];
         osh_buf_clear(&text), osh_buf_clear(&key);
@@ -171,12 +173,12 @@ done:
 static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    int all = osh_n_ranges(p);
+    int all = osh_n_ranges(&p->schedule);
     fold *folds = NULL; // own
     OSH_NEW(cx, folds, all);
     OSH_TRY(fold_subgraphs(cx, folds, p));
     for (int k = 0; k < all && folds[k].n; k++) {
-        const osh_range r = osh_range_at(p, folds[k].first);
+        const osh_range r = osh_range_at(&p->schedule, folds[k].first);
         OSH_TRY(osh_buf_printf(cx, b, "[%3d/%d] ", folds[k].first + 1, all));
         if (folds[k].n == 1) {
             OSH_TRY(osh_buf_printf(cx, b, "%-40s", r.name));
@@ -203,7 +205,7 @@ static osh_status plan_estimate_seconds(osh_ctx *cx, double *seconds, const osh_
     osh_cost *cost = NULL; // own
     int n = 0;
     *seconds = 0;
-    OSH_TRY(osh_cost_new(cx, &cost, &n, p));
+    OSH_TRY(osh_cost_new(cx, &cost, &n, &p->budget));
     for (int s = 0; s < n; s++)
         for (int k = 0; k < OSH_N_PHASES; k++)
             *seconds += cost[s].work[k] / (k < OSH_PHASE_ROUND    ? products
@@ -218,16 +220,16 @@ done:
 static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_memory *m = &p->memory;
+    const osh_memory *m = &p->budget.memory;
     double seconds = 0;
     char time[32];
     OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", bytes_to_mb(m->host_peak)));
-    if (p->on_device)
+    if (p->in.on_device)
         OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", bytes_to_mb(m->device_peak)));
-    OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->total_bytes)));
+    OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", bytes_to_mb(p->manifest.total_bytes)));
     if (m->scratch_peak)
         OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->scratch_peak)));
-    if (!p->on_device) {
+    if (!p->in.on_device) {
         OSH_TRY(plan_estimate_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
         OSH_TRY(osh_buf_printf(cx, b,
@@ -242,20 +244,21 @@ done:
 static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_memory *m = &p->memory;
+    const osh_memory *m = &p->budget.memory;
+    const osh_schedule *s = &p->schedule;
     int ahead = 0;
-    for (int i = 0; i < m->n_visits; i++) ahead += m->visits[i].prefetch;
-    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
+    for (int i = 0; i < s->n_visits; i++) ahead += s->visits[i].prefetch;
+    if (s->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
     if (m->n_kept)
         OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory",
-                               (long long)m->n_kept, (long long)p->n_batches));
-    if (m->n_visits)
-        OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
-    if (m->n_visits && osh_looks_twice(p))
+                               (long long)m->n_kept, (long long)s->n_batches));
+    if (s->n_visits)
+        OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, s->n_visits));
+    if (s->n_visits && osh_looks_twice(s))
         OSH_TRY(osh_buf_line(cx, b, "what observers look at twice: %s",
-                             m->looks == OSH_LOOK_AGAIN  ? "made again"
+                             s->looks == OSH_LOOK_AGAIN  ? "made again"
                              : m->looks_f16              ? "kept on the disk as F16"
-                             : m->looks == OSH_LOOK_DISK ? "kept on the disk"
+                             : s->looks == OSH_LOOK_DISK ? "kept on the disk"
                                                          : "kept in memory"));
     if (m->n_loaders)
         OSH_TRY(
@@ -279,14 +282,15 @@ done:
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (size_t m = 0; m < p->recipe->n; m++) {
+    for (size_t m = 0; m < p->in.recipe->n; m++) {
         int layers = 0, modules = 0;
-        for (int i = 0; i < p->n_folds; i++)
-            if (p->folds[i].modifier == (int)m) layers++, modules += p->folds[i].n_takes;
+        for (int i = 0; i < p->rewrites.n_folds; i++)
+            if (p->rewrites.folds[i].modifier == (int)m)
+                layers++, modules += p->rewrites.folds[i].n_takes;
         if (layers)
             OSH_TRY(osh_buf_line(cx, b, "%s: factors of %d layers, such as %s, for %d modules",
-                                 p->recipe->modifiers[m].type->name, layers,
-                                 p->graph->modules[p->folds[0].module].name, modules));
+                                 p->in.recipe->modifiers[m].type->name, layers,
+                                 p->in.graph->modules[p->rewrites.folds[0].module].name, modules));
     }
 done:
     return rc;
@@ -295,11 +299,11 @@ done:
 static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_rotated *r = p->rotated;
+    const osh_rotated *r = p->rewrites.rotated;
     if (!r) goto done;
-    for (size_t m = 0; m < p->recipe->n; m++)
-        if (p->recipe->modifiers[m].type->rotates)
-            OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->recipe->modifiers[m].type->name));
+    for (size_t m = 0; m < p->in.recipe->n; m++)
+        if (p->in.recipe->modifiers[m].type->rotates)
+            OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->in.recipe->modifiers[m].type->name));
     for (int i = 0; i < r->n; i++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
@@ -323,15 +327,15 @@ static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_map *seen = NULL; // own
     char *text = NULL;    // own
     OSH_TRY(osh_map_new(cx, &seen, 64));
-    for (int i = 0; i < p->n_inherits; i++) {
-        const osh_inherit *h = &p->inherits[i];
+    for (int i = 0; i < p->rewrites.n_inherits; i++) {
+        const osh_inherit *h = &p->rewrites.inherits[i];
         static const char *const kinds[OSH_RANGED] = {"keys", "values",
                                                       "queries", [OSH_INPUT] = "the input"};
         osh_buf line;
         osh_buf_init(&line, 0);
         rc = osh_buf_printf(cx, &line, "not observed: %s of %s, %s: the range is that of %s",
-                            kinds[h->k], p->linears[h->linear].name,
-                            p->graph->values[h->value].name, p->graph->values[h->from].name);
+                            kinds[h->k], p->match.linears[h->linear].name,
+                            p->in.graph->values[h->value].name, p->in.graph->values[h->from].name);
         if (!rc) rc = text_without_numbers(cx, &text, line.data);
         osh_buf_deinit(cx, &line);
         if (rc) goto done;
@@ -353,14 +357,15 @@ static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     osh_buf warning;
     osh_buf_init(&warning, 0);
-    for (int64_t i = 0; i < p->n_dense; i++)
-        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB%s): %s", p->dense[i].names,
-                             (long long)p->dense[i].n, bytes_to_mb(p->dense[i].bytes),
-                             p->dense[i].decoded ? ", codes in the source" : "", p->dense[i].why));
-    OSH_TRY(osh_dense_warning(cx, &warning, p));
+    for (int64_t i = 0; i < p->match.n_dense; i++)
+        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB%s): %s", p->match.dense[i].names,
+                             (long long)p->match.dense[i].n, bytes_to_mb(p->match.dense[i].bytes),
+                             p->match.dense[i].decoded ? ", codes in the source" : "",
+                             p->match.dense[i].why));
+    OSH_TRY(osh_dense_warning(cx, &warning, &p->match));
     if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
     osh_buf_clear(&warning);
-    OSH_TRY(osh_dense_grown(cx, &warning, p));
+    OSH_TRY(osh_dense_grown(cx, &warning, &p->match, p->manifest.total_bytes));
     if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
 done:
     osh_buf_deinit(cx, &warning);
@@ -371,18 +376,18 @@ done:
 static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_card_model *m = p->card_model;
+    const osh_card_model *m = p->in.card_model;
     osh_estimate e;
-    int64_t gives =
-        p->opt->device_memory > 0 ? p->opt->device_memory : osh_memory_of_card(m->memory_bytes);
+    int64_t gives = p->in.opt->device_memory > 0 ? p->in.opt->device_memory
+                                                 : osh_memory_of_card(m->memory_bytes);
     OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title,
                            (double)gives / 1e9, (double)m->memory_bytes / 1e9));
-    if (!p->on_device) {
+    if (!p->in.on_device) {
         OSH_TRY(osh_buf_printf(
             cx, b, "nothing for a GPU to do: all Linears are rounded on the host, without data\n"));
         goto done;
     }
-    OSH_TRY(osh_plan_estimate(cx, &e, p, m));
+    OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     OSH_TRY(osh_buf_printf(
         cx, b,
         "estimated from its sheet, not measured, and without the disk: observe %.1f s, solve"
@@ -399,12 +404,12 @@ done:
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (int t = 0; t < p->n_traversals; t++)
+    for (int t = 0; t < p->schedule.n_traversals; t++)
         OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1,
-                             p->n_traversals,
-                             p->recipe->modifiers[p->traversals[t].modifier].type->name,
+                             p->schedule.n_traversals,
+                             p->in.recipe->modifiers[p->traversals[t].modifier].type->name,
                              bytes_to_mb(p->traversals[t].memory.host_peak),
-                             t == p->traversal ? "; its subgraphs:" : ""));
+                             t == p->schedule.traversal ? "; its subgraphs:" : ""));
 done:
     return rc;
 }
@@ -412,67 +417,72 @@ done:
 static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const char *arch = p->ck->config->architecture ? p->ck->config->architecture : "(none)";
+    const char *arch = p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)";
     OSH_TRY(osh_buf_line(cx, b,
                          "pipeline %s, architecture %s, %d modules quantized, %zu left dense",
-                         osh_plan_pipeline(p), arch, p->n_linears, p->ignore.n));
-    for (size_t i = 0; i < p->n_schemes; i++) {
-        bool acts = p->rotated && p->rotated->online.n_turns;
+                         osh_plan_pipeline(p), arch, p->match.n_linears, p->match.ignore.n));
+    for (size_t i = 0; i < p->match.n_schemes; i++) {
+        bool acts = p->rewrites.rotated && p->rewrites.rotated->online.n_turns;
         char *who =
-            osh_online_attends(p)
+            osh_online_attends(&p->rewrites)
                 ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
             : acts
                 ? osh_strdup(
                       cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
                           "runs")
-                : osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
+                : osh_q_who_loads(cx, &p->match.schemes[i], p->in.graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-        bool attention = osh_q_of_attention(&p->schemes[i]);
-        const osh_q_args *a = attention ? &p->schemes[i].inputs : &p->schemes[i].weights;
-        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s %s; %s", p->schemes[i].group_name,
-                          p->schemes[i].format, a->bits, a->type == OSH_Q_FLOAT ? "float" : "int",
+        bool attention = osh_q_of_attention(&p->match.schemes[i]);
+        const osh_q_args *a =
+            attention ? &p->match.schemes[i].inputs : &p->match.schemes[i].weights;
+        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s %s; %s", p->match.schemes[i].group_name,
+                          p->match.schemes[i].format, a->bits,
+                          a->type == OSH_Q_FLOAT ? "float" : "int",
                           attention ? "attention" : "weights", who);
         osh_free(cx, who);
         if (rc) goto done;
     }
-    if (p->spared)
+    if (p->in.spared)
         OSH_TRY(osh_buf_line(
             cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
-            p->spared, p->spared));
+            p->in.spared, p->in.spared));
     OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_inherits(cx, b, p));
-    for (size_t i = 0; i < p->ck->n_aside; i++)
+    for (size_t i = 0; i < p->in.ck->n_aside; i++)
         OSH_TRY(osh_buf_line(cx, b,
                              "left aside: %s, a file of the model that is neither read nor copied",
-                             p->ck->aside[i]));
+                             p->in.ck->aside[i]));
     OSH_TRY(print_dense(cx, b, p));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE)
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample",
-                               (long)p->data.n, (long)p->data.offsets[p->data.n],
-                               (long)p->max_seq_length));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE && !p->on_device && p->batch_size > 1)
-        OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->batch_size));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
-    if (p->on_device)
+                               (long)p->in.data.n, (long)p->in.data.offsets[p->in.data.n],
+                               (long)p->in.max_seq_length));
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !p->in.on_device && p->schedule.batch_size > 1)
+        OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->schedule.batch_size));
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
+    if (p->in.on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n",
-                               p->ordinal, (long)p->n_batches, (long)p->batch_tokens));
+                               p->in.ordinal, (long)p->schedule.n_batches,
+                               (long)p->schedule.batch_tokens));
     OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));
-    if (p->tune.steps)
+    if (p->schedule.tune.steps)
         OSH_TRY(osh_buf_line(
             cx, b,
             "then codes, scales and norms are tuned: %lld steps of %lld samples, %lld held back",
-            (long long)p->tune.steps, (long long)p->tune.rows, (long long)osh_tune_held(&p->data)));
-    if (p->tune_not)
-        OSH_TRY(osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->tune_not));
-    OSH_TRY(print_memory(cx, b, p));
-    if (p->card_model) OSH_TRY(print_card_model(cx, b, p));
-    for (int s = 0; s < p->n_shards; s++)
+            (long long)p->schedule.tune.steps, (long long)p->schedule.tune.rows,
+            (long long)osh_tune_held(&p->in.data)));
+    if (p->schedule.tune_not)
         OSH_TRY(
-            osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
-    OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out,
-                           (long)p->total_bytes));
+            osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->schedule.tune_not));
+    OSH_TRY(print_memory(cx, b, p));
+    if (p->in.card_model) OSH_TRY(print_card_model(cx, b, p));
+    for (int s = 0; s < p->manifest.n_shards; s++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s %ld bytes\n", p->manifest.shards[s].name,
+                               (long)p->manifest.shards[s].n_bytes));
+    OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->manifest.n_out,
+                           (long)p->manifest.total_bytes));
     OSH_TRY(print_needs(cx, b, p));
 done:
     return rc;
@@ -482,7 +492,7 @@ static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int 
 {
     cJSON *list = cJSON_AddArrayToObject(o, key);
     for (int i = 0; list && i < n; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(p->graph->values[v[i]].name));
+        cJSON_AddItemToArray(list, cJSON_CreateString(p->in.graph->values[v[i]].name));
     return list != NULL;
 }
 
@@ -508,15 +518,16 @@ static bool json_visit(cJSON *o, const osh_visit *v)
 
 static bool json_memory(cJSON *root, const osh_plan *p)
 {
-    const osh_memory *m = &p->memory;
+    const osh_memory *m = &p->budget.memory;
+    const osh_schedule *s = &p->schedule;
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
     int ahead = 0;
-    const char *looks = m->looks_f16 ? "disk_f16" : osh_look_name(m->looks);
-    for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
+    const char *looks = m->looks_f16 ? "disk_f16" : osh_look_name(s->looks);
+    for (int i = 0; i < s->n_visits; i++) ahead |= s->visits[i].prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
-              (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
-              (p->on_device || json_number(o, "batch_size", p->batch_size)) &&
-              json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
+              (!osh_looks_twice(s) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
+              (p->in.on_device || json_number(o, "batch_size", s->batch_size)) &&
+              json_number(o, "batches_in_memory", osh_memory_kept(&p->budget, m->tier)) &&
               json_number(o, "num_workers", m->n_loaders) &&
               json_number(o, "batches_ahead", m->n_ahead) &&
               json_number(o, "prefetch_depth", ahead) &&
@@ -534,16 +545,16 @@ static bool json_memory(cJSON *root, const osh_plan *p)
 
 static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
 {
-    const osh_card_model *m = p->card_model;
+    const osh_card_model *m = p->in.card_model;
     if (!m) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "device_model"), *t = NULL;
     osh_estimate e = {0};
-    if (p->on_device && osh_plan_estimate(cx, &e, p, m)) return false;
+    if (p->in.on_device && osh_plan_estimate(cx, &e, &p->budget, m)) return false;
     bool ok = o && cJSON_AddStringToObject(o, "name", m->name) &&
               cJSON_AddStringToObject(o, "title", m->title) &&
               json_number(o, "memory_bytes", m->memory_bytes) &&
-              json_number(o, "batches", p->n_batches) &&
-              json_number(o, "batch_tokens", p->batch_tokens) &&
+              json_number(o, "batches", p->schedule.n_batches) &&
+              json_number(o, "batch_tokens", p->schedule.batch_tokens) &&
               (t = cJSON_AddObjectToObject(o, "estimated_seconds")) &&
               cJSON_AddNumberToObject(t, "copies", e.copies);
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
@@ -555,8 +566,8 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
     bool ok = list != NULL;
-    for (int i = 0; ok && i < osh_n_ranges(p); i++) {
-        const osh_range r = osh_range_at(p, i);
+    for (int i = 0; ok && i < osh_n_ranges(&p->schedule); i++) {
+        const osh_range r = osh_range_at(&p->schedule, i);
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
         ok = o && cJSON_AddStringToObject(o, "name", r.name) &&
@@ -567,7 +578,7 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
              cJSON_AddStringToObject(o, "passes", range_passes_text(&r)) &&
              json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
              json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
-             (i >= p->memory.n_visits || json_visit(o, &p->memory.visits[i]));
+             (i >= p->schedule.n_visits || json_visit(o, &p->schedule.visits[i]));
     }
     return ok;
 }
@@ -576,60 +587,66 @@ static bool json_factors(cJSON *root, const osh_plan *p)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "factors");
     bool ok = list != NULL;
-    for (int i = 0; ok && i < p->n_folds; i++) {
-        const osh_fold *f = &p->folds[i];
+    for (int i = 0; ok && i < p->rewrites.n_folds; i++) {
+        const osh_fold *f = &p->rewrites.folds[i];
         cJSON *o = cJSON_CreateObject(), *weights = NULL;
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "layer", p->graph->modules[f->module].name) &&
-             cJSON_AddStringToObject(o, "modifier", p->recipe->modifiers[f->modifier].type->name) &&
+        ok = o && cJSON_AddStringToObject(o, "layer", p->in.graph->modules[f->module].name) &&
+             cJSON_AddStringToObject(o, "modifier",
+                                     p->in.recipe->modifiers[f->modifier].type->name) &&
              (weights = cJSON_AddArrayToObject(o, "weights"));
         for (int k = 0; ok && k < f->n_takes; k++)
             ok = cJSON_AddItemToArray(weights,
-                                      cJSON_CreateString(p->graph->weights[f->takes[k]].name));
+                                      cJSON_CreateString(p->in.graph->weights[f->takes[k]].name));
     }
     return ok;
 }
 
 static bool json_inherits(cJSON *root, const osh_plan *p)
 {
-    cJSON *list = p->n_inherits ? cJSON_AddArrayToObject(root, "not_observed") : NULL;
-    bool ok = list || !p->n_inherits;
-    for (int i = 0; ok && i < p->n_inherits; i++) {
-        const osh_inherit *h = &p->inherits[i];
+    cJSON *list = p->rewrites.n_inherits ? cJSON_AddArrayToObject(root, "not_observed") : NULL;
+    bool ok = list || !p->rewrites.n_inherits;
+    for (int i = 0; ok && i < p->rewrites.n_inherits; i++) {
+        const osh_inherit *h = &p->rewrites.inherits[i];
         static const char *const kinds[OSH_RANGED] = {"keys", "values",
                                                       "queries", [OSH_INPUT] = "input"};
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "module", p->linears[h->linear].name) &&
+        ok = o && cJSON_AddStringToObject(o, "module", p->match.linears[h->linear].name) &&
              cJSON_AddStringToObject(o, "what", kinds[h->k]) &&
-             cJSON_AddStringToObject(o, "value", p->graph->values[h->value].name) &&
-             cJSON_AddStringToObject(o, "range_of", p->graph->values[h->from].name);
+             cJSON_AddStringToObject(o, "value", p->in.graph->values[h->value].name) &&
+             cJSON_AddStringToObject(o, "range_of", p->in.graph->values[h->from].name);
     }
     return ok;
 }
 
 static bool json_tune(cJSON *root, const osh_plan *p)
 {
-    cJSON *o = p->tune.steps || p->tune_not ? cJSON_AddObjectToObject(root, "tune") : NULL;
-    if (!p->tune.steps)
-        return !p->tune_not || (o && cJSON_AddStringToObject(o, "left_out", p->tune_not));
-    return o && json_number(o, "steps", p->tune.steps) && json_number(o, "rows", p->tune.rows) &&
-           json_number(o, "held_back", osh_tune_held(&p->data));
+    cJSON *o = p->schedule.tune.steps || p->schedule.tune_not
+                   ? cJSON_AddObjectToObject(root, "tune")
+                   : NULL;
+    if (!p->schedule.tune.steps)
+        return !p->schedule.tune_not ||
+               (o && cJSON_AddStringToObject(o, "left_out", p->schedule.tune_not));
+    return o && json_number(o, "steps", p->schedule.tune.steps) &&
+           json_number(o, "rows", p->schedule.tune.rows) &&
+           json_number(o, "held_back", osh_tune_held(&p->in.data));
 }
 
 static bool json_rest(cJSON *root, const osh_plan *p)
 {
-    cJSON *q = *p->quantization_json ? cJSON_Parse(p->quantization_json) : cJSON_CreateNull();
+    cJSON *q =
+        *p->match.quantization_json ? cJSON_Parse(p->match.quantization_json) : cJSON_CreateNull();
     cJSON *mods = NULL, *files = NULL;
     bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
     ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) &&
          (files = cJSON_AddArrayToObject(root, "files"));
-    for (int i = 0; ok && i < p->n_linears; i++)
-        ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->linears[i].name));
-    for (int s = 0; ok && s < p->n_shards; s++) {
+    for (int i = 0; ok && i < p->match.n_linears; i++)
+        ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->match.linears[i].name));
+    for (int s = 0; ok && s < p->manifest.n_shards; s++) {
         cJSON *o = cJSON_CreateObject();
-        ok = o && cJSON_AddStringToObject(o, "name", p->shards[s].name) &&
-             cJSON_AddNumberToObject(o, "bytes", (double)p->shards[s].n_bytes);
+        ok = o && cJSON_AddStringToObject(o, "name", p->manifest.shards[s].name) &&
+             cJSON_AddNumberToObject(o, "bytes", (double)p->manifest.shards[s].n_bytes);
         cJSON_AddItemToArray(files, o);
     }
     return ok;
@@ -647,13 +664,13 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
     } else {
         root = cJSON_CreateObject();
         bool ok = root && cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
-                  cJSON_AddStringToObject(root, "device", p->on_device ? "cuda" : "cpu") &&
-                  cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
-                  cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
-                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  (!p->n_folds || json_factors(root, p)) && json_inherits(root, p) &&
+                  cJSON_AddStringToObject(root, "device", p->in.on_device ? "cuda" : "cpu") &&
+                  cJSON_AddNumberToObject(root, "samples", (double)p->in.data.n) &&
+                  cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
+                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
+                  (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
                   json_subgraphs(root, p) && json_memory(root, p) && json_card_model(cx, root, p) &&
-                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, p);
+                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

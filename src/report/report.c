@@ -1,5 +1,6 @@
 /* report.c - collects the results of a run and writes them as JSON: options, error per module, time
- * per phase and subgraph, memory against time, bytes, fallbacks. docs/report.md has the keys. */
+ * per phase and subgraph, memory against time, bytes, fallbacks. docs/how-to/report.md has the
+ * keys. */
 #include "report/report.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "output/tuned.h"
-#include "plan/dense.h"
+#include "match/dense.h"
 #include "report/report_lists.h"
 #include "report/report_mixed.h"
 
@@ -148,7 +149,7 @@ static osh_status machine_find(osh_ctx *cx, char **out)
 static bool report_add_identity(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    const char *arch = p->ck->config ? p->ck->config->architecture : NULL;
+    const char *arch = p->in.ck->config ? p->in.ck->config->architecture : NULL;
     bool ok = osh_report_string(root, "model", r->model) &&
               osh_report_string(root, "architecture", arch ? arch : "") &&
               osh_report_string(root, "command", r->command) &&
@@ -227,7 +228,7 @@ static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
 static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
-    return v && osh_report_string(v, "rest_in", osh_tier_name(p->memory.tier)) &&
+    return v && osh_report_string(v, "rest_in", osh_tier_name(p->budget.memory.tier)) &&
            osh_report_number(v, "to_device_bytes", (double)c->value_in_bytes) &&
            osh_report_number(v, "from_device_bytes", (double)c->value_out_bytes);
 }
@@ -236,15 +237,15 @@ static bool report_add_device(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
-    if (!p->device) return true;
+    if (!p->in.device) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
-    bool ok = o && osh_report_string(o, "name", p->device->text) &&
-              osh_report_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
-              osh_report_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
+    bool ok = o && osh_report_string(o, "name", p->in.device->text) &&
+              osh_report_number(o, "peak_bytes", (double)osh_arena_peak(p->in.device->arena)) &&
+              osh_report_number(o, "predicted_peak_bytes", (double)p->budget.memory.device_peak) &&
               (r->d.driver_peak < 0 ||
                osh_report_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
-              (!p->opt->device_memory ||
-               osh_report_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
+              (!p->in.opt->device_memory ||
+               osh_report_number(o, "budget_bytes", (double)p->in.opt->device_memory)) &&
               device_add_copies(o, "to_device", c->put_bytes, c->put_s) &&
               device_add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
               device_add_copies(o, "from_device", c->get_bytes, c->get_s) &&
@@ -264,12 +265,12 @@ static bool report_add_device(cJSON *root, const osh_report *r)
 
 static bool report_add_io(cJSON *root, const osh_report *r)
 {
-    const osh_memory *m = &r->run->plan->memory;
+    const osh_memory *m = &r->run->plan->budget.memory;
     cJSON *o = cJSON_AddObjectToObject(root, "io");
     bool ok = o && osh_report_number(o, "read_bytes", (double)r->d.io.read_bytes) &&
               osh_report_number(o, "written_bytes", (double)r->d.io.written_bytes) &&
               osh_report_number(o, "source_bytes", (double)r->source_bytes) &&
-              osh_report_number(o, "output_bytes", (double)r->run->plan->total_bytes) &&
+              osh_report_number(o, "output_bytes", (double)r->run->plan->manifest.total_bytes) &&
               osh_report_number(o, "planned_read_bytes", (double)m->read_bytes) &&
               osh_report_number(o, "planned_write_bytes", (double)m->write_bytes) &&
               osh_report_number(o, "planned_reread_bytes", (double)m->reread_bytes);
@@ -283,11 +284,12 @@ static bool report_add_io(cJSON *root, const osh_report *r)
 /* Adds the result of tuning codes, scales and norms, or the reason why they were not tuned. */
 static bool report_add_tuned(cJSON *root, const osh_run *r)
 {
-    const osh_tune_rule *rule = &r->plan->tune;
+    const osh_tune_rule *rule = &r->plan->schedule.tune;
     const osh_tuned none = {0}, *t = r->emitter ? osh_emit_tuned(r->emitter) : &none;
     cJSON *o = t->known ? cJSON_AddObjectToObject(root, "tuned") : NULL;
     if (!t->known)
-        return !r->plan->tune_not || osh_report_string(root, "not_tuned", r->plan->tune_not);
+        return !r->plan->schedule.tune_not ||
+               osh_report_string(root, "not_tuned", r->plan->schedule.tune_not);
     return o && osh_report_number(o, "steps", (double)rule->steps) &&
            osh_report_number(o, "rows", (double)rule->rows) &&
            osh_report_number(o, "kl_divergence_before", t->before) &&
@@ -327,13 +329,14 @@ static int64_t number_after(const char *text, const char *key)
  * did is unknown. */
 static bool report_add_traversals(cJSON *root, const osh_plan *p)
 {
-    cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
-    bool ok = list || !p->n_traversals;
-    for (int t = 0; ok && t < p->n_traversals; t++) {
+    cJSON *list = p->schedule.n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
+    bool ok = list || !p->schedule.n_traversals;
+    for (int t = 0; ok && t < p->schedule.n_traversals; t++) {
         const osh_traversal *v = &p->traversals[t];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && osh_report_string(o, "modifier", p->recipe->modifiers[v->modifier].type->name) &&
+        ok = o &&
+             osh_report_string(o, "modifier", p->in.recipe->modifiers[v->modifier].type->name) &&
              (v->seconds <= 0 || osh_report_number(o, "seconds", v->seconds));
     }
     return ok;
@@ -349,7 +352,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
                         .storage_read = -1,
                         .storage_written = -1,
                         .budget_bytes = r->progress.budget_bytes,
-                        .predicted_bytes = r->plan->memory.host_peak};
+                        .predicted_bytes = r->plan->budget.memory.host_peak};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
     if (rc) osh_error_clear(cx); // some systems hide it
@@ -357,17 +360,17 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
         out->storage_read = number_after(io, "\nread_bytes: ");
         out->storage_written = number_after(io, "\nwrite_bytes: ");
     }
-    out->source_bytes = osh_checkpoint_stored_bytes(p->ck);
-    for (int i = 0; i < p->n_linears; i++) {
+    out->source_bytes = osh_checkpoint_stored_bytes(p->in.ck);
+    for (int i = 0; i < p->match.n_linears; i++) {
         out->n_fallbacks += r->results[i].fallback != NULL;
-        out->n_experts += strstr(p->linears[i].name, ".experts.") != NULL;
+        out->n_experts += strstr(p->match.linears[i].name, ".experts.") != NULL;
     }
-    out->model = p->opt->model ? osh_path_last(p->opt->model) : "";
+    out->model = p->in.opt->model ? osh_path_last(p->in.opt->model) : "";
     time_t now = time(NULL);
     struct tm day;
     if (gmtime_r(&now, &day)) strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M UTC", &day);
     OSH_TRY(machine_find(cx, &out->machine));
-    if (p->device) OSH_TRY(osh_cuda_count(cx, p->device, &out->copies));
+    if (p->in.device) OSH_TRY(osh_cuda_count(cx, p->in.device, &out->copies));
     OSH_TRY(osh_profile_read(cx, &out->d));
     out->seconds = out->d.seconds;
 done:
@@ -380,7 +383,7 @@ osh_status osh_run_report(osh_ctx *cx, osh_report *out, char **html, const osh_r
     osh_status rc = OSH_OK;
     osh_report r = {0}; // own
     OSH_TRY(report_collect(cx, &r, run));
-    OSH_TRY(options_json(cx, &r.options, run->plan->opt));
+    OSH_TRY(options_json(cx, &r.options, run->plan->in.opt));
     OSH_TRY(command_find(cx, &r.command, r.options));
     OSH_TRY(osh_report_html(cx, html, &r, r.options));
     *out = r, r = (osh_report){0}; // give
@@ -411,12 +414,15 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
     ok = ok && osh_report_string(root, "program", "oneshot") &&
          osh_report_string(root, "version", osh_version()) && report_add_identity(root, r) &&
          osh_report_string(root, "pipeline", osh_plan_pipeline(p)) &&
-         report_add_traversals(root, p) && osh_report_number(root, "samples", (double)p->data.n) &&
-         osh_report_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
-         osh_report_number(root, "output_bytes", (double)p->total_bytes) &&
-         osh_mixed_json(root, p->opt->mixed) && report_add_tuned(root, run) &&
-         osh_dense_json(root, p) && report_add_seconds(root, r) && report_add_memory(cx, root, r) &&
-         report_add_device(root, r) && report_add_io(root, r) && report_add_checkpoints(root, r);
+         report_add_traversals(root, p) &&
+         osh_report_number(root, "samples", (double)p->in.data.n) &&
+         osh_report_number(root, "tokens",
+                           p->in.data.n ? (double)p->in.data.offsets[p->in.data.n] : 0) &&
+         osh_report_number(root, "output_bytes", (double)p->manifest.total_bytes) &&
+         osh_mixed_json(root, p->in.opt->mixed) && report_add_tuned(root, run) &&
+         osh_dense_json(root, &p->match) && report_add_seconds(root, r) &&
+         report_add_memory(cx, root, r) && report_add_device(root, r) && report_add_io(root, r) &&
+         report_add_checkpoints(root, r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     OSH_TRY(osh_json_write(cx, f, root, lists.lists, &lists));
 done:

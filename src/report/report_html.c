@@ -1,7 +1,7 @@
 /* report_html.c - makes oneshot-report.html: a page (page.h) with the results of a run; charts are
  * inline SVG. */
 #include "base/name.h"
-#include "plan/dense.h"
+#include "match/dense.h"
 #include "report/page.h"
 #include "report/report.h"
 #include "report/report_mixed.h"
@@ -41,9 +41,11 @@ static void html_about(osh_page *pg, const osh_report *r)
     const osh_plan *p = r->run->plan;
     PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
     html_about_row(pg, "model", r->model, false);
-    html_about_row(pg, "architecture", p->ck->config ? p->ck->config->architecture : NULL, false);
-    html_about_row(pg, "scheme", p->opt->scheme, false);
-    html_about_row(pg, "recipe", p->opt->recipe ? osh_path_last(p->opt->recipe) : NULL, false);
+    html_about_row(pg, "architecture", p->in.ck->config ? p->in.ck->config->architecture : NULL,
+                   false);
+    html_about_row(pg, "scheme", p->in.opt->scheme, false);
+    html_about_row(pg, "recipe", p->in.opt->recipe ? osh_path_last(p->in.opt->recipe) : NULL,
+                   false);
     html_about_row(pg, "date", r->date, false);
     html_about_row(pg, "machine", r->machine, false);
     html_about_row(pg, "command", r->command, true);
@@ -56,12 +58,12 @@ static void html_head(osh_page *pg, const osh_report *r)
     PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_plan_pipeline(p));
     html_about(pg, r);
     PUT(pg, "<div class=\"cards\">\n");
-    PUT(pg, "<div><b id=\"modules\">%d", p->n_linears);
+    PUT(pg, "<div><b id=\"modules\">%d", p->match.n_linears);
     html_card(pg, "modules quantized");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->source_bytes);
     PUT(pg, " → ");
-    osh_page_bytes(pg, (double)p->total_bytes);
+    osh_page_bytes(pg, (double)p->manifest.total_bytes);
     html_card(pg, "tensors, source and output");
     PUT(pg, "<div><b>");
     osh_page_seconds(pg, r->d.seconds);
@@ -69,8 +71,8 @@ static void html_head(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->d.peak_bytes);
     html_card(pg, "highest memory");
-    if (p->data.n) {
-        PUT(pg, "<div><b>%lld", (long long)p->data.offsets[p->data.n]);
+    if (p->in.data.n) {
+        PUT(pg, "<div><b>%lld", (long long)p->in.data.offsets[p->in.data.n]);
         html_card(pg, "calibration tokens");
     }
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
@@ -96,7 +98,7 @@ static double module_share(const osh_run *r, int i)
 
 static bool run_has_shares(const osh_run *r)
 {
-    for (int i = 0; i < r->plan->n_linears; i++)
+    for (int i = 0; i < r->plan->match.n_linears; i++)
         if (module_share(r, i) > 0) return true;
     return false;
 }
@@ -107,7 +109,7 @@ static void html_error_chart(osh_page *pg, const osh_run *r,
                              double (*value)(const osh_run *r, int i), const char *what)
 {
     const osh_plan *p = r->plan;
-    int n = p->n_linears, bars = n < MAX_BARS ? n : MAX_BARS;
+    int n = p->match.n_linears, bars = n < MAX_BARS ? n : MAX_BARS;
     double lo = HUGE_VAL, hi = 0;
     for (int i = 0; i < n; i++) {
         double e = value(r, i);
@@ -137,7 +139,7 @@ static void html_error_chart(osh_page *pg, const osh_run *r,
             "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"var(--%s)\"><title>",
             LEFT + k * step, TOP + h * top, step > 3 ? step - 1 : step, h * (1 - top),
             r->results[worst].fallback ? "warn" : "bar");
-        osh_page_escape(pg, p->linears[worst].name);
+        osh_page_escape(pg, p->match.linears[worst].name);
         PUT(pg, ": %.3e</title></rect>\n", e);
     }
     if (value == module_share && d0 <= 0 && d1 >= 0) {
@@ -163,7 +165,7 @@ static int ranked_by_error(const void *a, const void *b)
 static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order)
 {
     const osh_plan *p = r->plan;
-    int n = p->n_linears < MAX_ROWS ? p->n_linears : MAX_ROWS;
+    int n = p->match.n_linears < MAX_ROWS ? p->match.n_linears : MAX_ROWS;
     PUT(pg,
         "<details%s><summary>%d modules, the worst first</summary>\n"
         "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th>"
@@ -175,8 +177,8 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
     for (int k = 0; k < n; k++) {
         const osh_result *x = &r->results[order[k].i];
         PUT(pg, "<tr><td>");
-        osh_page_escape(pg, p->linears[order[k].i].name);
-        PUT(pg, "</td><td>%s</td><td class=\"n\">", p->linears[order[k].i].format->name);
+        osh_page_escape(pg, p->match.linears[order[k].i].name);
+        PUT(pg, "</td><td>%s</td><td class=\"n\">", p->match.linears[order[k].i].format->name);
         if (x->objective >= 0) PUT(pg, "%.4g", x->objective);
         PUT(pg, "</td><td class=\"n\">");
         if (x->objective >= 0 && x->nearest >= 0) PUT(pg, "%.4g", x->nearest);
@@ -184,7 +186,7 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
         if (module_share(r, order[k].i) > 0) PUT(pg, "%.3f", module_share(r, order[k].i));
         PUT(pg, "</td><td class=\"n\">%.3e</td><td>", x->nmse);
         const osh_modifier *m =
-            x->losses.n ? &p->recipe->modifiers[p->linears[order[k].i].modifier] : NULL;
+            x->losses.n ? &p->in.recipe->modifiers[p->match.linears[order[k].i].modifier] : NULL;
         for (int i = 0; i < x->losses.n; i++)
             PUT(pg, "%s%s %.4g", i ? ", " : "", m->type->step(m, i), x->losses.of[i]);
         PUT(pg, "</td><td class=\"n\">");
@@ -192,8 +194,8 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
         PUT(pg, "</td></tr>\n");
     }
     PUT(pg, "</table></div>\n");
-    if (n < p->n_linears)
-        PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->n_linears);
+    if (n < p->match.n_linears)
+        PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->match.n_linears);
     PUT(pg, "</details>\n");
 }
 
@@ -236,14 +238,14 @@ static void html_coverage(osh_page *pg, const osh_run *run)
         "<th class=\"n\">tokens, least</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
         "<th>starved: expert (tokens)</th></tr>\n");
     for (int i = 0; i < c->n; i++)
-        if (c->routers[i].n_tokens) html_router_row(pg, run->plan->graph, &c->routers[i]);
+        if (c->routers[i].n_tokens) html_router_row(pg, run->plan->in.graph, &c->routers[i]);
     PUT(pg, "</table></div>\n<p class=\"soft\">Tokens that the router sends to an expert; starved: "
             "less than an eighth of the mean.</p>\n");
 }
 
 static void html_experts(osh_page *pg, const osh_report *r)
 {
-    const osh_dataset *d = &r->run->plan->data;
+    const osh_dataset *d = &r->run->plan->in.data;
     if (!r->n_experts) return;
     PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts",
         r->n_experts);
@@ -264,10 +266,10 @@ static void html_fallbacks(osh_page *pg, const osh_report *r)
     }
     PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>what was done "
             "instead</th></tr>\n");
-    for (int i = 0; i < run->plan->n_linears; i++) {
+    for (int i = 0; i < run->plan->match.n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
-        osh_page_escape(pg, run->plan->linears[i].name);
+        osh_page_escape(pg, run->plan->match.linears[i].name);
         PUT(pg, "</td><td class=\"warn\">");
         osh_page_escape(pg, run->results[i].fallback);
         PUT(pg, "</td></tr>\n");
@@ -280,17 +282,17 @@ static void html_left_dense(osh_page *pg, const osh_plan *p)
     PUT(pg,
         "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight "
         "bytes</p>\n",
-        p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"",
-        100 * p->dense_share);
+        p->match.dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"",
+        100 * p->match.dense_share);
     PUT(pg, "<details><summary>what, and why</summary>"
             "<div class=\"wide\"><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
             "<th>why</th></tr>\n");
-    for (int64_t i = 0; i < p->n_dense && i < MAX_ROWS; i++) {
+    for (int64_t i = 0; i < p->match.n_dense && i < MAX_ROWS; i++) {
         PUT(pg, "<tr><td>");
-        osh_page_escape(pg, p->dense[i].names);
-        PUT(pg, "</td><td>%lld</td><td>", (long long)p->dense[i].n);
-        osh_page_bytes(pg, (double)p->dense[i].bytes);
-        PUT(pg, "</td><td>%s</td></tr>\n", p->dense[i].why);
+        osh_page_escape(pg, p->match.dense[i].names);
+        PUT(pg, "</td><td>%lld</td><td>", (long long)p->match.dense[i].n);
+        osh_page_bytes(pg, (double)p->match.dense[i].bytes);
+        PUT(pg, "</td><td>%s</td></tr>\n", p->match.dense[i].why);
     }
     PUT(pg, "</table></div></details>\n");
 }
@@ -311,11 +313,11 @@ static void html_subgraph_chart(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     double most = 0, h = CHART_H - TOP - BOTTOM;
-    if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || p->parts->n > MAX_BARS) return;
-    for (int s = 0; s < p->parts->n; s++)
-        most = fmax(most, subgraph_seconds(&r->d, p->parts->parts[s].name));
+    if (p->in.pipeline != OSH_PIPELINE_SEQUENTIAL || p->schedule.parts->n > MAX_BARS) return;
+    for (int s = 0; s < p->schedule.parts->n; s++)
+        most = fmax(most, subgraph_seconds(&r->d, p->schedule.parts->parts[s].name));
     if (most <= 0) return;
-    double step = (double)(CHART_W - LEFT) / p->parts->n;
+    double step = (double)(CHART_W - LEFT) / p->schedule.parts->n;
     PUT(pg,
         "<h3>Per subgraph</h3>\n"
         "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per "
@@ -324,18 +326,19 @@ static void html_subgraph_chart(osh_page *pg, const osh_report *r)
         "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\" "
         "text-anchor=\"end\">%.3g s</text><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">0</text>\n",
         CHART_W, CHART_H, LEFT, CHART_W, TOP, TOP, LEFT - 6, TOP + 4, most, LEFT - 6, TOP + h);
-    for (int s = 0; s < p->parts->n; s++) {
+    for (int s = 0; s < p->schedule.parts->n; s++) {
         double y = TOP + h;
         for (size_t i = 0; i < r->d.n_rows; i++) {
             const osh_profile_row *row = &r->d.rows[i];
-            if (row->background || !row->of || strcmp(row->of, p->parts->parts[s].name)) continue;
+            if (row->background || !row->of || strcmp(row->of, p->schedule.parts->parts[s].name))
+                continue;
             double part = h * row->seconds / most;
             y -= part;
             PUT(pg,
                 "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
                 "fill=\"var(--%s)\"><title>",
                 LEFT + s * step, y, step > 3 ? step - 1 : step, part, osh_page_colour(row->phase));
-            osh_page_escape(pg, p->parts->parts[s].name);
+            osh_page_escape(pg, p->schedule.parts->parts[s].name);
             PUT(pg, ", ");
             osh_page_escape(pg, row->phase);
             PUT(pg, ": %.3f s</title></rect>\n", row->seconds);
@@ -360,12 +363,13 @@ static void html_bytes_table(osh_page *pg, const osh_report *r)
             "<div class=\"wide\"><table id=\"bytes\"><tr><th></th><th "
             "class=\"n\">bytes</th><th></th></tr>\n");
     html_bytes_row(pg, "tensors of the source", (double)r->source_bytes);
-    html_bytes_row(pg, "tensors of the output", (double)r->run->plan->total_bytes);
+    html_bytes_row(pg, "tensors of the output", (double)r->run->plan->manifest.total_bytes);
     html_bytes_row(pg, "read by the program, the check of the output included",
                    (double)r->d.io.read_bytes);
     html_bytes_row(pg, "written by the program", (double)r->d.io.written_bytes);
-    html_bytes_row(pg, "planned: read of the source", (double)r->run->plan->memory.read_bytes);
-    html_bytes_row(pg, "planned: written", (double)r->run->plan->memory.write_bytes);
+    html_bytes_row(pg, "planned: read of the source",
+                   (double)r->run->plan->budget.memory.read_bytes);
+    html_bytes_row(pg, "planned: written", (double)r->run->plan->budget.memory.write_bytes);
     html_bytes_row(pg, "read from storage by the process", (double)r->storage_read);
     html_bytes_row(pg, "written to storage by the process so far", (double)r->storage_written);
     PUT(pg, "</table></div>\n");
@@ -384,21 +388,21 @@ static void html_device_table(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
-    if (!p->device) return;
+    if (!p->in.device) return;
     PUT(pg, "<h2>Device</h2>\n<div class=\"wide\"><table id=\"device\"><tr><th>");
-    osh_page_escape(pg, p->device->text);
+    osh_page_escape(pg, p->in.device->text);
     PUT(pg, "</th><th></th><th></th></tr>\n");
-    html_copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
+    html_copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->in.device->arena), 0);
     if (r->d.driver_peak >= 0)
         html_copies_row(pg, "highest on the whole card, by its driver", r->d.driver_peak, 0);
-    html_copies_row(pg, "predicted", p->memory.device_peak, 0);
-    if (p->opt->device_memory) html_copies_row(pg, "budget", p->opt->device_memory, 0);
+    html_copies_row(pg, "predicted", p->budget.memory.device_peak, 0);
+    if (p->in.opt->device_memory) html_copies_row(pg, "budget", p->in.opt->device_memory, 0);
     html_copies_row(pg, "copied to it", c->put_bytes, c->put_s);
     html_copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
     html_copies_row(pg, "copied from it", c->get_bytes, c->get_s);
     if (c->file_bytes) html_copies_row(pg, "read by it from files", c->file_bytes, 0);
     PUT(pg, "<tr><td>values between subgraphs rest in</td><td class=\"n\">%s</td><td></td></tr>\n",
-        osh_tier_name(p->memory.tier));
+        osh_tier_name(p->budget.memory.tier));
     html_copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
     html_copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
     if (c->put_s + c->ahead_s > 0)
@@ -443,7 +447,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     osh_status rc = OSH_OK;
     osh_page pg;
     ranked *order = NULL; // own
-    int n = r->run->plan->n_linears;
+    int n = r->run->plan->match.n_linears;
     osh_page_begin(&pg, cx, "oneshot report");
     OSH_NEW(cx, order, n);
     bool shares = run_has_shares(r->run);
@@ -462,7 +466,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
         html_error_chart(&pg, r->run, module_error, "relative squared error");
     }
     html_error_table(&pg, r->run, order);
-    osh_mixed_page(&pg, r->run->plan->opt->mixed);
+    osh_mixed_page(&pg, r->run->plan->in.opt->mixed);
     html_experts(&pg, r);
     html_fallbacks(&pg, r);
     html_left_dense(&pg, r->run->plan);

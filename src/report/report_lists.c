@@ -35,7 +35,8 @@ static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 static bool module_add_losses(cJSON *o, const osh_run *r, int i)
 {
     const osh_losses *x = &r->results[i].losses;
-    const osh_modifier *m = x->n ? &r->plan->recipe->modifiers[r->plan->linears[i].modifier] : NULL;
+    const osh_modifier *m =
+        x->n ? &r->plan->in.recipe->modifiers[r->plan->match.linears[i].modifier] : NULL;
     cJSON *list = x->n ? cJSON_AddArrayToObject(o, "losses") : NULL;
     bool ok = !x->n || list;
     for (int k = 0; ok && k < x->n; k++) {
@@ -51,7 +52,7 @@ static bool module_add_losses(cJSON *o, const osh_run *r, int i)
 static osh_status module_item(osh_ctx *cx, cJSON **out, const void *user, int64_t i)
 {
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
-    const osh_linear *l = &r->plan->linears[i];
+    const osh_linear *l = &r->plan->match.linears[i];
     const osh_result *x = &r->results[i];
     cJSON *o = cJSON_CreateObject(); // own
     bool ok = o && osh_report_string(o, "name", l->name) &&
@@ -70,8 +71,9 @@ static osh_status fallback_item(osh_ctx *cx, cJSON **out, const void *user, int6
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
     if (!r->results[i].fallback) return OSH_OK;
     cJSON *o = cJSON_CreateObject(); // own
-    return item_give(cx, out, o, o && osh_report_string(o, "name", r->plan->linears[i].name) &&
-                                     osh_report_string(o, "fallback", r->results[i].fallback));
+    return item_give(cx, out, o,
+                     o && osh_report_string(o, "name", r->plan->match.linears[i].name) &&
+                         osh_report_string(o, "fallback", r->results[i].fallback));
 }
 
 /* Adds how many tokens a router sent to each expert, counted in the last part of the run. */
@@ -79,7 +81,7 @@ static osh_status router_item(osh_ctx *cx, cJSON **out, const void *user, int64_
 {
     const osh_run *r = ((const osh_report_lists *)user)->r->run;
     const osh_router_tokens *x = &r->coverage->routers[i];
-    const osh_graph *g = r->plan->graph;
+    const osh_graph *g = r->plan->in.graph;
     if (!x->n_tokens) return OSH_OK;
     cJSON *o = cJSON_CreateObject(), *tokens = NULL; // own: o
     bool ok = o && osh_report_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
@@ -94,7 +96,7 @@ static osh_status subgraph_item(osh_ctx *cx, cJSON **out, const void *user, int6
 {
     const osh_report_lists *l = user;
     cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL; // own: o
-    bool ok = o && osh_report_string(o, "name", l->r->run->plan->parts->parts[i].name) &&
+    bool ok = o && osh_report_string(o, "name", l->r->run->plan->schedule.parts->parts[i].name) &&
               (t = cJSON_AddObjectToObject(o, "seconds")) &&
               (f = cJSON_AddObjectToObject(o, "gflop"));
     if (ok && l->worst[i] >= 0) ok = osh_report_number(o, "relative_squared_error", l->worst[i]);
@@ -121,8 +123,8 @@ static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
     OSH_TRY(osh_map_new(cx, &names, (size_t)n));
     for (int i = 0; i < n; i++) {
         l->row_of[i] = -1, l->worst[i] = -1;
-        OSH_TRY(
-            osh_map_put(cx, names, p->parts->parts[i].name, strlen(p->parts->parts[i].name), i));
+        OSH_TRY(osh_map_put(cx, names, p->schedule.parts->parts[i].name,
+                            strlen(p->schedule.parts->parts[i].name), i));
     }
     /* The loop runs backwards, so each list is in the order of the rows. */
     for (int k = (int)r->d.n_rows - 1; k >= 0; k--) {
@@ -131,8 +133,8 @@ static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
             continue;
         l->next_row[k] = l->row_of[s], l->row_of[s] = k;
     }
-    for (int i = 0; i < p->n_linears; i++) {
-        int at = p->linears[i].subgraph;
+    for (int i = 0; i < p->match.n_linears; i++) {
+        int at = p->match.linears[i].subgraph;
         if (at >= 0 && at < n && r->run->results[i].nmse > l->worst[at])
             l->worst[at] = r->run->results[i].nmse;
     }
@@ -146,10 +148,12 @@ osh_status osh_report_lists_init(osh_ctx *cx, osh_report_lists *l, const osh_rep
     osh_status rc = OSH_OK;
     const osh_plan *p = r->run->plan;
     const osh_coverage *c = r->run->coverage;
-    int n = p->parts && p->pipeline == OSH_PIPELINE_SEQUENTIAL ? p->parts->n : 0, k = 0;
+    int n = p->schedule.parts && p->in.pipeline == OSH_PIPELINE_SEQUENTIAL ? p->schedule.parts->n
+                                                                           : 0,
+        k = 0;
     *l = (osh_report_lists){.r = r};
-    l->lists[k++] = (osh_json_list){"modules", p->n_linears, module_item};
-    l->lists[k++] = (osh_json_list){"fallbacks", p->n_linears, fallback_item};
+    l->lists[k++] = (osh_json_list){"modules", p->match.n_linears, module_item};
+    l->lists[k++] = (osh_json_list){"fallbacks", p->match.n_linears, fallback_item};
     l->lists[k++] = (osh_json_list){"subgraphs", n, subgraph_item};
     if (c) l->lists[k++] = (osh_json_list){"experts", c->n, router_item};
     OSH_TRY(lists_find_rows(cx, l, n));

@@ -23,11 +23,11 @@ struct osh_ahead {
 osh_status osh_linear_read(osh_ctx *cx, osh_tensor **w, const osh_plan *p, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t = &p->ck->tensors[p->linears[linear].tensor];
+    const osh_ckpt_tensor *t = &p->in.ck->tensors[p->match.linears[linear].tensor];
     osh_tensor *new = NULL; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
-    OSH_TRY(osh_tensor_new(cx, &new, p->linears[linear].dtype, 2, t->e->shape));
-    OSH_TRY(osh_checkpoint_read(cx, new->data, p->ck, t));
+    OSH_TRY(osh_tensor_new(cx, &new, p->match.linears[linear].dtype, 2, t->e->shape));
+    OSH_TRY(osh_checkpoint_read(cx, new->data, p->in.ck, t));
     *w = new, new = NULL; // give
 done:
     osh_mem_use(cx, old);
@@ -64,10 +64,10 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_plan *p, const 
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->change, NULL);
     a->p = p;
-    OSH_NEW(cx, a->todo, p->n_linears);
-    for (int i = 0; i < p->n_linears; i++)
+    OSH_NEW(cx, a->todo, p->match.n_linears);
+    for (int i = 0; i < p->match.n_linears; i++)
         if (!results[i].done) a->todo[a->n++] = i;
-    if (p->memory.read_ahead && a->n > 1) {
+    if (p->budget.memory.read_ahead && a->n > 1) {
         OSH_TRY(osh_ctx_fork(&a->cx, cx));
         a->running = osh_thread_start(&a->thread, ahead_reader, a);
         if (!a->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");

@@ -3,6 +3,7 @@
 #ifndef OSH_AHEAD_H
 #define OSH_AHEAD_H
 #include "output/emit.h"
+#include "plan/plan.h"
 
 typedef struct osh_ahead osh_ahead;
 /* For the Linears whose results [linears] are not done. Starts a thread only if the plan reads

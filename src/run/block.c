@@ -3,7 +3,7 @@
  * all of them are learned again, with the same result. */
 #include <string.h>
 
-#include "plan/blocks.h"
+#include "schedule/blocks.h"
 #include "run/run.h"
 
 typedef struct blocked {
@@ -38,11 +38,11 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
     osh_status rc = OSH_OK;
     const osh_plan *p = x->r->plan;
     osh_block *b = &x->of.b;
-    const osh_modifier *m = osh_block_modifier(p, &x->of);
+    const osh_modifier *m = osh_block_modifier(&p->schedule, &x->of);
     OSH_NEW(cx, x->jobs, b->n_learns);
     OSH_NEW(cx, x->dense, b->n_learns);
     for (int k = 0; k < b->n_learns; k++) {
-        const osh_linear *l = &p->linears[x->of.linears[k]];
+        const osh_linear *l = &p->match.linears[x->of.linears[k]];
         const osh_tensor *now = w->w[l->weight];
         osh_linear_job *j = &x->jobs[k];
         OSH_TRY(osh_tensor_new(cx, &x->dense[k], now->dtype, now->ndim, now->shape));
@@ -65,10 +65,10 @@ static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving 
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = x->r->plan;
-    const osh_modifier *m = osh_block_modifier(p, &x->of);
+    const osh_modifier *m = osh_block_modifier(&p->schedule, &x->of);
     int linear = x->of.linears[k];
     osh_linear_job *j = &x->jobs[k];
-    osh_tensor *now = s->w->w[p->linears[linear].weight];
+    osh_tensor *now = s->w->w[p->match.linears[linear].weight];
     m->type->learned(cx, m, j, &x->of.b.learns[k].args);
     memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
     j->w = now;
@@ -106,8 +106,8 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
     blocked x = {.r = r}; // own
-    osh_range range = osh_range_at(r->plan, s->first);
-    OSH_TRY(osh_block_init(cx, &x.of, r->plan, &range));
+    osh_range range = osh_range_at(&r->plan->schedule, s->first);
+    OSH_TRY(osh_block_init(cx, &x.of, &r->plan->schedule, &range));
     osh_block *b = &x.of.b;
     OSH_NEW(cx, b->curve, osh_ada_points(b->rule.steps, b->rule.period));
     OSH_TRY(blocked_jobs_new(cx, &x, s->w));
@@ -119,7 +119,7 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
 done:
     if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "learning the codes of %s", range.name);
     for (int k = 0; x.jobs && k < x.of.b.n_learns; k++) {
-        osh_modifier const *m = osh_block_modifier(r->plan, &x.of);
+        osh_modifier const *m = osh_block_modifier(&r->plan->schedule, &x.of);
         m->type->learned(cx, m, &x.jobs[k], &x.of.b.learns[k].args);
         osh_linear_job_deinit(cx, &x.jobs[k]);
     }

@@ -8,7 +8,7 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_coverage *c = NULL; // own
-    const osh_graph *g = p->graph;
+    const osh_graph *g = p->in.graph;
     int n = 0;
     *out = NULL;
     for (int i = 0; i < g->n_nodes; i++)

@@ -17,10 +17,10 @@ typedef struct progress {
 static void datafree_count(osh_ctx *cx, progress *p, int linear)
 {
     osh_run *r = p->r;
-    p->work += osh_cost_of_linear(r->plan, linear);
+    p->work += osh_cost_of_linear(&r->plan->budget, linear);
     osh_pace_step(&r->pace, p->work / p->all, 0, osh_now());
     r->progress.small = true;
-    if (p->all_of_it) osh_run_finished(cx, r, r->plan->linears[linear].name);
+    if (p->all_of_it) osh_run_finished(cx, r, r->plan->match.linears[linear].name);
     r->progress.small = false;
 }
 
@@ -28,7 +28,8 @@ static void datafree_show(const progress *p, int linear)
 {
     osh_run *r = p->r;
     if (p->all_of_it)
-        r->progress.step++, r->progress.name = r->plan->linears[linear].name, osh_run_no_error(r);
+        r->progress.step++, r->progress.name = r->plan->match.linears[linear].name,
+                            osh_run_no_error(r);
 }
 
 /* osh_stream_job.finished */
@@ -46,9 +47,9 @@ static osh_status datafree_stream(osh_ctx *cx, progress *p)
     osh_status rc = OSH_OK;
     osh_run *r = p->r;
     int *which = NULL, n = 0; // own
-    OSH_NEW(cx, which, r->plan->n_linears);
-    for (int k = 0; k < r->plan->n_linears; k++)
-        if (!r->results[k].done && osh_stream_takes(r->plan, k)) which[n++] = k;
+    OSH_NEW(cx, which, r->plan->match.n_linears);
+    for (int k = 0; k < r->plan->match.n_linears; k++)
+        if (!r->results[k].done && osh_stream_takes(&r->plan->budget, k)) which[n++] = k;
     OSH_TRY(osh_stream_linears(cx, r->emitter,
                                &(osh_stream_job){.linears = which,
                                                  .n = n,
@@ -64,16 +65,16 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
-    progress now = {.r = r, .all_of_it = p->pipeline == OSH_PIPELINE_DATAFREE};
+    progress now = {.r = r, .all_of_it = p->in.pipeline == OSH_PIPELINE_DATAFREE};
     int i = 0, left = 0;
     osh_ahead *a = NULL;  // own
     osh_tensor *w = NULL; // own
-    for (int k = 0; k < p->n_linears; k++)
-        if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
+    for (int k = 0; k < p->match.n_linears; k++)
+        if (!r->results[k].done) now.all += osh_cost_of_linear(&p->budget, k), left++;
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
     if (now.all_of_it) // 1: the output
-        r->progress.n_steps = p->n_linears + 1, r->progress.step = p->n_linears - left;
+        r->progress.n_steps = p->match.n_linears + 1, r->progress.step = p->match.n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));
     OSH_TRY(osh_ahead_new(cx, &a, p, r->results));
     for (;;) {

@@ -1,7 +1,8 @@
 /* engine.h - the state of the loop over subgraphs, shared by sequential.c and loading.c. */
 #ifndef OSH_ENGINE_H
 #define OSH_ENGINE_H
-#include "plan/layout.h"
+#include "budget/layout.h"
+#include "plan/plan.h"
 #include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"

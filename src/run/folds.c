@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plan/lookup.h"
+#include "match/lookup.h"
 
 typedef struct seen { // statistics of one fold; own
     int fold;
@@ -28,12 +28,13 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, co
     OSH_NEW(cx, f, 1);
     f->plan = p, f->range = *r;
     int n_inside = 0;
-    for (int i = 0; i < p->n_folds; i++) n_inside += osh_fold_inside(r, &p->folds[i]);
+    for (int i = 0; i < p->rewrites.n_folds; i++)
+        n_inside += osh_fold_inside(r, &p->rewrites.folds[i]);
     OSH_NEW(cx, f->of, n_inside);
-    for (int i = 0; i < p->n_folds; i++) {
-        if (!osh_fold_inside(r, &p->folds[i])) continue;
-        int64_t n = p->folds[i].n;
-        bool searches = osh_fold_searches(p, &p->folds[i]);
+    for (int i = 0; i < p->rewrites.n_folds; i++) {
+        if (!osh_fold_inside(r, &p->rewrites.folds[i])) continue;
+        int64_t n = p->rewrites.folds[i].n;
+        bool searches = osh_fold_searches(&p->rewrites, &p->rewrites.folds[i]);
         seen *s = &f->of[f->n++];
         s->fold = i;
         OSH_TRY(osh_tensor_new(cx, &s->channels, OSH_F32, 2, (int64_t[]){2, n}));
@@ -65,7 +66,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_status rc = OSH_OK;
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
-        if (f->plan->folds[s->fold].value != value) continue;
+        if (f->plan->rewrites.folds[s->fold].value != value) continue;
         osh_op_args a = {.in = {x}, .out = {s->channels}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find(s->squares ? "channel_sum" : "channel_range"), &a));
         s->n_tokens += x->shape[0];
@@ -94,10 +95,10 @@ static osh_status fold_read_elements(osh_ctx *cx, const osh_plan *p, int64_t ten
                                      int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t = &p->ck->tensors[tensor];
+    const osh_ckpt_tensor *t = &p->in.ck->tensors[tensor];
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
-    OSH_TRY(osh_checkpoint_read_part(cx, to, p->ck, t, first * size, (size_t)(n * size)));
-    OSH_TRY(osh_checkpoint_apply(cx, p->ck, tensor, to, first, n));
+    OSH_TRY(osh_checkpoint_read_part(cx, to, p->in.ck, t, first * size, (size_t)(n * size)));
+    OSH_TRY(osh_checkpoint_apply(cx, p->in.ck, tensor, to, first, n));
 done:
     return rc;
 }
@@ -107,7 +108,7 @@ static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
 {
     osh_status rc = OSH_OK;
     const piece_work *k = user;
-    const osh_ckpt_tensor *t = &k->p->ck->tensors[k->tensor];
+    const osh_ckpt_tensor *t = &k->p->in.ck->tensors[k->tensor];
     size_t size = osh_dtype_bytes(t->e->dtype);
     int64_t first = chunk * k->piece, n = k->n - first < k->piece ? k->n - first : k->piece;
     const uint8_t *from = k->w ? (const uint8_t *)k->w->data + (size_t)first * size : NULL;
@@ -130,17 +131,17 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_fold_factors(at, k->w->dtype, &k->rule, first, n);
     if (osh_find_nonfinite(at, k->w->dtype, n) >= 0)
         return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite with the factors folded in, as %s",
-                        k->p->ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
+                        k->p->in.ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
     return OSH_OK;
 }
 
 static piece_work piece_work_of(const osh_plan *p, const osh_weights *w, int weight)
 {
-    const osh_weight *g = &p->graph->weights[weight];
+    const osh_weight *g = &p->in.graph->weights[weight];
     piece_work k = {
         .p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
     k.n = g->shape[0] * k.I;
-    k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->ck->tensors[g->tensor].e->dtype);
+    k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->in.ck->tensors[g->tensor].e->dtype);
     if (k.I < k.piece) k.piece -= k.piece % k.I;
     return k;
 }
@@ -184,15 +185,16 @@ static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, const seen *s
                                    const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->folds[s->fold];
-    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    osh_fold *f = &p->rewrites.folds[s->fold];
+    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
     const float *lo = s->channels->data;
     if (!most)
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s",
-                 p->graph->modules[f->module].name);
+                 p->in.graph->modules[f->module].name);
     OSH_TRY(fold_find_most(cx, most, p, f, w));
-    osh_channels c = {.lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->graph->dtype};
+    osh_channels c = {
+        .lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->in.graph->dtype};
     m->type->factors(m, f->s, &c);
 done:
     osh_free(cx, most);
@@ -213,8 +215,8 @@ static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void
     int weight = s->f->takes[k];
     const osh_tensor *w = s->w->w[weight];
     if (!w)
-        return fold_read_elements(cx, s->p, s->p->graph->weights[weight].tensor, to, first * j->n,
-                                  n * j->n);
+        return fold_read_elements(cx, s->p, s->p->in.graph->weights[weight].tensor, to,
+                                  first * j->n, n * j->n);
     size_t row = (size_t)j->n * osh_dtype_bytes(w->dtype);
     memcpy(to, (const char *)w->data + (size_t)first * row, (size_t)n * row);
     return OSH_OK;
@@ -232,13 +234,13 @@ static osh_status factors_by_search(osh_ctx *cx, const osh_plan *p, const seen *
                                     const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->folds[s->fold];
-    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
-    const char *name = p->graph->modules[f->module].name;
+    osh_fold *f = &p->rewrites.folds[s->fold];
+    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
+    const char *name = p->in.graph->modules[f->module].name;
     source from = {p, f, w};
     osh_balance *balance = NULL; // own
     float *mean = s->channels->data, *h = s->squares->data;
-    OSH_TRY(osh_fold_balance(cx, &balance, p, f));
+    OSH_TRY(osh_fold_balance(cx, &balance, &p->rewrites, f));
     for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)s->n_tokens;
     hessian_double_lower(h, f->n);
     osh_search j = {.name = name,
@@ -261,9 +263,9 @@ static osh_status fold_make_factors(osh_ctx *cx, const osh_plan *p, const seen *
                                     const osh_weights *w)
 {
     osh_status rc = OSH_OK;
-    osh_fold *f = &p->folds[s->fold];
-    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
-    const char *name = p->graph->modules[f->module].name;
+    osh_fold *f = &p->rewrites.folds[s->fold];
+    const osh_modifier *m = &p->in.recipe->modifiers[f->modifier];
+    const char *name = p->in.graph->modules[f->module].name;
     const float *lo = s->channels->data;
     if (!s->n_tokens || (!s->squares && !(lo[0] <= lo[f->n])))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
@@ -281,24 +283,25 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     double all = 0, work = 0;
-    for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->folds[g->of[i].fold]);
+    for (int i = 0; i < g->n; i++)
+        all += osh_cost_of_fold(&p->budget, &p->rewrites.folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
     if (all > 0) // a search takes time: it counts as a part of the solve
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0; i < g->n; i++) {
-        osh_fold *f = &p->folds[g->of[i].fold];
+        osh_fold *f = &p->rewrites.folds[g->of[i].fold];
         OSH_TRY(osh_check_interrupt(cx));
-        r->progress.name = p->graph->modules[f->module].name;
+        r->progress.name = p->in.graph->modules[f->module].name;
         if (all > 0) osh_run_step(cx, r, work / all, 0);
-        work += osh_cost_of_fold(p, f);
+        work += osh_cost_of_fold(&p->budget, f);
         OSH_TRY(fold_make_factors(cx, p, &g->of[i], w));
         for (int k = 0; k < f->n_takes; k++)
-            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
+            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(&p->rewrites, f, k)));
         for (int k = 0; k < f->n_gives; k++)
-            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
-        OSH_TRY(osh_fold_known(cx, p, g->of[i].fold));
+            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(&p->rewrites, f, k)));
+        OSH_TRY(osh_fold_known(cx, &p->rewrites, g->of[i].fold));
     }
     if (all > 0) osh_run_end(cx, r, scope);
     OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));

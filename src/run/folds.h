@@ -2,8 +2,9 @@
  * that factors are made of, makes the factors, and folds them into weights. */
 #ifndef OSH_RUN_FOLDS_H
 #define OSH_RUN_FOLDS_H
-#include "plan/folds.h"
-#include "plan/visit.h"
+#include "rewrite/folds.h"
+#include "schedule/visit.h"
+#include "plan/plan.h"
 #include "run/run.h"
 
 typedef struct osh_folding osh_folding; // statistics for the factors of a range

@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-#include "plan/lookup.h"
+#include "match/lookup.h"
 #include "plan/traversals.h"
 
 bool osh_engine_solved(const void *user, const osh_range *r, const bool *values)
 {
     const osh_engine *e = user;
     for (int i = r->l0; i < r->l1; i++) {
-        const osh_linear *l = &e->p->linears[i];
+        const osh_linear *l = &e->p->match.linears[i];
         if (l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
     }
     return true;
@@ -22,7 +22,8 @@ bool osh_engine_solved(const void *user, const osh_range *r, const bool *values)
 
 bool osh_engine_folded(const void *user, const osh_range *r)
 {
-    return osh_folds_known(((const osh_engine *)user)->p, r->first_subgraph, r->n_subgraphs);
+    return osh_folds_known(&((const osh_engine *)user)->p->rewrites, r->first_subgraph,
+                           r->n_subgraphs);
 }
 
 typedef struct
@@ -36,7 +37,7 @@ static osh_status first_look_load(osh_ctx *cx, void *user, const osh_range *r, c
 {
     first_look *l = user;
     (void)cx;
-    if (!l->seen) osh_step_wants(l->want, l->e->p, r, s, values);
+    if (!l->seen) osh_step_wants(l->want, &l->e->p->schedule, r, s, values);
     l->seen = true;
     return OSH_OK;
 }
@@ -61,9 +62,9 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
                      .folded = first_look_folded,
                      .user = &l};
     bool any = false;
-    osh_range next = osh_range_at(e->p, e->index + 1);
+    osh_range next = osh_range_at(&e->p->schedule, e->index + 1);
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
-    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
+    OSH_TRY(osh_visit_walk(cx, &e->p->schedule, e->index + 1, &v));
     for (int i = next.w0; i < next.w1; i++) any |= e->next[i] &= !e->w->w[i];
     if (any)
         OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1,
@@ -75,15 +76,15 @@ done:
 /* True if a Linear with this weight is still to be solved. */
 static bool engine_waits_for_solve(const osh_engine *e, int weight)
 {
-    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
-        if (e->p->linears[i].wants && !e->r->results[i].done) return true;
+    for (int i = osh_first_user(&e->p->match, weight); i >= 0; i = osh_next_user(&e->p->match, i))
+        if (e->p->match.linears[i].wants && !e->r->results[i].done) return true;
     return false;
 }
 
 static bool weight_is_folded(const osh_plan *p, int weight)
 {
-    int64_t tensor = p->graph->weights[weight].tensor;
-    return tensor >= 0 && osh_is_folded(p, tensor);
+    int64_t tensor = p->in.graph->weights[weight].tensor;
+    return tensor >= 0 && osh_is_folded(&p->rewrites, tensor);
 }
 
 /* Loads one weight to the device, or to host memory without one. Writes the copy of a weight that
@@ -95,8 +96,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     const osh_tensor *in_host;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     if (!w->w[weight]) {
-        osh_places_aim(e->p, e->index, way, OSH_LAYOUT_WEIGHT, weight);
-        rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
+        osh_places_aim(&e->p->budget, e->index, way, OSH_LAYOUT_WEIGHT, weight);
+        rc = osh_weight_place(cx, w, e->p->in.graph, e->p->in.ck, weight);
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
@@ -122,9 +123,9 @@ void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r)
 static osh_status engine_reload_linear(osh_ctx *cx, osh_engine *e, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->p->linears[linear];
+    const osh_linear *l = &e->p->match.linears[linear];
     osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
-    osh_tensor *bias = l->bias >= 0 ? e->w->w[e->p->graph->nodes[l->node].w[1]] : NULL; // view
+    osh_tensor *bias = l->bias >= 0 ? e->w->w[e->p->in.graph->nodes[l->node].w[1]] : NULL; // view
     e->in_memory[linear] = true;
     if (!w->device) {
         OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));
@@ -143,8 +144,8 @@ done:
 static osh_status engine_load_as_left(osh_ctx *cx, osh_engine *e, int weight)
 {
     osh_status rc = OSH_OK;
-    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
-        if (osh_is_done_before(e->p, &e->p->linears[i]) && !e->in_memory[i])
+    for (int i = osh_first_user(&e->p->match, weight); i >= 0; i = osh_next_user(&e->p->match, i))
+        if (osh_is_done_before(&e->p->schedule, &e->p->match.linears[i]) && !e->in_memory[i])
             OSH_TRY(engine_reload_linear(cx, e, i));
 done:
     return rc;
@@ -164,9 +165,9 @@ static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     int i = j->w0 + (int)chunk;
     (void)worker;
     if (!e->next[i] || e->w->w[i] || e->w->host[i] ||
-        !osh_weight_is_stored(e->p->graph, e->p->ck, i))
+        !osh_weight_is_stored(e->p->in.graph, e->p->in.ck, i))
         return OSH_OK;
-    return osh_weight_load(cx, &e->w->host[i], e->p->graph, e->p->ck, i);
+    return osh_weight_load(cx, &e->w->host[i], e->p->in.graph, e->p->in.ck, i);
 }
 
 /* Reads weights on all threads, because mapping the pages of a weight takes as long as reading its
@@ -192,14 +193,14 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }
     memset(e->next + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *e->next);
-    osh_step_wants(e->next, e->p, r, s, values);
+    osh_step_wants(e->next, &e->p->schedule, r, s, values);
     OSH_TRY(engine_read_stored(cx, e, r));
     for (int i = r->w0; i < r->w1; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (e->next[i]) OSH_TRY(engine_load_weight(cx, e, i, osh_engine_way(s)));
         if (e->next[i]) OSH_TRY(engine_load_as_left(cx, e, i));
     }
-    if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(engine_read_ahead(cx, e));
+    if (!e->began && e->p->schedule.visits[e->index].prefetch) OSH_TRY(engine_read_ahead(cx, e));
     e->began = true;
 done:
     osh_profile_end(cx, scope);
@@ -211,12 +212,13 @@ osh_status osh_engine_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     const osh_plan *p = e->p;
-    if (!p->propagate_error) goto done;
-    osh_span own = osh_linears_of_nodes(p, first, n);
+    if (!p->in.propagate_error) goto done;
+    osh_span own = osh_linears_of_nodes(&p->match, first, n);
     for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->linears[i];
+        const osh_linear *l = &p->match.linears[i];
         if (!l->wants) continue;
-        if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p, l)) continue;
+        if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(&p->match, l))
+            continue;
         OSH_TRY(engine_reload_linear(cx, e, i));
     }
 done:
@@ -227,8 +229,8 @@ osh_status osh_engine_release(osh_ctx *cx, void *user, int first, int n)
 {
     osh_engine *e = user;
     osh_emit_let_go(e->r->emitter);
-    osh_weights_release(cx, e->w, e->p->graph, first, n);
-    osh_span own = osh_linears_of_nodes(e->p, first, n);
+    osh_weights_release(cx, e->w, e->p->in.graph, first, n);
+    osh_span own = osh_linears_of_nodes(&e->p->match, first, n);
     for (int i = own.first; i < own.end; i++) e->in_memory[i] = false;
     return OSH_OK;
 }

@@ -1,7 +1,8 @@
 /* made_up.h - makes values for one visit that runs alone, instead of values from earlier visits. */
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
-#include "plan/visit.h"
+#include "schedule/visit.h"
+#include "plan/plan.h"
 #include "store/activations.h"
 
 /* Stores every value that rests in the store when the visit begins: values that the visit reads,

@@ -15,7 +15,7 @@ static const double trusted = 0.02; // finished share at which both speeds weigh
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p)
 {
     *pace = (osh_pace){.subgraph = -1};
-    return osh_cost_new(cx, &pace->cost, &pace->n, p);
+    return osh_cost_new(cx, &pace->cost, &pace->n, &p->budget);
 }
 
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)

@@ -1,7 +1,8 @@
 /* pace.h - measures the speed of a run, and estimates the time to go from it. */
 #ifndef OSH_PACE_H
 #define OSH_PACE_H
-#include "plan/cost.h"
+#include "budget/cost.h"
+#include "plan/plan.h"
 
 /* The position of a run and the speed of each phase so far. All work before the present phase in
  * the order of the run counts as over, no matter if this run did it, an earlier run did it, or it

@@ -8,8 +8,8 @@
 
 #include "base/profile.h"
 #include "base/thread.h"
-#include "plan/layout.h"
-#include "plan/visit.h"
+#include "budget/layout.h"
+#include "schedule/visit.h"
 
 struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
@@ -55,9 +55,9 @@ static void *prefetch_reader(void *user)
  * only the pass AGAIN; a weight that has another place in that pass is left to the visit. */
 static bool prefetch_has_place(const osh_plan *p, int visit, bool solved, int weight)
 {
-    if (!p->memory.places) return true;
-    return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
-           !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
+    if (!p->budget.memory.places) return true;
+    return osh_places_has(&p->budget, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
+           !(solved && osh_places_has(&p->budget, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
 }
 
 /* Allocates blocks on the device for all weights, or for none. The calling thread does it, so that
@@ -68,7 +68,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p
     bool all = true;
     for (int i = f->w0; i < f->w1 && all; i++) {
         if (!f->want[i - f->w0] || !prefetch_has_place(p, visit, solved, i)) continue;
-        osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
+        osh_places_aim(&p->budget, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
         all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype,
                                  e->ndim, e->shape);
@@ -89,12 +89,12 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p
                               int visit, bool solved)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = p->graph;
-    osh_device *device = p->memory.visits[visit - 1].prefetch_device ? p->device : NULL;
+    const osh_graph *g = p->in.graph;
+    osh_device *device = p->schedule.visits[visit - 1].prefetch_device ? p->in.device : NULL;
     osh_prefetch *f = NULL; // own
     OSH_NEW(cx, f, 1);
-    f->g = g, f->ck = p->ck, f->device = device;
-    osh_range r = osh_range_at(p, visit);
+    f->g = g, f->ck = p->in.ck, f->device = device;
+    osh_range r = osh_range_at(&p->schedule, visit);
     f->w0 = r.w0, f->w1 = r.w1;
     OSH_NEW(cx, f->want, r.w1 - r.w0);
     memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "plan/cache.h"
+#include "match/cache.h"
 #include "quant/observer.h"
 #include "run/narrow.h"
 
@@ -21,7 +21,7 @@ osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_plan *p, cons
     osh_ranges *r = NULL; // own
     int n = 0;
     for (int i = of->l0; i < of->l1; i++)
-        for (int k = 0; k < OSH_RANGED; k++) n += p->linears[i].ranged[k] >= 0;
+        for (int k = 0; k < OSH_RANGED; k++) n += p->match.linears[i].ranged[k] >= 0;
     OSH_NEW(cx, r, 1);
     r->plan = p, r->v0 = of->v0, r->v1 = of->v1;
     OSH_NEW(cx, r->first, r->v1 - r->v0);
@@ -34,7 +34,7 @@ done:
 
 static void range_drop(osh_ctx *cx, const osh_ranges *r, osh_ranged *x)
 {
-    for (int64_t h = 0; x->heads && h < r->plan->linears[x->linear].heads[x->k]; h++)
+    for (int64_t h = 0; x->heads && h < r->plan->match.linears[x->linear].heads[x->k]; h++)
         osh_act_observer_deinit(cx, &x->heads[h]);
     osh_free(cx, x->heads), x->heads = NULL;
 }
@@ -50,7 +50,7 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r)
 
 static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
 {
-    return osh_ranged_args(r->plan, &r->plan->linears[x->linear], x->k);
+    return osh_ranged_args(&r->plan->match, &r->plan->match.linears[x->linear], x->k);
 }
 
 /* Returns the first range of a value, and with range_next the next one; NULL: no more. */
@@ -69,10 +69,10 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
  * input, because it is freed when the Linears of one input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     osh_ranged *x = range_first(r, l->ranged[k]);
-    while (x && (r->plan->linears[x->linear].input != l->input ||
-                 range_args(r, x) != osh_ranged_args(r->plan, l, k)))
+    while (x && (r->plan->match.linears[x->linear].input != l->input ||
+                 range_args(r, x) != osh_ranged_args(&r->plan->match, l, k)))
         x = range_next(r, x);
     return x;
 }
@@ -80,7 +80,7 @@ static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     for (int k = 0; k < OSH_RANGED; k++) {
         if (l->ranged[k] < 0 || range_find(r, linear, k)) continue;
         int *first = &r->first[l->ranged[k] - r->v0];
@@ -98,10 +98,10 @@ static osh_status range_feed(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
                              const osh_tensor *sample, bool again)
 {
     osh_status rc = OSH_OK;
-    int64_t heads = r->plan->linears[x->linear].heads[x->k];
+    int64_t heads = r->plan->match.linears[x->linear].heads[x->k];
     osh_tensor *narrow = NULL; // own
     if (!again) return osh_act_observe(cx, x->heads, heads, sample, range_args(r, x));
-    if (r->plan->memory.looks_f16)
+    if (r->plan->budget.memory.looks_f16)
         OSH_TRY(osh_narrow(cx, &narrow, sample)); // also a sample that was not kept
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : sample, range_args(r, x)));
 done:
@@ -133,13 +133,14 @@ void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64
         for (int64_t k = 0; to->heads && k < n; k++)
             if (minmax[2 * k] <= minmax[2 * k + 1])
                 osh_act_observer_feed(to->heads, range_args(r, to), minmax[2 * k],
-                                      minmax[2 * k + 1], r->plan->graph->dtype);
+                                      minmax[2 * k + 1], r->plan->in.graph->dtype);
 }
 
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear)
 {
     for (int k = 0; k < OSH_RANGED; k++) {
-        osh_ranged *x = r->plan->linears[linear].ranged[k] >= 0 ? range_find(r, linear, k) : NULL;
+        osh_ranged *x =
+            r->plan->match.linears[linear].ranged[k] >= 0 ? range_find(r, linear, k) : NULL;
         if (x) range_drop(cx, r, x);
     }
 }
@@ -148,7 +149,7 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
                                    const osh_ranges *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     const osh_q_args *a = &l->scheme->inputs;
     float lo, hi;
     *scale = NULL, *zero = NULL;
@@ -164,9 +165,9 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     }
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
     if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
-    osh_act_observed(&lo, &hi, o, a, r->plan->graph->dtype);
+    osh_act_observed(&lo, &hi, o, a, r->plan->in.graph->dtype);
     osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1,
-                   &(osh_q_scaling){a, l->dtype, r->plan->arithmetic});
+                   &(osh_q_scaling){a, l->dtype, r->plan->in.arithmetic});
 done:
     return rc;
 }
@@ -175,9 +176,9 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->match.linears[linear];
     osh_cache_leaf leaf[OSH_CACHE_LEAVES];
-    int n = osh_cache_leaves(leaf, p, l);
+    int n = osh_cache_leaves(leaf, &p->match, l);
     size_t bytes = 0;
     char *all = NULL; // own
     *out = NULL;
@@ -189,7 +190,7 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     for (int k = 0; k < n; k++) { // the scales of one range, then its zero points
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
-        const osh_q_args *a = osh_ranged_args(p, l, leaf[k].of);
+        const osh_q_args *a = osh_ranged_args(&p->match, l, leaf[k].of);
         bool zeros = k + 1 < n && leaf[k + 1].zero;
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
         if (!o[0].seen)
@@ -197,9 +198,9 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
                      leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
             float lo, hi, scale; // scale: buffer for any dtype, because `at` may be unaligned
-            osh_act_observed(&lo, &hi, &o[h], a, p->graph->dtype);
+            osh_act_observed(&lo, &hi, &o[h], a, p->in.graph->dtype);
             osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,
-                           &(osh_q_scaling){a, l->dtype, p->arithmetic});
+                           &(osh_q_scaling){a, l->dtype, p->in.arithmetic});
             memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
         }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);

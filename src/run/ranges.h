@@ -4,7 +4,8 @@
  * range. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
-#include "plan/visit.h"
+#include "schedule/visit.h"
+#include "plan/plan.h"
 
 typedef struct osh_ranges osh_ranges; // for the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_plan *p, const osh_range *r);

@@ -67,7 +67,7 @@ typedef struct osh_solving { // subgraphs whose statistics are complete
 /* Compresses and emits every Linear of the subgraphs that has open statistics and is not done. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Compresses and emits the Linears of one subgraph that learn from the output of their block
- * (plan/blocks.h). block.c. */
+ * (schedule/blocks.h). block.c. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Hands one result to the emitter and records it in r->results. stats NULL: the Linear has none. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,

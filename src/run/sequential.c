@@ -1,5 +1,5 @@
 /* sequential.c - calibration with the loops swapped: for each subgraph, for each batch.
- * plan/visit.c walks through the steps of a subgraph; this file carries them out.
+ * schedule/visit.c walks through the steps of a subgraph; this file carries them out.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
@@ -11,7 +11,7 @@
 
 #include "graph/picked.h"
 #include "output/stream.h"
-#include "plan/memory.h"
+#include "budget/memory.h"
 #include "run/engine.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
@@ -22,14 +22,14 @@ static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t *of = NULL; // own [tensors of the source]
-    OSH_NEW(cx, of, p->ck->n_tensors);
-    for (int64_t i = 0; i < p->ck->n_tensors; i++) of[i] = -1;
-    for (int64_t i = p->n_out - 1; i >= 0; i--)
-        if (p->out_info[i].source >= 0) of[p->out_info[i].source] = i;
-    OSH_NEW(cx, e->copy_at, p->graph->n_weights);
-    for (int w = 0; w < p->graph->n_weights; w++) {
-        int64_t tensor = p->graph->weights[w].tensor;
-        e->copy_at[w] = tensor < 0 || p->graph->weights[w].part ? -1 : of[tensor];
+    OSH_NEW(cx, of, p->in.ck->n_tensors);
+    for (int64_t i = 0; i < p->in.ck->n_tensors; i++) of[i] = -1;
+    for (int64_t i = p->manifest.n_out - 1; i >= 0; i--)
+        if (p->manifest.out_info[i].source >= 0) of[p->manifest.out_info[i].source] = i;
+    OSH_NEW(cx, e->copy_at, p->in.graph->n_weights);
+    for (int w = 0; w < p->in.graph->n_weights; w++) {
+        int64_t tensor = p->in.graph->weights[w].tensor;
+        e->copy_at[w] = tensor < 0 || p->in.graph->weights[w].part ? -1 : of[tensor];
     }
 done:
     osh_free(cx, of);
@@ -40,22 +40,25 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
-    OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
-    e->w->device = p->device, e->w->rows = p->ck;
-    if (p->device) e->missed = osh_arena_missed(p->device->arena);
-    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data,
-                         &(osh_acts_place){p->memory.tier, e->dir, osh_scratch_is_packed(p->opt)}));
+    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->in.opt->scratch_dir, osh_emit_dir(e->r->emitter)));
+    OSH_TRY(osh_weights_new(cx, &e->w, p->in.graph));
+    e->w->device = p->in.device, e->w->rows = p->in.ck;
+    if (p->in.device) e->missed = osh_arena_missed(p->in.device->arena);
+    OSH_TRY(osh_acts_new(
+        cx, &e->acts, p->in.graph, &p->in.data,
+        &(osh_acts_place){p->budget.memory.tier, e->dir, osh_scratch_is_packed(p->in.opt)}));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
-    if (!osh_memory_pins(p->opt)) osh_acts_unpinned(e->acts);
-    OSH_TRY(osh_acts_use(cx, e->acts, p->device));
-    if (p->memory.by_card) osh_acts_by_card(e->acts);
-    OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->memory.n_loaders, p->memory.n_ahead));
-    osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
+    if (!osh_memory_pins(p->in.opt)) osh_acts_unpinned(e->acts);
+    OSH_TRY(osh_acts_use(cx, e->acts, p->in.device));
+    if (p->budget.memory.by_card) osh_acts_by_card(e->acts);
+    OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->budget.memory.n_loaders, p->budget.memory.n_ahead));
+    osh_acts_keep(e->acts,
+                  p->schedule.batch_at[osh_memory_kept(&p->budget, p->budget.memory.tier)]);
     e->r->acts = e->acts;
-    if (osh_plan_by_sample(p, osh_threads(cx))) OSH_TRY(osh_lanes_new(cx, &e->lanes, p->graph));
-    OSH_NEW(cx, e->in_memory, p->n_linears);
-    OSH_NEW(cx, e->next, p->graph->n_weights);
+    if (osh_plan_by_sample(&p->schedule, osh_threads(cx)))
+        OSH_TRY(osh_lanes_new(cx, &e->lanes, p->in.graph));
+    OSH_NEW(cx, e->in_memory, p->match.n_linears);
+    OSH_NEW(cx, e->next, p->in.graph->n_weights);
     OSH_TRY(engine_find_copies(cx, e));
 done:
     return rc;
@@ -63,8 +66,8 @@ done:
 
 static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
 {
-    size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
-    if (missed && osh_cuda_detour_add(e->p->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
+    size_t missed = e->p->in.device ? osh_arena_missed(e->p->in.device->arena) - e->missed : 0;
+    if (missed && osh_cuda_detour_add(e->p->in.device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
         osh_log(cx, OSH_LOG_INFO, "%zu blocks of GPU memory were not at their planned addresses",
                 missed);
     osh_emit_let_go(e->r->emitter);
@@ -97,7 +100,7 @@ static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const
 /* Number of a visit, counted over all traversals. */
 static int64_t visit_number(const osh_plan *p, int visit)
 {
-    return (int64_t)p->traversal * osh_n_ranges(p) + visit;
+    return (int64_t)p->schedule.traversal * osh_n_ranges(&p->schedule) + visit;
 }
 
 /* Stage (osh_acts_stage) of the values that a visit stores. last: the values that later visits
@@ -111,11 +114,12 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_plan *p = e->p;
-    bool last = e->last || p->graph->values[value].quantized >= 0; // an original is made once
+    bool last = e->last || p->in.graph->values[value].quantized >= 0; // an original is made once
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
-    osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
+    osh_places_aim(&p->budget, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
+                   value * p->schedule.n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the store may have taken no block of the arena
+    osh_places_aim_off(&p->budget); // the store may have taken no block of the arena
     return rc;
 }
 
@@ -123,10 +127,10 @@ static osh_status engine_ask(osh_ctx *cx, osh_engine *e, const osh_step *s, int6
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
+    int64_t first = p->schedule.batch_at[k], n = p->schedule.batch_at[k + 1] - first;
     for (int v = osh_next_set(s->in, e->v0, e->v1); v < e->v1;
          v = osh_next_set(s->in, v + 1, e->v1))
-        if (v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+        if (v != p->in.graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
 done:
     return rc;
 }
@@ -136,7 +140,8 @@ static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s,
 {
     osh_status rc = OSH_OK;
     int64_t ahead = osh_acts_ahead(e->acts);
-    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->n_batches; b++)
+    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->schedule.n_batches;
+         b++)
         OSH_TRY(engine_ask(cx, e, s, b));
 done:
     return rc;
@@ -157,10 +162,10 @@ static osh_status engine_feed(osh_ctx *cx, void *user, int value, const osh_tens
 static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, int64_t n)
 {
     const osh_plan *p = e->p;
-    osh_batch_rows rows = {p->data.ids, p->data.offsets + first, n};
-    osh_status rc =
-        e->batch ? osh_batch_again(cx, e->batch, p->graph, &rows, (osh_exec_values){e->v0, e->v1})
-                 : osh_batch_new_on(cx, &e->batch, p->device, p->graph, &rows);
+    osh_batch_rows rows = {p->in.data.ids, p->in.data.offsets + first, n};
+    osh_status rc = e->batch ? osh_batch_again(cx, e->batch, p->in.graph, &rows,
+                                               (osh_exec_values){e->v0, e->v1})
+                             : osh_batch_new_on(cx, &e->batch, p->in.device, p->in.graph, &rows);
     if (!rc) e->batch->first_sample = first;
     return rc;
 }
@@ -170,22 +175,22 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
-    const osh_graph *g = p->graph;
+    int64_t first = p->schedule.batch_at[k], n = p->schedule.batch_at[k + 1] - first;
+    const osh_graph *g = p->in.graph;
     int begin = e->v0, end = e->v1;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? engine_feed : NULL, .user = e};
     hooks.lanes = e->lanes;
-    if (collects) hooks.seen = p->seen;
+    if (collects) hooks.seen = p->schedule.seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->device) span.of = (osh_exec_values){begin, end}, span.joins = true;
+    if (!p->in.device) span.of = (osh_exec_values){begin, end}, span.joins = true;
     OSH_TRY(engine_begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
     for (int v = osh_next_set(s->in, begin, end); v < end;
          v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n},
-                             s->consume[v], p->device));
+                             s->consume[v], p->in.device));
     }
     OSH_TRY(engine_ask_next(cx, e, s, k));
     e->step = s;
@@ -211,23 +216,23 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     int64_t n_tokens = 0;
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
-    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
+    OSH_TRY(osh_cost_share(cx, &share, &p->budget, e->r->pace.cost, &now));
     osh_scope scope = osh_run_begin_part(
         cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
-    pr->done = 0, pr->total = p->data.n;
+    pr->done = 0, pr->total = p->in.data.n;
     e->last = s->again || (r->merged && !s->fold);
-    if (p->memory.visits[e->index].values_ahead || p->memory.n_loaders)
-        OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
-    for (int64_t k = 0; k < p->n_batches; k++) {
+    if (p->schedule.visits[e->index].values_ahead || p->budget.memory.n_loaders)
+        OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule.batch_tokens));
+    for (int64_t k = 0; k < p->schedule.n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
         rc = engine_run_batch(cx, e, s, k, &n_tokens);
         osh_mem_use(cx, old);
         if (rc) goto done;
-        pr->done = p->batch_at[k + 1];
+        pr->done = p->schedule.batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
-    osh_batch_clear(cx, e->batch, p->graph, (osh_exec_values){e->v0, e->v1});
+    osh_batch_clear(cx, e->batch, p->in.graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
@@ -248,7 +253,7 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
                      .stats = e->stats,
                      .w = e->w,
                      .in_memory = keep ? NULL : e->in_memory,
-                     .apart = e->p->memory.visits[e->index].apart};
+                     .apart = e->p->schedule.visits[e->index].apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
@@ -298,17 +303,17 @@ static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = e->p->graph;
+    const osh_graph *g = e->p->in.graph;
     bool *which = NULL; // own [n_out]
     osh_scope scope = osh_profile_begin(cx, "copy", "tables");
-    OSH_NEW(cx, which, e->p->n_out);
+    OSH_NEW(cx, which, e->p->manifest.n_out);
     for (int i = 0; i < g->n_nodes; i++)
         if (osh_is_picked(g, &g->nodes[i], 0) && e->copy_at[g->nodes[i].w[0]] >= 0)
             which[e->copy_at[g->nodes[i].w[0]]] = true;
     OSH_TRY(osh_stream_copies(cx, e->r->emitter, which));
     for (int i = 0; i < g->n_nodes; i++)
         if (osh_is_picked(g, &g->nodes[i], 0))
-            OSH_TRY(osh_checkpoint_see(cx, e->p->ck, g->weights[g->nodes[i].w[0]].tensor));
+            OSH_TRY(osh_checkpoint_see(cx, e->p->in.ck, g->weights[g->nodes[i].w[0]].tensor));
 done:
     osh_profile_end(cx, scope);
     osh_free(cx, which);
@@ -318,7 +323,7 @@ done:
 /* True if a later process can take up the values: all of them rest on the disk. */
 static bool values_are_on_disk(const osh_plan *p)
 {
-    return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
+    return p->budget.memory.tier == OSH_TIER_DISK && !p->budget.memory.n_kept;
 }
 
 /* Ends a visit: syncs the values that go on, writes its record, and only then drops the other
@@ -326,7 +331,7 @@ static bool values_are_on_disk(const osh_plan *p)
 static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
-    osh_range r = osh_range_at(e->p, e->index);
+    osh_range r = osh_range_at(&e->p->schedule, e->index);
     bool disk = values_are_on_disk(e->p), *keep = NULL; // own: [v1 - v0]
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
@@ -347,8 +352,8 @@ done:
 static int visit_of_value(const osh_plan *p, int value)
 {
     int v = 0;
-    while (v + 1 < osh_n_ranges(p) &&
-           p->parts->parts[v + 1].first <= p->graph->values[value].producer)
+    while (v + 1 < osh_n_ranges(&p->schedule) &&
+           p->schedule.parts->parts[v + 1].first <= p->in.graph->values[value].producer)
         v++;
     return v;
 }
@@ -360,14 +365,14 @@ static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
     osh_status rc = OSH_OK;
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
-    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && values_are_on_disk(e->p) &&
-                 generation == visit_number(e->p, last);
+    bool found = last >= 0 && last + 1 < osh_n_ranges(&e->p->schedule) &&
+                 values_are_on_disk(e->p) && generation == visit_number(e->p, last);
     *start = 0;
     if (!found) goto done;
-    osh_range r = osh_range_at(e->p, last);
+    osh_range r = osh_range_at(&e->p->schedule, last);
     for (int i = 0; i < r.n_live_out && found; i++) {
         int v = r.live_out[i];
-        if (v == e->p->graph->input_ids) continue;
+        if (v == e->p->in.graph->input_ids) continue;
         OSH_TRY(osh_acts_adopt(cx, e->acts, v, visit_stage(e->p, visit_of_value(e->p, v), true),
                                &found));
     }
@@ -402,18 +407,19 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
     osh_visitor v = engine_visitor(e); // own: lists
-    int n = osh_n_ranges(p), start;
-    int all = p->n_traversals ? p->n_traversals * n : n;
+    int n = osh_n_ranges(&p->schedule), start;
+    int all = p->schedule.n_traversals ? p->schedule.n_traversals * n : n;
     pr->n_steps = all + 1; // 1: the output
-    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in.graph));
     OSH_TRY(engine_take_up(cx, e, &start));
-    if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n))
+    if (!osh_run_solved(e->r, 0, p->schedule.parts->n) ||
+        !osh_folds_known(&p->rewrites, 0, p->schedule.parts->n))
         OSH_TRY(engine_copy_tables(cx, e));
     for (int i = start; i < n; i++) {
-        osh_range r = osh_range_at(p, i);
-        int left = p->parts->n - r.first_subgraph;
+        osh_range r = osh_range_at(&p->schedule, i);
+        int left = p->schedule.parts->n - r.first_subgraph;
         if (osh_run_solved(e->r, r.first_subgraph, left) &&
-            osh_folds_known(p, r.first_subgraph, left))
+            osh_folds_known(&p->rewrites, r.first_subgraph, left))
             break; // an earlier run did the rest
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
@@ -421,7 +427,7 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         pr->step = visit_number(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
-        OSH_TRY(osh_visit_walk(cx, p, i, &v));
+        OSH_TRY(osh_visit_walk(cx, &p->schedule, i, &v));
         OSH_TRY(visit_finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
     }
@@ -435,7 +441,7 @@ done:
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
-    osh_range range = osh_range_at(r->plan, index);
+    osh_range range = osh_range_at(&r->plan->schedule, index);
     osh_engine e = {.r = r, .p = r->plan, .index = index, .v0 = range.v0, .v1 = range.v1};
     osh_visitor v = engine_visitor(&e);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
@@ -443,7 +449,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_run_entered(cx, r, range.name);
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(osh_made_up(cx, e.acts, r->plan, &range));
-    OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
+    OSH_TRY(osh_visit_walk(cx, &r->plan->schedule, index, &v));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:

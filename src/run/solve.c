@@ -1,17 +1,17 @@
 /* solve.c - turns complete statistics into codes, and hands the codes to the emitter. One call of a
- * modifier solves all Linears that share an input and modifiers (plan/calls.h). */
+ * modifier solves all Linears that share an input and modifiers (schedule/calls.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "modifiers/prune.h"
-#include "plan/calls.h"
+#include "schedule/calls.h"
 #include "quant/observer.h"
 #include "run/run.h"
 
 /* Records the result of a Linear in r->results, the log and the progress. */
 static void result_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
 {
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     r->results[linear] = (osh_result){.nmse = j->nmse,
                                       .objective = j->objective,
                                       .nearest = j->nearest,
@@ -42,7 +42,7 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
-    if (j->fallback && r->plan->opt->strict)
+    if (j->fallback && r->plan->in.opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     j->nmse = j->removed + j->nmse * (1 - j->removed); // relative to the weight before pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
@@ -115,24 +115,24 @@ static void pruned_deinit(osh_ctx *cx, pruned *x)
 }
 
 /* Prunes the weights of jobs [x->n] before the quantizer gets them. Does not change h. */
-static osh_status pruned_fill(osh_ctx *cx, const osh_plan *p, pruned *x, const osh_linear *lead,
+static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, const osh_linear *lead,
                               osh_linear_job *jobs, osh_tensor *h)
 {
     osh_status rc = OSH_OK;
     int n = x->n;
-    const osh_modifier *m = &p->recipe->modifiers[lead->pruner];
+    const osh_modifier *m = &in->recipe->modifiers[lead->pruner];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
     if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN))
         OSH_TRY(tensor_new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    OSH_TRY(m->type->compress(cx, m, jobs, n, copy, p->data.n));
+    OSH_TRY(m->type->compress(cx, m, jobs, n, copy, in->data.n));
     bool exact = osh_prune_rule_of(m, lead->sparsity).exact;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         if (exact) j->removed = j->nmse;
-        if (j->fallback && p->opt->strict)
+        if (j->fallback && in->opt->strict)
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name,
                      j->fallback);
         if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", j->name, j->fallback);
@@ -164,19 +164,19 @@ done:
 }
 
 /* True if no token was routed to the expert of a Linear, so its Hessian is 0. */
-static bool expert_is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor *h)
+static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h)
 {
-    if (!p->by_route || !h || !osh_is_by_route(p->graph, l->input)) return false;
+    if (!in->by_route || !h || !osh_is_by_route(in->graph, l->input)) return false;
     const float *x = h->data;
     for (int64_t i = 0; i < h->shape[0]; i++)
         if (x[i * h->shape[1] + i] != 0) return false;
     return true;
 }
 
-static osh_status expert_round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear *lead,
+static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const osh_linear *lead,
                                        osh_linear_job *jobs, int n)
 {
-    osh_modifier rounding = p->recipe->modifiers[lead->modifier];
+    osh_modifier rounding = in->recipe->modifiers[lead->modifier];
     rounding.type = osh_modifier_nearest();
     for (int k = 0; k < n; k++)
         jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
@@ -212,11 +212,11 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
     osh_stats *stats = s->stats;
     osh_weights *w = s->w;
     const osh_plan *p = r->plan;
-    const osh_linear *lead = &p->linears[first];
+    const osh_linear *lead = &p->match.linears[first];
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
-    const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
-    *g = (group){.call = {.p = p,
-                          .of = osh_linears_of(p, s->first, s->n),
+    const osh_tensor *care_in = p->match.linears[osh_first_reader(&p->match, lead->input)].care_in;
+    *g = (group){.call = {.p = &p->schedule,
+                          .of = osh_linears_of(&p->schedule, s->first, s->n),
                           .done = linear_has_result,
                           .user = r,
                           .on_card = w->device != NULL},
@@ -227,13 +227,13 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
     OSH_TRY(osh_call_find(cx, &g->call, first));
     int n = g->call.n, *which = g->call.which;
     for (int k = 0; k < n; k++) {
-        const osh_linear *l = &p->linears[which[k]];
+        const osh_linear *l = &p->match.linears[which[k]];
         osh_linear_job *j = &g->call.jobs[k];
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
         j->care = l->care ? l->care->data : NULL, j->care_in = care_in ? care_in->data : NULL;
-        j->n_tokens = p->data.offsets[p->data.n],
+        j->n_tokens = p->in.data.offsets[p->in.data.n],
         j->peaks = peaks ? *(const double *)peaks->data : 0;
         j->apart = s->apart && !w->device;
     }
@@ -252,20 +252,20 @@ done:
 static osh_status solve_group_compress(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = g->call.p;
-    const osh_linear *lead = &p->linears[g->first];
-    const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    const osh_schedule *p = g->call.p;
+    const osh_linear *lead = &p->match->linears[g->first];
+    const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     osh_linear_job *jobs = g->call.jobs;
     int n = g->call.n;
-    if (expert_is_starved(p, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
-        OSH_TRY(expert_round_starved(cx, p, lead, jobs, n));
+    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+        OSH_TRY(expert_round_starved(cx, p->in, lead, jobs, n));
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(pruned_fill(cx, p, &g->x, lead, jobs, g->h));
+    if (lead->pruner >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
     if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
     if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
-    OSH_TRY(m->type->compress(cx, m, jobs, n, g->copy[0] ? g->copy[0] : g->h, p->data.n));
+    OSH_TRY(m->type->compress(cx, m, jobs, n, g->copy[0] ? g->copy[0] : g->h, p->in->data.n));
 done:
     return rc;
 }
@@ -273,11 +273,11 @@ done:
 /* Frees the group, and the statistics and host copies of weights that no later call reads. */
 static void solve_group_close(osh_ctx *cx, group *g)
 {
-    const osh_plan *p = g->call.p;
+    const osh_schedule *p = g->call.p;
     const osh_weights *w = g->to.s->w;
-    if (!g->call.others) osh_stats_drop(cx, g->to.s->stats, p->linears[g->first].input);
+    if (!g->call.others) osh_stats_drop(cx, g->to.s->stats, p->match->linears[g->first].input);
     for (int k = 0; k < g->call.n && w->device; k++) {
-        osh_tensor **host = &w->host[p->linears[g->call.which[k]].weight];
+        osh_tensor **host = &w->host[p->match->linears[g->call.which[k]].weight];
         osh_tensor_free(cx, *host), *host = NULL;
     }
     solve_group_deinit(cx, g);
@@ -286,7 +286,7 @@ static void solve_group_close(osh_ctx *cx, group *g)
 static osh_status solve_group_run(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
-    if (g->call.p->linears[g->first].kept) {
+    if (g->call.p->match->linears[g->first].kept) {
         for (int k = 0; k < g->call.n; k++) OSH_TRY(job_keep_weight(cx, &g->call.jobs[k]));
         solve_group_deinit(cx, g);
         goto done;
@@ -335,18 +335,18 @@ static osh_status solve_window_gather(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
     osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views
-    const osh_plan *p = w->of->call.p;
-    const osh_modifier *m = &p->recipe->modifiers[p->linears[w->of->first].modifier];
+    const osh_schedule *p = w->of->call.p;
+    const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[w->of->first].modifier];
     for (int k = 0; k < w->n; k++)
         groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
-    OSH_TRY(m->type->compress_groups(cx, m, groups, w->n, p->data.n));
+    OSH_TRY(m->type->compress_groups(cx, m, groups, w->n, p->in->data.n));
     for (int k = 0; k < w->n; k++) solve_group_close(cx, &w->of[k]);
 done:
     w->n = 0;
     return rc;
 }
 
-/* Solves all groups that wait. plan/simulate_solve.c counts the memory of the same steps. */
+/* Solves all groups that wait. budget/simulate_solve.c counts the memory of the same steps. */
 static osh_status solve_window_run(osh_ctx *cx, window *w)
 {
     osh_status rc = OSH_OK;
@@ -425,25 +425,25 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // so a kill loses the solves of one subgraph at most
-    osh_span own = osh_linears_of(p, s->first, s->n);
+    osh_span own = osh_linears_of(&p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->linears[i];
+        const osh_linear *l = &p->match.linears[i];
         if (!l->wants || !wanted[l->input]) continue;
-        all += osh_cost_of_linear(p, i);
-        r->learning |= p->recipe->modifiers[l->modifier].type->learns != NULL;
+        all += osh_cost_of_linear(&p->budget, i);
+        r->learning |= p->in.recipe->modifiers[l->modifier].type->learns != NULL;
     }
     double share =
         all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->linears[i];
+        const osh_linear *l = &p->match.linears[i];
         if (!l->wants || !wanted[l->input]) continue;
-        work += osh_cost_of_linear(p, i);
+        work += osh_cost_of_linear(&p->budget, i);
         if (r->results[i].done || solve_window_has(&w, i)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
-        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
+        osh_run_step(cx, r, (work - osh_cost_of_linear(&p->budget, i)) / all, 0);
         bool block = l->wants & OSH_STAT_BLOCK;
         if (block) OSH_TRY(solve_window_run(cx, &w)); // the block reads their solved weights
         if (block) OSH_TRY(osh_run_block(cx, r, s));
@@ -460,9 +460,9 @@ done:
 
 bool osh_run_solved(const osh_run *r, int first, int n)
 {
-    osh_span own = osh_linears_of(r->plan, first, n);
+    osh_span own = osh_linears_of(&r->plan->schedule, first, n);
     for (int i = own.first; i < own.end; i++)
-        if (r->plan->linears[i].wants && !r->results[i].done) return false;
+        if (r->plan->match.linears[i].wants && !r->results[i].done) return false;
     return true;
 }
 
@@ -475,18 +475,18 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
-    const osh_linear *l = &p->linears[linear];
-    osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    const osh_linear *l = &p->match.linears[linear];
+    osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->sparsity};
     pruned x = {.n = 1}; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
-                 p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
+                 p->in.ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
-    if (l->pruner >= 0) OSH_TRY(pruned_fill(cx, p, &x, l, &job, NULL));
+    if (l->pruner >= 0) OSH_TRY(pruned_fill(cx, &p->in, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // packing needs the codes alone
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
-#include "plan/bytes.h"
-#include "plan/layout.h"
-#include "plan/looks.h"
-#include "plan/lookup.h"
+#include "budget/bytes.h"
+#include "budget/layout.h"
+#include "schedule/looks.h"
+#include "match/lookup.h"
 #include "quant/observer.h"
 #include "run/narrow.h"
 
@@ -51,15 +51,15 @@ static bool stats_has_linear(const osh_stats *s, const osh_linear *l)
 /* Aims the arena at the planned address of a statistic. */
 static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 {
-    int visit = s->plan->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
-    osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
+    int visit = s->plan->in.pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
+    osh_places_aim(&s->plan->budget, visit, OSH_WAY_FIRST, kind, value);
 }
 
 static osh_status stats_new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
     osh_tensor **t = &stats_sums(s, value)->of[sum], shape = osh_sum_shape(sum, I);
-    osh_device *d = osh_sums[sum].on_card ? s->plan->device : NULL;
+    osh_device *d = osh_sums[sum].on_card ? s->plan->in.device : NULL;
     if (*t) goto done;
     if (d) stats_aim(s, osh_sums[sum].layout, value);
     OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim,
@@ -73,14 +73,14 @@ done:
 static osh_status stats_new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
     osh_status rc = OSH_OK;
-    int64_t n = s->plan->data.n;
+    int64_t n = s->plan->in.data.n;
     osh_tensor **t = &stats_sums(s, value)->minmax;
     float *empty = NULL; // own
     if (*t) goto done;
     OSH_NEW(cx, empty, 2 * n);
     stats_aim(s, OSH_LAYOUT_RANGE, value);
     for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
-    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->device, OSH_LIFE_LONG}, OSH_F32, 2,
+    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->in.device, OSH_LIFE_LONG}, OSH_F32, 2,
                               (int64_t[]){n, 2}));
     OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
 done:
@@ -95,25 +95,26 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     osh_stats *s = NULL; // own
     OSH_NEW(cx, s, 1);
     s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
-    OSH_NEW(cx, s->wanted, p->graph->n_values);
-    s->same = p->passes[first_subgraph].same;
-    osh_range r = osh_range_at(p, p->pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
+    OSH_NEW(cx, s->wanted, p->in.graph->n_values);
+    s->same = p->schedule.passes[first_subgraph].same;
+    osh_range r =
+        osh_range_at(&p->schedule, p->in.pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
     s->v0 = r.v0, s->v1 = r.v1;
     OSH_NEW(cx, s->of, r.v1 - r.v0);
     OSH_TRY(osh_ranges_new(cx, &s->ranges, p, &r));
     for (int i = r.l0; i < r.l1; i++) {
-        const osh_linear *l = &p->linears[i];
+        const osh_linear *l = &p->match.linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         OSH_TRY(osh_ranges_want(cx, s->ranges, i));
-        if (p->device && osh_ranges_has(s->ranges, l->input))
+        if (p->in.device && osh_ranges_has(s->ranges, l->input))
             OSH_TRY(stats_new_minmax(cx, s, l->input));
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (osh_sum_wanted(k, l)) OSH_TRY(stats_new_sum(cx, s, k, l->input, l->I));
     }
-    OSH_NEW(cx, s->kept, p->graph->n_values);
-    OSH_NEW(cx, s->again, p->graph->n_values);
-    osh_looks_of(s->kept, s->again, p, &r, s->wanted);
+    OSH_NEW(cx, s->kept, p->in.graph->n_values);
+    OSH_NEW(cx, s->again, p->in.graph->n_values);
+    osh_looks_of(s->kept, s->again, &p->schedule, &r, s->wanted);
     *out = s, s = NULL;
 done:
     osh_stats_free(cx, s);
@@ -123,11 +124,11 @@ done:
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir)
 {
     osh_status rc = OSH_OK;
-    const osh_memory *m = &s->plan->memory;
+    const osh_memory *m = &s->plan->budget.memory;
     bool any = false;
     for (int v = s->v0; v < s->v1; v++) any |= s->kept[v];
     if (!any) goto done;
-    osh_tier tier = m->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
+    osh_tier tier = s->plan->schedule.looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // samples
 done:
@@ -165,7 +166,8 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
     sums *of = stats_sums(s, value);
     if (!of) return;
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, of->of[k]), of->of[k] = NULL;
-    for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i))
+    for (int i = osh_first_reader(&s->plan->match, value); i >= 0;
+         i = osh_next_reader(&s->plan->match, i))
         osh_ranges_drop(cx, s->ranges, i);
 }
 
@@ -201,10 +203,11 @@ done:
 /* Returns osh_linear.share of the Linears that read the value with a shift; 1: there is none. */
 static double stats_share(const osh_stats *s, int value)
 {
-    int i = osh_first_reader(s->plan, value);
-    while (i >= 0 && !(stats_has_linear(s, &s->plan->linears[i]) && s->plan->linears[i].shift))
-        i = osh_next_reader(s->plan, i);
-    return i >= 0 ? s->plan->linears[i].share : 1;
+    int i = osh_first_reader(&s->plan->match, value);
+    while (i >= 0 &&
+           !(stats_has_linear(s, &s->plan->match.linears[i]) && s->plan->match.linears[i].shift))
+        i = osh_next_reader(&s->plan->match, i);
+    return i >= 0 ? s->plan->match.linears[i].share : 1;
 }
 
 /* Sets *out (own) to the mix of the inputs of both models that sums are made of; NULL: sums are
@@ -214,7 +217,7 @@ static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, i
 {
     osh_status rc = OSH_OK;
     bool both = osh_stats_sum(s, value, OSH_SUM_SHIFT) != NULL;
-    const osh_tensor *x0 = both ? b->values[s->plan->graph->values[value].original] : NULL;
+    const osh_tensor *x0 = both ? b->values[s->plan->in.graph->values[value].original] : NULL;
     osh_mix_attr at = {.share = stats_share(s, value), .first_sample = b->first_sample};
     *out = NULL;
     if (!x0 || at.share >= 1) goto done;
@@ -261,7 +264,7 @@ static osh_status stats_keep_rows(osh_ctx *cx, osh_stats *s, int value, const os
 {
     osh_status rc = OSH_OK;
     osh_tensor *narrow = NULL; // own
-    if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, x));
+    if (s->plan->budget.memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, x));
     OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, narrow ? narrow : x));
 done:
     osh_tensor_free(cx, narrow);
@@ -305,24 +308,24 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 {
     osh_status rc = OSH_OK;
     osh_stats *s = user;
-    const osh_value *v = &s->plan->graph->values[value];
+    const osh_value *v = &s->plan->in.graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // both have the same rows
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
-    bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
+    bool routed = s->plan->in.by_route && osh_is_by_route(s->plan->in.graph, value);
     OSH_TRY(routed ? stats_feed_routed(cx, s, value, x, b)
                    : stats_feed_wanted(cx, s, value, v->original, x, b));
 done:
     if (rc && rc != OSH_E_INTERRUPTED)
-        osh_note(cx, "statistics of value %s", s->plan->graph->values[value].name);
+        osh_note(cx, "statistics of value %s", s->plan->in.graph->values[value].name);
     return rc;
 }
 
 static osh_status stats_look_at_sample(osh_ctx *cx, osh_stats *s, int value, int64_t k)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &s->plan->data;
+    const osh_dataset *d = &s->plan->in.data;
     int64_t offsets[] = {0, d->offsets[k + 1] - d->offsets[k]}, ahead = osh_acts_ahead(s->looks);
     osh_batch b = {.first_sample = k, .n_tokens = offsets[1], .seqs = {.n = 1, .offsets = offsets}};
     osh_tensor *x = NULL; // own
@@ -343,7 +346,7 @@ static osh_status stats_look_at_kept(osh_ctx *cx, osh_stats *s)
     s->look = LOOK_KEPT;
     OSH_TRY(osh_acts_open(cx, s->looks, s->kept, s->kept, 0));
     for (int v = s->v0; v < s->v1; v++)
-        for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < s->plan->data.n; k++)
+        for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < s->plan->in.data.n; k++)
             OSH_TRY(stats_look_at_sample(cx, s, v, k));
 done:
     osh_acts_free(cx, s->looks, false), s->looks = NULL;
@@ -357,13 +360,13 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     const osh_plan *p = s->plan;
     float *minmax = NULL; // own: [samples, 2]
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
-    if (!p->device) goto done;
-    OSH_NEW(cx, minmax, 2 * p->data.n);
+    if (!p->in.device) goto done;
+    OSH_NEW(cx, minmax, 2 * p->in.data.n);
     for (int v = s->v0; v < s->v1; v++) {
         const osh_tensor *t = stats_sums(s, v)->minmax;
         if (!t) continue;
         OSH_TRY(osh_tensor_get(cx, minmax, t, 0, osh_tensor_bytes(t)));
-        osh_ranges_feed_minmax(s->ranges, v, minmax, p->data.n);
+        osh_ranges_feed_minmax(s->ranges, v, minmax, p->in.data.n);
     }
 done:
     osh_free(cx, minmax);

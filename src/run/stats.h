@@ -2,7 +2,8 @@
  * value share its Hessian. */
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
-#include "plan/bytes.h"
+#include "budget/bytes.h"
+#include "plan/plan.h"
 #include "run/ranges.h"
 #include "store/activations.h"
 
@@ -12,9 +13,9 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // view: [graph values]
-/* Opens a store for values that are looked at twice and kept in between (plan/looks.h), with the
- * samples of `beside`. dir: directory of its files, if it is on the disk. Call it before values are
- * fed. */
+/* Opens a store for values that are looked at twice and kept in between (schedule/looks.h), with
+ * the samples of `beside`. dir: directory of its files, if it is on the disk. Call it before values
+ * are fed. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
 /* Says that the values fed from now on are a first look only (osh_step.first_look). */
 void osh_stats_first_look(osh_stats *s, bool first);

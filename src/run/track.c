@@ -39,7 +39,7 @@ static void checkpoint_edge(osh_ctx *cx, const char *item, const char *edge)
 
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
 {
-    const osh_strs *items = &r->plan->opt->checkpoint;
+    const osh_strs *items = &r->plan->in.opt->checkpoint;
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
@@ -53,7 +53,7 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
 
 static void checkpoint_marks(osh_ctx *cx, const osh_run *r, const char *subgraph)
 {
-    const osh_strs *items = &r->plan->opt->checkpoint;
+    const osh_strs *items = &r->plan->in.opt->checkpoint;
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) checkpoint_mark(cx, items->items[k], m, subgraph);
@@ -110,12 +110,12 @@ static void pace_forget_done(osh_run *r)
     osh_cost *last = &r->pace.cost[r->pace.n - 1];
     for (int s = 0; s + 1 < r->pace.n; s++) {
         double *work = r->pace.cost[s].work;
-        if (osh_run_solved(r, s, p->pipeline == OSH_PIPELINE_BASIC ? p->parts->n : 1))
+        if (osh_run_solved(r, s, p->in.pipeline == OSH_PIPELINE_BASIC ? p->schedule.parts->n : 1))
             work[OSH_PHASE_OBSERVE] = work[OSH_PHASE_SOLVE] = 0;
     }
-    for (int i = 0; i < p->n_linears; i++)
-        if (r->results[i].done && osh_wants_no_data(&p->linears[i]))
-            last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
+    for (int i = 0; i < p->match.n_linears; i++)
+        if (r->results[i].done && osh_wants_no_data(&p->match.linears[i]))
+            last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(&p->budget, i);
 }
 
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
@@ -124,7 +124,8 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     osh_pace_deinit(cx, &r->pace);
     osh_status rc = osh_pace_init(cx, &r->pace, p);
     if (!rc) pace_forget_done(r);
-    for (int t = p->traversal + 1; !rc && t < p->n_traversals; t++) // work of later traversals
+    for (int t = p->schedule.traversal + 1; !rc && t < p->schedule.n_traversals;
+         t++) // work of later traversals
         for (int k = 0; k < OSH_PHASE_ROUND; k++)
             r->pace.cost[r->pace.n - 1].work[k] += p->traversals[t].work[k];
     return rc;
@@ -144,9 +145,9 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     const osh_plan *p = r->plan;
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
     pace_forget_done(r);
-    if (p->device) osh_nvml_open(cx);
-    if (p->device) osh_profile_device(cx, profile_read_arena, p->device);
-    if (!p->opt->log_file && !osh_log_has_file(cx)) { // the caller may have opened a log file
+    if (p->in.device) osh_nvml_open(cx);
+    if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
+    if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller may have opened a log file
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
@@ -158,8 +159,8 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
     if (gethostname(host, sizeof host - 1)) host[0] = 0;
     osh_log_line(cx, "begin", "oneshot %s on %s, %s: %s, %d modules, %ld samples, %d threads",
-                 osh_version(), host, date, osh_plan_pipeline(p), p->n_linears, (long)p->data.n,
-                 osh_threads(cx));
+                 osh_version(), host, date, osh_plan_pipeline(p), p->match.n_linears,
+                 (long)p->in.data.n, osh_threads(cx));
 done:
     osh_free(cx, path);
     return rc;
@@ -188,7 +189,7 @@ static void run_show(osh_ctx *cx, osh_run *r)
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
     osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
-    if (r->plan->device && osh_cuda_mark_new(cx, r->plan->device, &r->phase_begin))
+    if (r->plan->in.device && osh_cuda_mark_new(cx, r->plan->in.device, &r->phase_begin))
         osh_error_clear(cx);
 }
 
@@ -198,7 +199,7 @@ static void device_mark_end(osh_ctx *cx, osh_run *r)
     osh_cuda_mark *now = NULL; // own
     double seconds = 0;
     if (!r->phase_begin) return;
-    if (osh_cuda_mark_new(cx, r->plan->device, &now) ||
+    if (osh_cuda_mark_new(cx, r->plan->in.device, &now) ||
         osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
         osh_error_clear(cx);
     r->device_seconds[r->pace.phase] += seconds;
@@ -215,8 +216,8 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
 {
     const osh_plan *p = r->plan;
     const char *of = subgraph < 0                        ? NULL
-                     : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model"
-                                                         : p->parts->parts[subgraph].name;
+                     : p->in.pipeline == OSH_PIPELINE_BASIC ? "the whole model"
+                                                         : p->schedule.parts->parts[subgraph].name;
     const char *name = phase == OSH_PHASE_SOLVE && r->learning ? "learn" : osh_phase_name(phase);
     osh_scope scope = osh_profile_begin(cx, name, of);
     device_mark_begin(cx, r);

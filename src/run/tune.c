@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "output/tuned.h"
-#include "plan/tuning.h"
+#include "schedule/tuning.h"
 #include "run/run.h"
 
 typedef struct stored { // a Linear, as the output has it
@@ -24,7 +24,7 @@ static void tune_stored_deinit(osh_ctx *cx, stored *s)
 static osh_status tune_stored_read(osh_ctx *cx, stored *s, osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     OSH_TRY(osh_emit_read_linear(cx, r->emitter, linear, s->raw));
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I))))
@@ -40,11 +40,11 @@ static osh_status tune_take_all(osh_ctx *cx, osh_tune *t, osh_run *r)
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     stored s = {0}; // own
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = 0; i < p->match.n_linears; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(tune_stored_read(cx, &s, r, i));
-        OSH_TRY(osh_tune_take(cx, t, p->linears[i].weight, &p->linears[i].scheme->weights, s.codes,
-                              &s.params));
+        OSH_TRY(osh_tune_take(cx, t, p->match.linears[i].weight,
+                              &p->match.linears[i].scheme->weights, s.codes, &s.params));
         tune_stored_deinit(cx, &s);
     }
 done:
@@ -62,7 +62,7 @@ static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_plan *p
     osh_tensor *w = NULL; // own
     size_t row = (size_t)l->I * osh_dtype_bytes(l->dtype);
     osh_q_coded coded = {s->codes, &s->params, &l->scheme->weights, l->O, l->I};
-    OSH_TRY(osh_weight_load(cx, &w, p->tune_graph, p->ck, l->weight));
+    OSH_TRY(osh_weight_load(cx, &w, p->schedule.tune_graph, p->in.ck, l->weight));
     if (!(dq = osh_alloc(cx, row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t o = 0; o < l->O; o++) {
         double one[2];
@@ -82,7 +82,7 @@ static osh_status tune_write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh
                                     osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &r->plan->linears[linear];
+    const osh_linear *l = &r->plan->match.linears[linear];
     osh_format_weight weight = osh_linear_stored(l);
     stored s = {0}; // own
     double nmse = 0;
@@ -103,10 +103,11 @@ static osh_status tune_write_norms(osh_ctx *cx, osh_tuned_writer *to, const osh_
                                    const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    for (int64_t i = 0; i < p->n_out; i++)
-        for (int w = 0; p->out_info[i].source >= 0 && w < p->tune_graph->n_weights; w++) {
+    for (int64_t i = 0; i < p->manifest.n_out; i++)
+        for (int w = 0;
+             p->manifest.out_info[i].source >= 0 && w < p->schedule.tune_graph->n_weights; w++) {
             const osh_tensor *x = osh_tune_norm_of(t, w);
-            if (x && p->tune_graph->weights[w].tensor == p->out_info[i].source)
+            if (x && p->schedule.tune_graph->weights[w].tensor == p->manifest.out_info[i].source)
                 OSH_TRY(osh_tuned_tensor(cx, to, i, x->data));
         }
 done:
@@ -119,7 +120,7 @@ static osh_status tune_write_result(osh_ctx *cx, const osh_tune *t, osh_run *r,
     osh_status rc = OSH_OK;
     osh_tuned_writer *to = NULL; // own
     OSH_TRY(osh_tuned_begin(cx, &to, r->emitter));
-    for (int i = 0; what->kept && i < r->plan->n_linears; i++)
+    for (int i = 0; what->kept && i < r->plan->match.n_linears; i++)
         OSH_TRY(tune_write_linear(cx, to, t, r, i));
     if (what->kept) OSH_TRY(tune_write_norms(cx, to, t, r->plan));
     OSH_TRY(osh_tuned_end(cx, to, what, r->results));
@@ -131,8 +132,8 @@ done:
 static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
     osh_run *r = user;
-    r->progress.done = step, r->progress.total = r->plan->tune.steps;
-    osh_run_step(cx, r, (double)step / (double)r->plan->tune.steps, 0);
+    r->progress.done = step, r->progress.total = r->plan->schedule.tune.steps;
+    osh_run_step(cx, r, (double)step / (double)r->plan->schedule.tune.steps, 0);
 }
 
 static osh_status tune_learn(osh_ctx *cx, osh_run *r)
@@ -141,7 +142,7 @@ static osh_status tune_learn(osh_ctx *cx, osh_run *r)
     const osh_plan *p = r->plan;
     osh_tune *t = NULL; // own
     osh_tune_result of = {0};
-    OSH_TRY(osh_tune_new(cx, &t, p->tune_graph, p->ck, &p->data, &p->tune));
+    OSH_TRY(osh_tune_new(cx, &t, p->schedule.tune_graph, p->in.ck, &p->in.data, &p->schedule.tune));
     OSH_TRY(tune_take_all(cx, t, r));
     rc = osh_tune_run(cx, t, &of, tune_on_step, r);
     if (rc == OSH_E_NUMERIC) { // a step diverged: the output stays as it is
@@ -167,7 +168,7 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     const osh_tuned *t = osh_emit_tuned(r->emitter);
-    if (!p->tune.steps) goto done;
+    if (!p->schedule.tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
     if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);

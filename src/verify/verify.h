@@ -3,7 +3,8 @@
 #define OSH_VERIFY_H
 #include "base/map.h"
 #include "output/manifest_text.h"
-#include "plan/globals.h"
+#include "match/globals.h"
+#include "plan/plan.h"
 
 typedef struct osh_finding {
     char *where, *found, *wanted; // own

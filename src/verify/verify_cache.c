@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "plan/cache.h"
+#include "match/cache.h"
 #include "verify/verify.h"
 
 static osh_status verify_load_output(osh_ctx *cx, osh_tensor **out, osh_verify *v, int64_t i)
 {
     osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, v->plan->out[i].name);
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, v->plan->manifest.out[i].name);
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape));
     OSH_TRY(osh_checkpoint_read(cx, (*out)->data, v->ck, t));
 done:
@@ -19,10 +19,10 @@ done:
 osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &v->plan->linears[linear];
+    const osh_linear *l = &v->plan->match.linears[linear];
     osh_cache_leaf leaf[OSH_CACHE_LEAVES];
     osh_tensor *t = NULL; // own
-    int n = osh_cache_leaves(leaf, v->plan, l);
+    int n = osh_cache_leaves(leaf, &v->plan->match, l);
     for (int k = 0; k < n; k++) {
         int64_t i = l->first_out + l->n_out - (l->bias >= 0) - n + k;
         if (leaf[k].zero) continue; // any byte is a zero point
@@ -31,8 +31,8 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
         for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
             float scale = osh_tensor_at(t, h);
             if (scale > 0 && isfinite(scale)) continue;
-            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g",
-                                   (double)scale));
+            OSH_TRY(osh_verify_add(cx, v, v->plan->manifest.out[i].name, "a positive number",
+                                   "is %g", (double)scale));
             break;
         }
     }
@@ -41,7 +41,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(verify_load_output(cx, &t, v, i));
         if (osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t)) >= 0)
-            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "finite numbers",
+            OSH_TRY(osh_verify_add(cx, v, v->plan->manifest.out[i].name, "finite numbers",
                                    "holds one that is not"));
     }
 done:
@@ -53,14 +53,14 @@ osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->match.linears[linear];
     osh_tensor *w = NULL, *source = NULL; // own
     v->n_modules++;
     OSH_TRY(verify_load_output(cx, &w, v, l->first_out));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
-    OSH_TRY(osh_checkpoint_read(cx, source->data, p->ck, &p->ck->tensors[l->tensor]));
+    OSH_TRY(osh_checkpoint_read(cx, source->data, p->in.ck, &p->in.ck->tensors[l->tensor]));
     if (memcmp(w->data, source->data, osh_tensor_bytes(w)))
-        OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out].name, "the source's bytes",
+        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[l->first_out].name, "the source's bytes",
                                "differs from the source"));
 done:
     osh_tensor_free(cx, w);

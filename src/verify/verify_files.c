@@ -229,11 +229,12 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     }
     for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
     if (!v->plan) goto done;
-    for (int s = 0; s < v->plan->n_shards; s++)
-        OSH_TRY(files_known_add(cx, known, v->plan->shards[s].name));
+    for (int s = 0; s < v->plan->manifest.n_shards; s++)
+        OSH_TRY(files_known_add(cx, known, v->plan->manifest.shards[s].name));
     OSH_TRY(files_known_add(cx, known, "config.json"));
     OSH_TRY(files_known_add(cx, known, "recipe.yaml"));
-    if (v->plan->n_shards > 1) OSH_TRY(files_known_add(cx, known, "model.safetensors.index.json"));
+    if (v->plan->manifest.n_shards > 1)
+        OSH_TRY(files_known_add(cx, known, "model.safetensors.index.json"));
 done:
     osh_strings_free(cx, names, n);
     return rc;

@@ -1,7 +1,7 @@
 /* verify_output.h - the job of `oneshot verify`. */
 #ifndef OSH_VERIFY_OUTPUT_H
 #define OSH_VERIFY_OUTPUT_H
-#include "plan/options.h"
+#include "match/options.h"
 
 /* Checks an output against its manifest, its config and, if opt has a model, its source. Sends the
  * findings to the sink. Returns OSH_E_FORMAT if there are findings. */

@@ -59,9 +59,9 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
                             const osh_tensor *source)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &v->plan->linears[linear];
+    const osh_linear *l = &v->plan->match.linears[linear];
     int pruner = l->pruner >= 0 ? l->pruner : l->modifier;
-    osh_prune_rule rule = osh_prune_rule_of(&v->plan->recipe->modifiers[pruner], l->sparsity);
+    osh_prune_rule rule = osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->sparsity);
     pruned_seen seen = {0};
     float *row = NULL; // own: [2, I]
     OSH_NEW(cx, row, 2 * l->I);
@@ -81,15 +81,15 @@ osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
-    const osh_linear *l = &p->linears[linear];
-    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->out[l->first_out].name);
+    const osh_linear *l = &p->match.linears[linear];
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->manifest.out[l->first_out].name);
     osh_tensor *w = NULL, *source = NULL; // own
     double err = 0, all = 0, was = osh_verify_recorded(v, l->name);
     char text[64];
     OSH_TRY(osh_tensor_new(cx, &w, t->e->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, w->data, v->ck, t));
-    OSH_TRY(osh_checkpoint_read(cx, source->data, p->ck, &p->ck->tensors[l->tensor]));
+    OSH_TRY(osh_checkpoint_read(cx, source->data, p->in.ck, &p->in.ck->tensors[l->tensor]));
     OSH_TRY(osh_verify_zeros(cx, v, linear, w, source));
     v->n_modules++;
     for (int64_t r = 0; r < l->O; r++) {

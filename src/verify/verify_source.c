@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "output/emit_impl.h"
-#include "plan/bands.h"
-#include "plan/experts.h"
-#include "plan/folds.h"
-#include "plan/tuning.h"
+#include "budget/bands.h"
+#include "rewrite/experts.h"
+#include "rewrite/folds.h"
+#include "schedule/tuning.h"
 #include "verify/verify.h"
 
 /* Returns a field of the identity in the manifest. */
@@ -63,7 +63,7 @@ static osh_status source_make_plan(osh_ctx *cx, osh_verify *v)
     rc = osh_plan_of_output(cx, &v->plan, o);
     OSH_TRY(osh_verify_failed(cx, v, rc, "source and recipe.yaml",
                               "a source and a recipe that make this output"));
-    if (v->plan) OSH_TRY(osh_globals_new(cx, &v->globals, v->plan));
+    if (v->plan) OSH_TRY(osh_globals_new(cx, &v->globals, &v->plan->match));
 done:
     return rc;
 }
@@ -114,9 +114,9 @@ static osh_status source_check_config_text(osh_ctx *cx, osh_verify *v)
     json_place at = {0};
     char where[300];
     const osh_hf_config *c = v->ck->config;
-    size_t n = strlen(v->plan->config_text);
-    if (c->n_text == n && !memcmp(c->text, v->plan->config_text, n)) goto done;
-    OSH_TRY(osh_json_parse(cx, &want, v->plan->config_text, n, "config.json", 0));
+    size_t n = strlen(v->plan->manifest.config_text);
+    if (c->n_text == n && !memcmp(c->text, v->plan->manifest.config_text, n)) goto done;
+    OSH_TRY(osh_json_parse(cx, &want, v->plan->manifest.config_text, n, "config.json", 0));
     if (json_differs(&at, c->json, want)) {
         snprintf(where, sizeof where, "config.json: %s", at.path);
         OSH_TRY(osh_verify_add(cx, v, where, at.want, "is %s", at.has));
@@ -135,7 +135,7 @@ static osh_status source_check_identity(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     osh_identity *id = NULL; // own
     if (!v->manifest) goto done;
-    OSH_TRY(osh_identity_of_source(cx, &id, v->plan->ck));
+    OSH_TRY(osh_identity_of_source(cx, &id, v->plan->in.ck));
     for (size_t i = 0; i < id->n; i++) {
         const cJSON *was = manifest_made_of(v, id->names[i]);
         if (id->here[i] || (cJSON_IsString(was) && !strcmp(was->valuestring, id->values[i])))
@@ -152,7 +152,7 @@ done:
 static osh_status source_check_dropped(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
-    const osh_experts *x = v->plan->experts;
+    const osh_experts *x = v->plan->rewrites.experts;
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "dropped"), *o;
     int n = x ? x->n_dropped : 0, i = 0;
     char want[64];
@@ -179,9 +179,9 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
     osh_status rc = OSH_OK;
     osh_map *planned = NULL; // own
     const osh_plan *p = v->plan;
-    OSH_TRY(osh_map_new_views(cx, &planned, (size_t)p->n_out));
-    for (int64_t i = 0; i < p->n_out; i++) {
-        const osh_st_entry *e = &p->out[i];
+    OSH_TRY(osh_map_new_views(cx, &planned, (size_t)p->manifest.n_out));
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
+        const osh_st_entry *e = &p->manifest.out[i];
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
         OSH_TRY(osh_map_put(cx, planned, e->name, strlen(e->name), i));
         if (!t) {
@@ -196,14 +196,14 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
         if (t->e->dtype != e->dtype)
             OSH_TRY(osh_verify_add(cx, v, e->name, osh_dtype_name(e->dtype), "is %s",
                                    osh_dtype_name(t->e->dtype)));
-        const char *file = p->shards[p->out_info[i].shard].name;
-        if (p->n_shards == v->ck->n_shards && strcmp(file, v->ck->shard_names[t->shard]))
+        const char *file = p->manifest.shards[p->manifest.out_info[i].shard].name;
+        if (p->manifest.n_shards == v->ck->n_shards && strcmp(file, v->ck->shard_names[t->shard]))
             OSH_TRY(osh_verify_add(cx, v, e->name, file, "is in %s", v->ck->shard_names[t->shard]));
         present[i] = shape && t->e->dtype == e->dtype;
     }
-    if (p->n_shards != v->ck->n_shards) {
+    if (p->manifest.n_shards != v->ck->n_shards) {
         char want[32];
-        snprintf(want, sizeof want, "%d", p->n_shards);
+        snprintf(want, sizeof want, "%d", p->manifest.n_shards);
         OSH_TRY(osh_verify_add(cx, v, v->dir, want, "has %d shards", v->ck->n_shards));
     }
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
@@ -227,7 +227,7 @@ typedef struct source_sums {
 static osh_status source_check_sum(osh_ctx *cx, void *user, const cJSON *tensor)
 {
     const source_sums *s = user;
-    const osh_checkpoint *ck = s->v->plan->ck;
+    const osh_checkpoint *ck = s->v->plan->in.ck;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(tensor, "source");
     const cJSON *was = cJSON_GetObjectItemCaseSensitive(tensor, "source_xxh3");
     const osh_ckpt_tensor *t =
@@ -247,7 +247,7 @@ static osh_status source_check_sums(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     source_sums s = {.v = v};
-    OSH_NEW(cx, s.listed, v->plan->ck->n_tensors);
+    OSH_NEW(cx, s.listed, v->plan->in.ck->n_tensors);
     OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", source_check_sum}, &s));
 done:
     osh_free(cx, s.listed);
@@ -278,10 +278,10 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     factors *f = user;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(fold, "layer");
     (void)cx;
-    for (int k = 0; cJSON_IsString(name) && k < f->p->n_folds; k++) {
-        int i = (f->next + k) % f->p->n_folds;
-        osh_fold *at = &f->p->folds[i];
-        if (f->known[i] || strcmp(name->valuestring, f->p->graph->modules[at->module].name))
+    for (int k = 0; cJSON_IsString(name) && k < f->p->rewrites.n_folds; k++) {
+        int i = (f->next + k) % f->p->rewrites.n_folds;
+        osh_fold *at = &f->p->rewrites.folds[i];
+        if (f->known[i] || strcmp(name->valuestring, f->p->in.graph->modules[at->module].name))
             continue;
         f->known[i] = factors_read(at, cJSON_GetObjectItemCaseSensitive(fold, "factors"));
         f->next = i + 1;
@@ -298,16 +298,16 @@ static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
     const osh_plan *p = v->plan;
     factors f = {.p = p};
     *known = true;
-    if (!p->n_folds) goto done;
-    OSH_NEW(cx, f.known, p->n_folds);
+    if (!p->rewrites.n_folds) goto done;
+    OSH_NEW(cx, f.known, p->rewrites.n_folds);
     OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"folds", factors_take_fold}, &f));
-    for (int i = 0; i < p->n_folds; i++) {
+    for (int i = 0; i < p->rewrites.n_folds; i++) {
         if (f.known[i]) {
-            OSH_TRY(osh_fold_known(cx, p, i));
+            OSH_TRY(osh_fold_known(cx, &p->rewrites, i));
             continue;
         }
         *known = false;
-        OSH_TRY(osh_verify_add(cx, v, p->graph->modules[p->folds[i].module].name,
+        OSH_TRY(osh_verify_add(cx, v, p->in.graph->modules[p->rewrites.folds[i].module].name,
                                "the factors of its channels in the manifest's folds",
                                "has none, or they do not fit"));
     }
@@ -320,22 +320,24 @@ done:
  * here. */
 static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
-    if (!osh_tuning_asked(v->plan) || v->plan->n_folds || v->plan->rotated || !v->plan->graph)
+    if (!osh_tuning_asked(&v->plan->schedule) || v->plan->rewrites.n_folds ||
+        v->plan->rewrites.rotated || !v->plan->in.graph)
         return OSH_OK;
-    return v->changed ? osh_tuning_kept(cx, v->plan) : OSH_OK;
+    return v->changed ? osh_tuning_kept(cx, &v->plan->manifest) : OSH_OK;
 }
 
 static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
 {
     osh_status rc = OSH_OK;
-    bool differs = false, tuned = osh_is_tuned(v->plan, v->plan->out_info[i].source);
+    bool differs = false,
+         tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
     char *chunk = NULL; // own: half for the source, half for the output
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
-    const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
-    const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->out[i].name);
+    const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];
+    const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->manifest.out[i].name);
     int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
-    int64_t unit = (int64_t)osh_band_unit_bytes(p, src - p->ck->tensors);
+    int64_t unit = (int64_t)osh_band_unit_bytes(&p->budget, src - p->in.ck->tensors);
     half = unit < half ? half / unit * unit : unit;
     if (half > n_bytes) half = n_bytes;
     if (!(chunk = osh_alloc(cx, (size_t)half * 2)))
@@ -344,26 +346,26 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < n_bytes; at += half) {
         size_t n = (size_t)(n_bytes - at < half ? n_bytes - at : half), k = 0;
-        OSH_TRY(osh_checkpoint_read_part(cx, chunk, p->ck, src, at, n));
+        OSH_TRY(osh_checkpoint_read_part(cx, chunk, p->in.ck, src, at, n));
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
         size_t size = osh_dtype_bytes(src->e->dtype);
-        OSH_TRY(osh_checkpoint_apply(cx, p->ck, src - p->ck->tensors, chunk, at / (int64_t)size,
-                                     (int64_t)(n / size)));
+        OSH_TRY(osh_checkpoint_apply(cx, p->in.ck, src - p->in.ck->tensors, chunk,
+                                     at / (int64_t)size, (int64_t)(n / size)));
         if (tuned && !differs &&
             osh_find_nonfinite(chunk + half, src->e->dtype, (int64_t)(n / size)) >= 0) {
             differs = true;
-            OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "finite numbers",
+            OSH_TRY(osh_verify_add(cx, v, p->manifest.out[i].name, "finite numbers",
                                    "has a NaN or an infinity"));
         }
         if (tuned || differs || !memcmp(chunk, chunk + half, n)) continue;
         differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
-        OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "the bytes of the source's",
+        OSH_TRY(osh_verify_add(cx, v, p->manifest.out[i].name, "the bytes of the source's",
                                "differs from byte %lld on", (long long)at + (long long)k));
     }
     v->n_compared += !differs && !tuned;
-    OSH_TRY(osh_checkpoint_saw(cx, p->ck, src - p->ck->tensors, XXH3_64bits_digest(state)));
+    OSH_TRY(osh_checkpoint_saw(cx, p->in.ck, src - p->in.ck->tensors, XXH3_64bits_digest(state)));
 done:
     osh_free(cx, chunk);
     XXH3_freeState(state);
@@ -377,8 +379,8 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(source_make_plan(cx, v));
     if (!v->plan) goto done;
     const osh_plan *p = v->plan;
-    OSH_NEW(cx, present, p->n_out);
-    OSH_TRY(osh_checkpoint_watch(cx, p->ck));
+    OSH_NEW(cx, present, p->manifest.n_out);
+    OSH_TRY(osh_checkpoint_watch(cx, p->in.ck));
     OSH_TRY(source_check_identity(cx, v));
     OSH_TRY(source_check_config_text(cx, v));
     OSH_TRY(source_check_dropped(cx, v));
@@ -387,18 +389,19 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(source_take_factors(cx, v, &known));
     OSH_TRY(source_take_tuned(cx, v));
     if (!known) goto done; // nothing can be compared
-    for (int64_t i = 0; i < p->n_out; i++) {
+    for (int64_t i = 0; i < p->manifest.n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(source_check_copy(cx, v, i));
+        if (present[i] && p->manifest.out_info[i].source >= 0) OSH_TRY(source_check_copy(cx, v, i));
     }
-    for (int l = 0; l < p->n_linears; l++) {
+    for (int l = 0; l < p->match.n_linears; l++) {
         bool all = true;
         OSH_TRY(osh_check_interrupt(cx));
-        for (int k = 0; k < p->linears[l].n_out; k++) all &= present[p->linears[l].first_out + k];
+        for (int k = 0; k < p->match.linears[l].n_out; k++)
+            all &= present[p->match.linears[l].first_out + k];
         if (!all) continue;
         rc = osh_verify_cache(cx, v, l);
         if (!rc) rc = osh_verify_linear(cx, v, l);
-        OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name,
+        OSH_TRY(osh_verify_failed(cx, v, rc, p->match.linears[l].name,
                                   "codes and scales of the source's weight"));
     }
     if (v->manifest) OSH_TRY(source_check_sums(cx, v));

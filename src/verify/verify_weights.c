@@ -120,7 +120,8 @@ static osh_status module_stored_load(osh_ctx *cx, stored *s, osh_verify *v, cons
     const osh_plan *p = v->plan;
     osh_format_weight weight = osh_linear_stored(l);
     for (int k = 0; k < l->n_out; k++) {
-        const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->out[l->first_out + k].name);
+        const osh_ckpt_tensor *t =
+            osh_checkpoint_find(v->ck, p->manifest.out[l->first_out + k].name);
         OSH_TRY(osh_tensor_new(cx, &s->raw[k], t->e->dtype, t->e->ndim, t->e->shape));
         OSH_TRY(osh_checkpoint_read(cx, s->raw[k]->data, v->ck, t));
     }
@@ -129,7 +130,7 @@ static osh_status module_stored_load(osh_ctx *cx, stored *s, osh_verify *v, cons
     OSH_TRY(
         l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
     OSH_TRY(osh_tensor_new(cx, &s->w, l->dtype, 2, (int64_t[]){l->O, l->I}));
-    OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->ck, &p->ck->tensors[l->tensor]));
+    OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->in.ck, &p->in.ck->tensors[l->tensor]));
 done:
     return rc;
 }
@@ -278,7 +279,8 @@ static osh_status errors_measure(osh_ctx *cx, osh_verify *v, errors *e, const os
     OSH_TRY(osh_tensor_new(cx, &rtn, dt, 2, s->w->shape));
     OSH_TRY(osh_q_decode(cx, dq, s->codes, &s->params, &l->scheme->weights));
     OSH_TRY(osh_q_decode(cx, rtn, nearest, &s->params, &l->scheme->weights));
-    if (l->pruner >= 0) OSH_TRY(osh_verify_zeros(cx, v, (int)(l - v->plan->linears), dq, NULL));
+    if (l->pruner >= 0)
+        OSH_TRY(osh_verify_zeros(cx, v, (int)(l - v->plan->match.linears), dq, NULL));
     for (int64_t r = 0; r < l->O; r++) {
         errors_read_row(e->dq, dq, r, l->I);
         for (int64_t c = 0; c < l->I; c++) e->live[c] |= e->dq[c] != 0;
@@ -342,7 +344,7 @@ static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
     char text[80];
     bool pruned = l->pruner >= 0;
     osh_prune_rule rule = {.exact = true};
-    if (pruned) rule = osh_prune_rule_of(&v->plan->recipe->modifiers[l->pruner], l->sparsity);
+    if (pruned) rule = osh_prune_rule_of(&v->plan->in.recipe->modifiers[l->pruner], l->sparsity);
     if (rule.exact && v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
@@ -386,7 +388,7 @@ static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed,
                                       const osh_linear *l, osh_tensor *w)
 {
     osh_status rc = OSH_OK;
-    const osh_modifier *by = &v->plan->recipe->modifiers[l->pruner];
+    const osh_modifier *by = &v->plan->in.recipe->modifiers[l->pruner];
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = w, .sparsity = l->sparsity};
     *known = !by->type->wants(by, l->scheme);
     if (!*known) goto done;
@@ -401,9 +403,9 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->match.linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     bool solved = m->type->propagates, known = true;
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
     if (l->kept) return osh_verify_kept(cx, v, linear);
@@ -420,12 +422,12 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);
-    OSH_TRY(osh_q_weight_params(cx, &want, s.w, a, p->arithmetic, l->name));
+    OSH_TRY(osh_q_weight_params(cx, &want, s.w, a, p->in.arithmetic, l->name));
     if (!(freedom & OSH_FREE_SCALES)) OSH_TRY(module_compare_params(cx, v, l, &s, &want));
     if (!(nearest = osh_alloc(cx, (size_t)(l->O * l->I))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(osh_q_encode(cx, nearest, s.w, freedom & OSH_FREE_SCALES ? &s.params : &want, a,
-                         p->arithmetic));
+                         p->in.arithmetic));
     if (v->n == before && !solved) OSH_TRY(module_compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
         OSH_TRY(errors_measure(cx, v, &e, l, &s, nearest));

@@ -4,7 +4,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output quantized --progress none >/dev/null
-for i in 1 2 3; do cat "$OSH_SOURCE_DIR/docs/numerics.md"; done >text.txt
+for i in 1 2 3; do cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md"; done >text.txt
 check() { # flags
     local job=(eval --dataset text.txt --max-seq-length 128 --threads 2 --progress none "$@")
     if "$ONESHOT" "${job[@]}" --host-memory 4MiB 2>err; then fail "4 MiB are enough: $*"; fi

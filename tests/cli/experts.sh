@@ -1,4 +1,4 @@
-# Experts that go (docs/pruning.md): those that LLM Compressor drops, the others and their routers byte for byte, the same
+# Experts that go (docs/how-to/pruning.md): those that LLM Compressor drops, the others and their routers byte for byte, the same
 # bytes for any threads and behind a kill; quantizers behind; what cannot be is refused before the work. 2 s of processors.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"

@@ -34,7 +34,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
 } | sort >want
 diff -u want files
-cmp usr/share/man/man1/oneshot.1 "$OSH_SOURCE_DIR/docs/oneshot.1"
+cmp usr/share/man/man1/oneshot.1 "$OSH_SOURCE_DIR/docs/reference/oneshot.1"
 diff -r usr/share/oneshot/models "$OSH_SOURCE_DIR/models"
 for library in $(readelf -d usr/bin/oneshot | sed -n 's/.*Shared library: \[lib\([a-z]*\).*/\1/p'); do # each in NOTICE
     case $library in c|m|ld|asan|ubsan|tsan|cudart|gcc|stdc) continue ;; pcre) library=pcre2 ;; esac

@@ -25,7 +25,7 @@ refused 'src/base/alloc.c (rank 0) calls middle of src/text/json.c (rank 1)' "$O
 rm -r objects
 object run/pace.c left right
 object verify/verify.c right ""
-refused 'src/run/pace.c (rank 8) calls right of src/verify/verify.c (rank 8)' "$OSH_SOURCE_DIR" --objects objects
+refused 'src/run/pace.c (rank 12) calls right of src/verify/verify.c (rank 12)' "$OSH_SOURCE_DIR" --objects objects
 rm -r objects
 object run/pace.c a b
 object run/solve.c b c
@@ -44,8 +44,8 @@ changed() { # words, line, file: the line at its end
     refused "$1" .
     cp kept "src/$3"
 }
-changed 'graph (rank 4) includes plan (rank 6), which is above it' '#include "plan/plan.h"' graph/exec.c
-changed 'run (rank 8) includes eval (rank 8), which is beside it' '#include "eval/eval.h"' run/pace.c
+changed 'graph (rank 4) includes plan (rank 10), which is above it' '#include "plan/plan.h"' graph/exec.c
+changed 'run (rank 12) includes eval (rank 12), which is beside it' '#include "eval/eval.h"' run/pace.c
 changed '"plan/none.h": no such file below src/' '#include "plan/none.h"' run/pace.c
 changed 'is the name of a modifier: of modifiers alone' 'static const char *x = "as GPTQModifier";' run/pace.c
 changed 'is the name of an observer: of quant alone' 'static const char *x = "imatrix_mse";' eval/eval.c

@@ -1,4 +1,4 @@
-# Bits for each module (docs/mixed-precision.md): the size promised is kept, modules that runtimes fuse get the same, the
+# Bits for each module (docs/how-to/mixed-precision.md): the size promised is kept, modules that runtimes fuse get the same, the
 # bytes depend on neither threads nor batch nor where a run was killed, and what cannot be is refused before the work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"

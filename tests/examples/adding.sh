@@ -1,9 +1,9 @@
-# docs/adding-*.md: what each page adds is put into a copy of the tree, builds, and does what the page says.
+# docs/internals/adding-*.md: what each page adds is put into a copy of the tree, builds, and does what the page says.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the pages are what is looked at"; exit 77; }
 build=$(dirname "$ONESHOT")
 command -v ninja >/dev/null && command -v python3 >/dev/null && [ -e "$build/build.ninja" ] || { echo "wants ninja and python3"; exit 77; }
-for page in "$OSH_SOURCE_DIR"/docs/adding-*.md; do
+for page in "$OSH_SOURCE_DIR"/docs/internals/adding-*.md; do
     name=$(basename "$page" .md)
     echo "$name"
     mkdir -p "$name/tests"

@@ -1,8 +1,8 @@
-# docs/tutorial.md and docs/how-to.md: every command works, and prints what the page says.
+# docs/tutorials/*.md and docs/how-to/jobs.md: every command works, and prints what the page says.
 set -euo pipefail
 PATH=$(dirname "$ONESHOT"):$PATH
-for page in tutorial how-to; do
-    mkdir "$page"
+for page in tutorials/{first-run,fine-tuned-model,larger-than-memory,eight-gb-gpu} how-to/jobs; do
+    mkdir -p "$page"
     ln -s "$OSH_SOURCE_DIR/examples" "$page/examples"
     (cd "$page" && python3 "$OSH_SOURCE_DIR/tests/tools/run_page.py" "$OSH_SOURCE_DIR/docs/$page.md")
     rm "$page/examples" # what lies behind it stays

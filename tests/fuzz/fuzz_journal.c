@@ -57,7 +57,7 @@ static void make_once(void)
     ok(osh_plan_new(cx, &plan, &opt));
     ok(osh_identity_new(cx, &id, plan));
     ok(osh_identity_json(cx, &id_json, id, OSH_IDENTITY_ALL));
-    CHECK(plan->n_shards > 1 && plan->parts->n > 1);
+    CHECK(plan->manifest.n_shards > 1 && plan->schedule.parts->n > 1);
 }
 
 /* Makes the partial directory of a killed run: its shards have headers, but no tensor is
@@ -66,8 +66,8 @@ static void dir_reset(void)
 {
     ok(osh_dir_remove(cx, partial));
     ok(osh_dir_make(cx, partial));
-    for (int s = 0; s < plan->n_shards; s++) {
-        const osh_shard *sh = &plan->shards[s];
+    for (int s = 0; s < plan->manifest.n_shards; s++) {
+        const osh_shard *sh = &plan->manifest.shards[s];
         char path[256];
         snprintf(path, sizeof path, "%s/%s", partial, sh->name);
         FILE *f = fopen(path, "wb");
@@ -135,9 +135,10 @@ static void check_resumed(const osh_emitter *e, const osh_result *results)
 {
     int64_t generation = 0;
     int boundary = osh_emit_boundary(e, &generation);
-    CHECK(boundary >= -1 && boundary < plan->parts->n && (boundary < 0 || generation >= 0));
-    for (int i = 0; i < plan->n_linears; i++) {
-        const osh_linear *l = &plan->linears[i];
+    CHECK(boundary >= -1 && boundary < plan->schedule.parts->n &&
+          (boundary < 0 || generation >= 0));
+    for (int i = 0; i < plan->match.n_linears; i++) {
+        const osh_linear *l = &plan->match.linears[i];
         if (!results[i].done) CHECK(!results[i].fallback);
         for (int k = 0; results[i].done && k < l->n_out; k++) CHECK(e->written[l->first_out + k]);
         if (results[i].fallback) CHECK(strlen(results[i].fallback) < (size_t)1 << 20);
@@ -148,7 +149,7 @@ static void run_resume(void)
 {
     osh_emitter *e = NULL;
     bool finished = false;
-    osh_result *results = calloc((size_t)plan->n_linears, sizeof *results);
+    osh_result *results = calloc((size_t)plan->match.n_linears, sizeof *results);
     CHECK(results);
     if (osh_emitter_new(cx, &e, plan, results, &finished)) CHECK(!e && *osh_error_text(cx));
     else {

@@ -133,6 +133,6 @@ static inline double tol_sums(int64_t n)
 
 /* Returns the tolerance of the GPU's fused attention against the reference, for values up to 1: a
  * unit in the last place in most elements. The reference rounds q k^T, scores and normalized
- * probabilities; the kernel rounds p before it is normalized (docs/numerics.md). */
+ * probabilities; the kernel rounds p before it is normalized (docs/explanation/numerics.md). */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }
 #endif

@@ -26,7 +26,7 @@ grep -q '"isa"' card/oneshot-manifest.json && fail "the host's instruction set d
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
-# attention rounds elsewhere on a card (docs/numerics.md): a module's error moves by 1 % or 2 either way, the mean does not
+# attention rounds elsewhere on a card (docs/explanation/numerics.md): a module's error moves by 1 % or 2 either way, the mean does not
 paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \

@@ -39,8 +39,8 @@ static void flops_of_layers(void **state)
     static const char *const set[][2] = {{"method", "gptq"}};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_plan *p = plan_of(cx, &opt, set, 1);
-    assert_int_equal(p->data.offsets[p->data.n], SAMPLES * T); // all samples are cut
-    assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+    assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T); // all samples are cut
+    assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1 + 4 + 1); // embedding, layers, the output
     double N = SAMPLES * T;
     double qkvo = 2 * N * D * (D + KV + KV + D), mlp = 2 * N * D * (2 * F), down = 2 * N * F * D;
@@ -60,8 +60,8 @@ static void flops_of_layers(void **state)
     assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
     assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
     double sum = 0; // the Linears' own figures add up to it
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].subgraph == 2) sum += osh_cost_of_linear(p, i);
+    for (int i = 0; i < p->match.n_linears; i++)
+        if (p->match.linears[i].subgraph == 2) sum += osh_cost_of_linear(&p->budget, i);
     near_to(sum, c[2].work[OSH_PHASE_SOLVE]);
     osh_free(cx, c);
     osh_plan_free(cx, p);
@@ -82,8 +82,8 @@ static void pipelines(void **state)
         int n;
         const char *const set[][2] = {{"method", "gptq"}, {sets[k][0], sets[k][1]}};
         osh_plan *p = plan_of(cx, &opt, set, 2);
-        assert_ok(cx, osh_cost_new(cx, &c, &n, p));
-        assert_int_equal(n, k ? p->parts->n + 1 : 2);
+        assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
+        assert_int_equal(n, k ? p->schedule.parts->n + 1 : 2);
         for (int s = 0; s < n; s++)
             for (int f = 0; f < OSH_N_PHASES; f++) flops[k] += c[s].flops[f];
         osh_free(cx, c);
@@ -95,7 +95,7 @@ static void pipelines(void **state)
     osh_cost *c;
     int n;
     osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding: no data
-    assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+    assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1);
     assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 &&
                 c[0].work[OSH_PHASE_OBSERVE] == 0);
@@ -122,7 +122,7 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
 {
     shares *x = user;
     double share;
-    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c,
+    assert_ok(cx, osh_cost_share(cx, &share, &x->p->budget, x->c,
                                  &(osh_visited){x->index, s, s->observe ? x->open : NULL}));
     x->sum[s->again] += share, x->n++;
     return OSH_OK;
@@ -140,14 +140,14 @@ static void shares_of_passes(void **state)
     for (int way = 0; way < 3; way++) {
         osh_cost *c;
         int n;
-        for (int i = 0; i < p->memory.n_visits; i++) {
-            p->memory.visits[i].round_bytes = way == 1 ? 600000 : 0;
-            p->memory.visits[i].segments = way == 2;
+        for (int i = 0; i < p->schedule.n_visits; i++) {
+            p->schedule.visits[i].round_bytes = way == 1 ? 600000 : 0;
+            p->schedule.visits[i].segments = way == 2;
         }
-        assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+        assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
         shares x = {.cx = cx, .p = p, .c = c, .index = 2};
         osh_visitor v = {.open = add_open, .pass = add_pass, .user = &x};
-        assert_ok(cx, osh_visit_walk(cx, p, 2, &v));
+        assert_ok(cx, osh_visit_walk(cx, &p->schedule, 2, &v));
         if (x.sum[0] < 0.8 || x.sum[0] > 1.001 || x.sum[1] < 0.8 || x.sum[1] > 1.001)
             fail_msg("way %d: observe %.3f, propagate %.3f", way, x.sum[0], x.sum[1]);
         assert_true(way == 0 ? x.n == 2 : x.n > 2);

@@ -4,7 +4,8 @@
  * Changes to the model are refused, and the graph is cut between the layers. With any factors
  * folded in, a model's logits stay the same. */
 #include "golden/models/tiny.h"
-#include "plan/folds.h"
+#include "plan/plan.h"
+#include "rewrite/folds.h"
 #include "torture.h"
 
 #include <unistd.h>
@@ -22,6 +23,7 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
 {
     char text[1024];
     memset(f, 0, sizeof *f);
+    osh_plan_join(&f->p);
     strcpy(f->dir, "folds-XXXXXX");
     assert_int_equal(osh_ctx_new(&f->cx, 1), OSH_OK);
     osh_log_setup(f->cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
@@ -29,23 +31,23 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
     tiny_open(f->cx, &f->t, model);
     tiny_write(f->cx, &f->t, f->dir, OSH_F32);
     assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->ck, f->dir));
-    assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->ck, NULL));
+    assert_ok(f->cx, osh_graph_new(f->cx, &f->p.in.graph, f->ck, NULL));
     snprintf(text, sizeof text,
              "s_modifiers: {SmoothQuantModifier: {%s}, QuantizationModifier: {scheme: W8A8}}",
              keys);
-    assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
-    f->p.ck = f->ck, f->p.opt = &f->opt, f->p.propagate_error = true;
+    assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.in.recipe, text, strlen(text), "r.yaml"));
+    f->p.in.ck = f->ck, f->p.in.opt = &f->opt, f->p.in.propagate_error = true;
 }
 
 static void fixture_close(fixture *f)
 {
-    osh_plan_folds_free(f->cx, &f->p);
-    osh_partition_free(f->cx, f->p.parts);
-    osh_free(f->cx, f->p.passes);
-    osh_free(f->cx, f->p.readers);
-    osh_free(f->cx, f->p.users);
-    osh_recipe_free(f->cx, f->p.recipe);
-    osh_graph_free(f->cx, f->p.graph);
+    osh_plan_folds_free(f->cx, &f->p.rewrites);
+    osh_partition_free(f->cx, f->p.schedule.parts);
+    osh_free(f->cx, f->p.schedule.passes);
+    osh_free(f->cx, f->p.match.readers);
+    osh_free(f->cx, f->p.match.users);
+    osh_recipe_free(f->cx, f->p.in.recipe);
+    osh_graph_free(f->cx, f->p.in.graph);
     osh_checkpoint_close(f->cx, f->ck);
     assert_ok(f->cx, osh_dir_remove(f->cx, f->dir));
     tiny_close(&f->t);
@@ -59,14 +61,14 @@ static void describe(char *to, size_t room, const fixture *f, int layer)
     char prefix[32];
     size_t n = (size_t)snprintf(prefix, sizeof prefix, "model.layers.%d.", layer), at = 0;
     to[0] = 0;
-    for (int i = 0; i < f->p.n_folds; i++) {
-        const osh_fold *o = &f->p.folds[i];
-        const char *name = f->p.graph->modules[o->module].name;
+    for (int i = 0; i < f->p.rewrites.n_folds; i++) {
+        const osh_fold *o = &f->p.rewrites.folds[i];
+        const char *name = f->p.in.graph->modules[o->module].name;
         if (strncmp(name, prefix, n)) continue;
         at += (size_t)snprintf(to + at, room - at, "%s%s:", at ? "; " : "", strrchr(name, '.') + 1);
         for (int k = 0; k < o->n_takes; k++) {
             char w[128], *dot;
-            snprintf(w, sizeof w, "%s", f->p.graph->weights[o->takes[k]].name);
+            snprintf(w, sizeof w, "%s", f->p.in.graph->weights[o->takes[k]].name);
             *strrchr(w, '.') = 0, dot = strrchr(w, '.');
             at += (size_t)snprintf(to + at, room - at, " %s", dot + 1);
         }
@@ -103,7 +105,7 @@ static void test_found(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         fixture_open(&f, rows[i].model, rows[i].keys);
-        assert_ok(f.cx, osh_plan_folds(f.cx, &f.p));
+        assert_ok(f.cx, osh_plan_folds(f.cx, &f.p.rewrites));
         for (int layer = 0; layer < 3; layer++) {
             char got[512];
             const char *want = rows[i].layer[layer] ? rows[i].layer[layer] : "";
@@ -150,7 +152,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         fixture_open(&f, rows[i].model, rows[i].keys);
-        osh_status rc = osh_plan_folds(f.cx, &f.p);
+        osh_status rc = osh_plan_folds(f.cx, &f.p.rewrites);
         if (!rc || !strstr(osh_error_text(f.cx), rows[i].part))
             fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys,
                      rc ? osh_error_text(f.cx) : "", rows[i].part);
@@ -162,18 +164,19 @@ static void test_refused(void **state)
 static void test_cut(void **state)
 {
     (void)state;
-    static const char *const linear = "Linear";
+    char linear[] = "Linear", *items[] = {linear};
     fixture f;
     fixture_open(&f, "llama_default", "");
-    assert_ok(f.cx, osh_plan_folds(f.cx, &f.p));
-    assert_ok(f.cx, osh_plan_cut(f.cx, &f.p, &linear, 1, 1));
-    assert_int_equal(f.p.n_folds, 4);
-    for (int i = 0; i < f.p.n_folds; i++) {
-        const osh_fold *o = &f.p.folds[i];
-        const osh_subgraph *s = &f.p.parts->parts[o->subgraph];
-        int norm = f.p.graph->modules[o->module].node;
+    assert_ok(f.cx, osh_plan_folds(f.cx, &f.p.rewrites));
+    assert_ok(f.cx, osh_plan_cut(f.cx, &f.p.schedule, &f.p.match, &f.p.rewrites,
+                                 &(osh_strs){items, 1}, 1));
+    assert_int_equal(f.p.rewrites.n_folds, 4);
+    for (int i = 0; i < f.p.rewrites.n_folds; i++) {
+        const osh_fold *o = &f.p.rewrites.folds[i];
+        const osh_subgraph *s = &f.p.schedule.parts->parts[o->subgraph];
+        int norm = f.p.in.graph->modules[o->module].node;
         assert_int_equal(s->first, norm);
-        assert_true(f.p.passes[o->subgraph].fold);
+        assert_true(f.p.schedule.passes[o->subgraph].fold);
         for (int n = norm + 1; n <= norm + o->n_takes; n++) assert_true(n < s->first + s->n_nodes);
     }
     fixture_close(&f);
@@ -181,7 +184,7 @@ static void test_cut(void **state)
 
 static float *logits(fixture *f)
 {
-    const osh_graph *g = f->p.graph;
+    const osh_graph *g = f->p.in.graph;
     osh_weights *w = NULL;
     osh_batch *b = NULL;
     int out = g->nodes[g->head].out[0];
@@ -207,17 +210,18 @@ static void same_model(const char *model, const char *keys, int n)
 {
     fixture f;
     fixture_open(&f, model, keys);
-    assert_ok(f.cx, osh_plan_folds(f.cx, &f.p));
-    if (f.p.n_folds != n) fail_msg("%s: %d layers give factors, want %d", model, f.p.n_folds, n);
+    assert_ok(f.cx, osh_plan_folds(f.cx, &f.p.rewrites));
+    if (f.p.rewrites.n_folds != n)
+        fail_msg("%s: %d layers give factors, want %d", model, f.p.rewrites.n_folds, n);
     float *before = logits(&f), most = 0, differ = 0;
-    for (int i = 0; i < f.p.n_folds; i++) {
-        osh_fold *o = &f.p.folds[i];
+    for (int i = 0; i < f.p.rewrites.n_folds; i++) {
+        osh_fold *o = &f.p.rewrites.folds[i];
         for (int64_t c = 0; c < o->n; c++)
             o->s[c] = (float)exp2(2 * osh_rng_sym(5, (uint64_t)i, (uint64_t)c));
-        assert_ok(f.cx, osh_fold_known(f.cx, &f.p, i));
+        assert_ok(f.cx, osh_fold_known(f.cx, &f.p.rewrites, i));
     }
     float *after = logits(&f);
-    for (int64_t i = 0; i < f.t.offsets[2] * f.p.graph->n_vocab; i++) {
+    for (int64_t i = 0; i < f.t.offsets[2] * f.p.in.graph->n_vocab; i++) {
         if (fabsf(before[i]) > most) most = fabsf(before[i]);
         if (fabsf(before[i] - after[i]) > differ) differ = fabsf(before[i] - after[i]);
     }
@@ -250,13 +254,14 @@ static osh_status make_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
     osh_plan p = f->p;
-    int *joined = p.graph->joined;
-    p.graph->joined = NULL;
-    osh_status rc = osh_plan_folds(cx, &p);
-    osh_plan_folds_free(cx, &p);
-    osh_free(cx, p.graph->joined);
-    p.graph->joined = joined;
-    osh_checkpoint_free_changes(cx, p.ck);
+    osh_plan_join(&p);
+    int *joined = p.in.graph->joined;
+    p.in.graph->joined = NULL;
+    osh_status rc = osh_plan_folds(cx, &p.rewrites);
+    osh_plan_folds_free(cx, &p.rewrites);
+    osh_free(cx, p.in.graph->joined);
+    p.in.graph->joined = joined;
+    osh_checkpoint_free_changes(cx, p.in.ck);
     return rc;
 }
 

@@ -24,25 +24,29 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     tiny_model_open(&j->at, name, dt, n_threads);
     const osh_graph *g = j->at.g;
     j->opt = (osh_options){.model = j->at.dir};
-    j->p = (osh_plan){.opt = &j->opt, .graph = j->at.g};
-    j->p.linears = calloc((size_t)g->n_nodes, sizeof *j->p.linears);
+    j->p = (osh_plan){.in.opt = &j->opt, .in.graph = j->at.g};
+    osh_plan_join(&j->p);
+    j->p.match.linears = calloc((size_t)g->n_nodes, sizeof *j->p.match.linears);
     for (int i = 0; i < g->head; i++) {
         const osh_node *n = &g->nodes[i];
         if (strcmp(n->op->name, "linear")) continue;
-        j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name, .node = i,
-                                                      .weight = n->w[0], .input = n->in[0],
-                                                      .O = g->values[n->out[0]].width,
-                                                      .I = g->values[n->in[0]].width};
+        j->p.match.linears[j->p.match.n_linears++] =
+            (osh_linear){.name = g->modules[n->module].name,
+                         .node = i,
+                         .weight = n->w[0],
+                         .input = n->in[0],
+                         .O = g->values[n->out[0]].width,
+                         .I = g->values[n->in[0]].width};
     }
     j->offsets[0] = 0;
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
-    j->p.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
+    j->p.in.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
     /* The first Linear that reads a value has care_in, as if candidates rounded inputs. */
-    for (int i = 0; j->p.gradients && i < j->p.n_linears; i++) {
-        osh_linear *l = &j->p.linears[i];
+    for (int i = 0; j->p.gradients && i < j->p.match.n_linears; i++) {
+        osh_linear *l = &j->p.match.linears[i];
         int first = 0;
-        while (j->p.linears[first].input != l->input) first++;
+        while (j->p.match.linears[first].input != l->input) first++;
         if (first == i)
             tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->care_in, OSH_F64, 1, &l->I));
     }
@@ -50,12 +54,12 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
 
 static void job_close(job *j)
 {
-    for (int i = 0; i < j->p.n_linears; i++) {
-        osh_tensor_free(j->at.cx, j->p.linears[i].care);
-        osh_tensor_free(j->at.cx, j->p.linears[i].care_in);
+    for (int i = 0; i < j->p.match.n_linears; i++) {
+        osh_tensor_free(j->at.cx, j->p.match.linears[i].care);
+        osh_tensor_free(j->at.cx, j->p.match.linears[i].care_in);
     }
     osh_free(j->at.cx, j->p.gradients_not);
-    free(j->p.linears);
+    free(j->p.match.linears);
     tiny_model_close(&j->at);
 }
 
@@ -106,7 +110,7 @@ static double loss(job *j, int sample, nudge *n)
     b->ids = j->at.t.ids + j->offsets[sample];
     tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, j->at.w, b, &hooks,
                                 true));
-    tiny_check(cx, osh_next_tokens(cx, &targets, &j->p.data, sample, 1));
+    tiny_check(cx, osh_next_tokens(cx, &targets, &j->p.in.data, sample, 1));
     tiny_check(cx, osh_tensor_new(cx, &nll, OSH_F32, 1, targets->shape));
     osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets},
                      .out = {nll}, .attr = &rules, .seqs = &b->seqs};
@@ -142,8 +146,8 @@ static void squares_are_of_differences(void **state)
         assert_true(j.p.gradients);
         gradients_measure(&j, &took);
         tiny_check(j.at.cx, osh_weights_load(j.at.cx, j.at.w, j.at.g, j.at.ck, 0, j.at.g->n_nodes));
-        for (int i = 0; i < j.p.n_linears; i++) {
-            const osh_linear *l = &j.p.linears[i];
+        for (int i = 0; i < j.p.match.n_linears; i++) {
+            const osh_linear *l = &j.p.match.linears[i];
             const osh_tensor *cares[] = {l->care, l->care_in};
             for (int in = 0; in < (l->care_in ? 2 : 1); in++) {
                 const double *care = cares[in]->data;
@@ -168,11 +172,11 @@ static void threads_do_not_show(void **state)
     int64_t took;
     job_open(&a, "qwen3_moe", OSH_BF16, 1);
     job_open(&b, "qwen3_moe", OSH_BF16, 3);
-    gradients_measure(&a, &took);
-    gradients_measure(&b, &took);
-    for (int i = 0; i < a.p.n_linears; i++)
-        assert_memory_equal(a.p.linears[i].care->data, b.p.linears[i].care->data,
-                            (size_t)a.p.linears[i].O * 8);
+    measure(&a, &took);
+    measure(&b, &took);
+    for (int i = 0; i < a.p.match.n_linears; i++)
+        assert_memory_equal(a.p.match.linears[i].care->data, b.p.match.linears[i].care->data,
+                            (size_t)a.p.match.linears[i].O * 8);
     job_close(&a);
     job_close(&b);
 }
@@ -199,7 +203,7 @@ static void what_has_none_is_told(void **state)
     job j;
     job_open(&j, "qwen3_next", OSH_BF16, 1);
     assert_true(j.p.gradients);
-    j.p.by_route = true;
+    j.p.in.by_route = true;
     tiny_check(j.at.cx, osh_plan_gradients(j.at.cx, &j.p));
     assert_false(j.p.gradients);
     if (!strstr(j.p.gradients_not, "on their own tokens")) fail_msg("%s", j.p.gradients_not);

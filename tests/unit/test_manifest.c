@@ -1,6 +1,7 @@
-/* test_manifest.c - checks that every tensor of a source has one fate: quantized or copied. A plan
- * that loses a tensor, or has two fates for it, is refused. */
-#include "plan/manifest.h"
+/* test_manifest.c - every tensor of a source has one fate: quantized or copied. A plan that loses a
+ * tensor, or has two fates for it, is refused. */
+#include "plan/plan.h"
+#include "rewrite/manifest.h"
 #include "torture.h"
 
 typedef struct fixture {
@@ -30,8 +31,9 @@ static void fixture_make(fixture *f)
     }
     f->linear = (osh_linear){.name = "q", .tensor = 0, .bias = -1, .first_out = 0, .n_out = 2};
     f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
-    f->plan = (osh_plan){.ck = &f->ck, .linears = &f->linear, .n_linears = 1, .out = f->out,
-                         .out_info = f->info, .n_out = 4};
+    f->plan = (osh_plan){.in.ck = &f->ck, .match.linears = &f->linear, .match.n_linears = 1,
+                         .manifest.out = f->out, .manifest.out_info = f->info, .manifest.n_out = 4};
+    osh_plan_join(&f->plan);
 }
 
 static void one_fate_each(void **state)
@@ -40,23 +42,25 @@ static void one_fate_each(void **state)
     osh_fate *fate = NULL;
     fixture f;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    fixture_make(&f);
-    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    make(&f);
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan.manifest));
     assert_int_equal(fate[0], OSH_FATE_QUANTIZED);
     assert_int_equal(fate[1], OSH_FATE_COPIED);
     assert_int_equal(fate[2], OSH_FATE_COPIED);
     osh_free(cx, fate);
 
-    f.plan.n_out = 3; // mtp.fc.weight is lost
-    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan),
+    f.plan.manifest.n_out = 3; // mtp.fc.weight is lost
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
                  "mtp.fc.weight is neither quantized nor");
-    fixture_make(&f);
-    f.plan.n_linears = 0; // q.weight is lost
-    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight is neither");
-    fixture_make(&f);
+    make(&f);
+    f.plan.match.n_linears = 0; // q.weight is lost
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
+                 "q.weight is neither");
+    make(&f);
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
-    f.plan.n_out = 5; // q.weight is copied beside its codes
-    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight would be both");
+    f.plan.manifest.n_out = 5; // q.weight is copied beside its codes
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan.manifest),
+                 "q.weight would be both");
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
@@ -72,14 +76,14 @@ static void tied_heads(void **state)
     f.source[1].name = f.out[2].name = "model.embed_tokens.weight";
     f.linear.name = "lm_head", f.linear.tensor = 1;
     f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
-    f.plan.n_out = 5;
-    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    f.plan.manifest.n_out = 5;
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan.manifest));
     for (int i = 0; i < 3; i++) assert_int_equal(fate[i], OSH_FATE_COPIED);
     osh_free(cx, fate);
     fixture_make(&f);
     f.out[4].name = "lm_head.weight", f.info[4] = (osh_out_tensor){.source = 1, .linear = -1};
-    f.plan.n_out = 5;
-    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    f.plan.manifest.n_out = 5;
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan.manifest));
     assert_int_equal(fate[1], OSH_FATE_COPIED);
     osh_free(cx, fate);
     osh_ctx_free(cx);

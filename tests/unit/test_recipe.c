@@ -4,7 +4,7 @@
 #include "base/quote.h"
 #include "modifiers/gptq.h"
 #include "modifiers/recipe.h"
-#include "plan/options.h"
+#include "match/options.h"
 #include "text/yaml.h"
 #include "torture.h"
 

@@ -49,15 +49,21 @@ static void made_up_make(made_up *m, int n)
     m->subgraphs[0].name = "model.<i>";
     m->subgraphs[1].name = "model.layers.1";
     m->parts = (osh_partition){.parts = m->subgraphs, .n = 2};
-    m->plan = (osh_plan){.opt = &m->opt, .ck = &m->ck, .parts = &m->parts,
-                         .pipeline = OSH_PIPELINE_SEQUENTIAL, .recipe = &m->recipe,
-                         .linears = m->linears, .n_linears = n, .total_bytes = 1000};
+    m->plan = (osh_plan){.in.opt = &m->opt,
+                         .in.ck = &m->ck,
+                         .schedule.parts = &m->parts,
+                         .in.pipeline = OSH_PIPELINE_SEQUENTIAL,
+                         .in.recipe = &m->recipe,
+                         .match.linears = m->linears,
+                         .match.n_linears = n,
+                         .manifest.total_bytes = 1000};
+    osh_plan_join(&m->plan);
     m->run = (osh_run){.plan = &m->plan, .results = m->results};
 }
 
 static void made_up_drop(made_up *m)
 {
-    for (int i = 0; i < m->plan.n_linears; i++) free(m->linears[i].name);
+    for (int i = 0; i < m->plan.match.n_linears; i++) free(m->linears[i].name);
     free(m->linears);
     free(m->results);
 }

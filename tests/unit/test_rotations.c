@@ -3,7 +3,8 @@
  * with the reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
-#include "plan/rotations.h"
+#include "plan/plan.h"
+#include "rewrite/rotations.h"
 #include "torture.h"
 
 #include <unistd.h>
@@ -115,28 +116,29 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
 {
     char text[512];
     memset(f, 0, sizeof *f);
+    osh_plan_join(&f->p);
     strcpy(f->dir, "rotations-XXXXXX");
     assert_int_equal(osh_ctx_new(&f->cx, 1), OSH_OK);
     osh_log_setup(f->cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     assert_non_null(mkdtemp(f->dir));
     tiny_open(f->cx, &f->t, model);
     tiny_write(f->cx, &f->t, f->dir, OSH_F32);
-    assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->p.ck, f->dir));
-    assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->p.ck, NULL));
+    assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->p.in.ck, f->dir));
+    assert_ok(f->cx, osh_graph_new(f->cx, &f->p.in.graph, f->p.in.ck, NULL));
     bool quip = !strncmp(keys, "QuIP ", 5);
     snprintf(text, sizeof text, "s_modifiers: {%sModifier: {%s}}", quip ? "QuIP" : "SpinQuant",
              keys + (quip ? 5 : 0));
-    assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
-    f->p.opt = &f->opt;
+    assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.in.recipe, text, strlen(text), "r.yaml"));
+    f->p.in.opt = &f->opt;
 }
 
 static void fixture_close(fixture *f)
 {
-    osh_recipe_free(f->cx, f->p.recipe);
-    osh_graph_free(f->cx, f->p.graph);
-    osh_checkpoint_close(f->cx, f->p.ck);
-    osh_plan_rotations_free(f->cx, &f->p);
-    osh_free(f->cx, f->p.folded);
+    osh_recipe_free(f->cx, f->p.in.recipe);
+    osh_graph_free(f->cx, f->p.in.graph);
+    osh_checkpoint_close(f->cx, f->p.in.ck);
+    osh_plan_rotations_free(f->cx, &f->p.rewrites);
+    osh_free(f->cx, f->p.rewrites.folded);
     assert_ok(f->cx, osh_dir_remove(f->cx, f->dir));
     tiny_close(&f->t);
     assert_int_equal(osh_mem_live(f->cx), 0);
@@ -145,14 +147,14 @@ static void fixture_close(fixture *f)
 
 static float *logits(fixture *f)
 {
-    const osh_graph *g = f->p.graph;
+    const osh_graph *g = f->p.in.graph;
     osh_weights *w = NULL;
     osh_batch *b = NULL;
     int out = g->nodes[g->head].out[0];
     bool *keep = calloc((size_t)g->n_values, sizeof *keep);
     keep[out] = true;
     assert_ok(f->cx, osh_weights_new(f->cx, &w, g));
-    assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->p.ck, 0, g->n_nodes));
+    assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->p.in.ck, 0, g->n_nodes));
     assert_ok(f->cx, osh_batch_new(f->cx, &b, g, f->t.ids, f->t.offsets, 2));
     assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL,
                                   true));
@@ -170,10 +172,10 @@ static void same_model(const char *model, const char *keys)
     fixture f;
     fixture_open(&f, model, keys);
     float *before = logits(&f), most = 0, differ = 0;
-    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
-    assert_true(f.p.rotated->n_weights > 10);
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p.rewrites, &f.p.in));
+    assert_true(f.p.rewrites.rotated->n_weights > 10);
     float *after = logits(&f);
-    for (int64_t i = 0; i < f.t.offsets[2] * f.p.graph->n_vocab; i++) {
+    for (int64_t i = 0; i < f.t.offsets[2] * f.p.in.graph->n_vocab; i++) {
         if (fabsf(before[i]) > most) most = fabsf(before[i]);
         if (fabsf(before[i] - after[i]) > differ) differ = fabsf(before[i] - after[i]);
     }
@@ -230,12 +232,13 @@ static void test_matrices_of_outputs(void **state)
     char *text = NULL;
     (void)state;
     fixture_open(&f, "llama_default", "QuIP rotations: [v, u], seed: 5, precision: float32");
-    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
-    const osh_online *o = &f.p.rotated->online;
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p.rewrites, &f.p.in));
+    const osh_online *o = &f.p.rewrites.rotated->online;
     assert_true(o->n_matrices > 2);
     for (int i = 0; i < o->n_matrices; i++) {
         const osh_online_matrix *m = &o->matrices[i];
-        assert_ok(f.cx, osh_checkpoint_load(f.cx, &t, f.p.ck, m->name, 2, (int64_t[]){m->n, m->n}));
+        assert_ok(f.cx,
+                  osh_checkpoint_load(f.cx, &t, f.p.in.ck, m->name, 2, (int64_t[]){m->n, m->n}));
         assert_int_equal(t->dtype, OSH_F32);
         double *of = matrix(f.cx, &m->r, false, false), root = sqrt((double)m->n);
         for (int64_t k = 0; k < m->n * m->n; k++) {
@@ -247,10 +250,10 @@ static void test_matrices_of_outputs(void **state)
         osh_tensor_free(f.cx, t);
     }
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.q_proj.v_input.weight");
-    assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
-    assert_false(
-        osh_q_is_matrix(&f.p.rotated->transforms, "model.layers.0.self_attn.q_proj.weight"));
-    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
+    assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
+    assert_false(osh_q_is_matrix(&f.p.rewrites.rotated->transforms,
+                                 "model.layers.0.self_attn.q_proj.weight"));
+    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"precision\": \"torch.float32\"",
                                         "\"location\": \"weight_output\"",
                                         "\"type\": \"random-hadamard\"", "\"head_dim\": null"};
@@ -267,15 +270,15 @@ static void test_heads(void **state)
     char *text = NULL;
     (void)state;
     fixture_open(&f, "llama_default", "rotations: [R3]");
-    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
-    const osh_online *o = &f.p.rotated->online;
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p.rewrites, &f.p.in));
+    const osh_online *o = &f.p.rewrites.rotated->online;
     assert_int_equal(o->n_matrices, 1);
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
-    assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
-    assert_true(osh_online_attends(&f.p));
+    assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
+    assert_true(osh_online_attends(&f.p.rewrites));
     /* Queries, then keys. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
-    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
+    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
                                         "re:.*self_attn$"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -291,10 +294,10 @@ static void test_untied(void **state)
     for (int k = 0; k < 3; k++) {
         fixture f;
         fixture_open(&f, k ? "llama_default" : "llama_tied", "");
-        if (k == 1) f.p.ck->config->tie_word_embeddings = true;
-        assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
-        assert_int_equal(osh_is_untied(&f.p), k < 2);
-        assert_non_null(osh_checkpoint_find(f.p.ck, "lm_head.weight"));
+        if (k == 1) f.p.in.ck->config->tie_word_embeddings = true;
+        assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p.rewrites, &f.p.in));
+        assert_int_equal(osh_is_untied(&f.p.rewrites), k < 2);
+        assert_non_null(osh_checkpoint_find(f.p.in.ck, "lm_head.weight"));
         fixture_close(&f);
     }
 }
@@ -333,7 +336,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
         fixture_open(&f, rows[i].model, rows[i].keys);
-        osh_status rc = osh_plan_rotations(f.cx, &f.p);
+        osh_status rc = osh_plan_rotations(f.cx, &f.p.rewrites, &f.p.in);
         if (!rc || !strstr(osh_error_text(f.cx), rows[i].part))
             fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys,
                      rc ? osh_error_text(f.cx) : "", rows[i].part);
@@ -345,14 +348,14 @@ static osh_status make_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
     osh_tensor *t = NULL;
-    osh_status rc = osh_plan_rotations(cx, &f->p);
+    osh_status rc = osh_plan_rotations(cx, &f->p.rewrites, &f->p.in);
     if (!rc)
-        rc = osh_checkpoint_load(cx, &t, f->p.ck, "model.layers.0.self_attn.v_proj.weight", -1,
+        rc = osh_checkpoint_load(cx, &t, f->p.in.ck, "model.layers.0.self_attn.v_proj.weight", -1,
                                  NULL);
     osh_tensor_free(cx, t);
-    osh_plan_rotations_free(cx, &f->p);
-    osh_free(cx, f->p.folded), f->p.folded = NULL;
-    osh_checkpoint_free_changes(cx, f->p.ck);
+    osh_plan_rotations_free(cx, &f->p.rewrites);
+    osh_free(cx, f->p.rewrites.folded), f->p.rewrites.folded = NULL;
+    osh_checkpoint_free_changes(cx, f->p.in.ck);
     return rc;
 }
 
@@ -371,15 +374,16 @@ static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
     osh_checkpoint *ck = NULL;
-    osh_plan p = {.recipe = f->p.recipe, .opt = &f->opt};
+    osh_plan p = {.in.recipe = f->p.in.recipe, .in.opt = &f->opt};
+    osh_plan_join(&p);
     osh_status rc = osh_checkpoint_open(cx, &ck, f->dir);
-    p.ck = ck;
-    if (!rc) rc = osh_graph_new(cx, &p.graph, ck, NULL);
-    if (!rc) rc = osh_plan_rotations(cx, &p);
-    osh_graph_free(cx, p.graph);
+    p.in.ck = ck;
+    if (!rc) rc = osh_graph_new(cx, &p.in.graph, ck, NULL);
+    if (!rc) rc = osh_plan_rotations(cx, &p.rewrites, &p.in);
+    osh_graph_free(cx, p.in.graph);
     osh_checkpoint_close(cx, ck);
-    osh_plan_rotations_free(cx, &p);
-    osh_free(cx, p.folded);
+    osh_plan_rotations_free(cx, &p.rewrites);
+    osh_free(cx, p.rewrites.folded);
     return rc;
 }
 

@@ -55,7 +55,8 @@ typedef struct fused_shape {
     float c;
 } fused_shape;
 
-/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/cuda.md lists the values. */
+/* Sizes for heads of up to DIM elements and warps of BANDS bands. docs/how-to/cuda.md lists the
+ * values. */
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
     /* Blocks of a multiprocessor: limits the registers. */

@@ -3,7 +3,8 @@
  * and what its passes are said to cost. Under each instruction set (cmake/tests.cmake). Prints the figures. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
-#include "plan/cost.h"
+#include "budget/cost.h"
+#include "plan/plan.h"
 
 enum { D = 32, F = 56, FE = 24, Q = 64, K = 32, E = 6, TOP = 2, TOKENS = 292 };
 
@@ -89,7 +90,7 @@ static void flops_of_experts(void **state)
     assert_non_null(mkdtemp(dir));
     job_write(cx, &opt, dir, "qwen3_moe");
     assert_ok(cx, osh_plan_new(cx, &p, &opt));
-    assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+    assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1 + 3 + 1);
     for (int s = 0; s < 4; s++) attention += 4.0 * Q * lens[s] * (lens[s] + 1) / 2;
     double before = 2 * N * (2 * D * Q + 2 * D * K) + attention, router = 2 * N * D * E;

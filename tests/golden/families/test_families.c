@@ -3,7 +3,8 @@
  * tensor with the others; no router, table or Conv1D is. What Linears of the blocks stay dense stands in the table
  * below. */
 #include "golden/models/tiny.h"
-#include "plan/dense.h"
+#include "match/dense.h"
+#include "plan/plan.h"
 #include "torture.h"
 #include "unit/dir_fixture.h"
 
@@ -137,8 +138,8 @@ static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
 
 static bool is_quantized(const osh_plan *p, const char *tensor)
 {
-    for (int i = 0; i < p->n_linears; i++)
-        if (!strcmp(p->ck->tensors[p->linears[i].tensor].e->name, tensor)) return true;
+    for (int i = 0; i < p->match.n_linears; i++)
+        if (!strcmp(p->in.ck->tensors[p->match.linears[i].tensor].e->name, tensor)) return true;
     return false;
 }
 
@@ -163,15 +164,15 @@ static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
     bool found = f->row == NULL;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < p->n_dense; i++) {
+    for (int64_t i = 0; i < p->match.n_dense; i++) {
         osh_buf_clear(&b);
-        assert_ok(cx, osh_buf_printf(cx, &b, "%s: %s", p->dense[i].names, p->dense[i].why));
+        assert_ok(cx, osh_buf_printf(cx, &b, "%s: %s", p->match.dense[i].names, p->match.dense[i].why));
         found |= f->row && !strcmp(b.data, f->row);
     }
     if (!found) fail_msg("%s: no line '%s'", f->name, f->row);
     osh_buf_clear(&b);
-    assert_ok(cx, osh_dense_warning(cx, &b, p));
-    if ((b.len > 0) != f->warned) fail_msg("%s: %.3f of its blocks stay dense", f->name, p->dense_share);
+    assert_ok(cx, osh_dense_warning(cx, &b, &p->match));
+    if ((b.len > 0) != f->warned) fail_msg("%s: %.3f of its blocks stay dense", f->name, p->match.dense_share);
     osh_buf_deinit(cx, &b);
 }
 

@@ -3,7 +3,8 @@
  * what they sum, so after rounding an element may be its neighbour in one case of 1e8 (F32), or of 1e13 (BF16): here
  * all are equal. */
 #include "golden/models/tiny.h"
-#include "plan/rotations.h"
+#include "plan/plan.h"
+#include "rewrite/rotations.h"
 #include "torture.h"
 
 #include <unistd.h>
@@ -16,7 +17,7 @@ static int compare(osh_plan *p, const char *dtype, const char *leaf, const osh_s
     osh_tensor *got = NULL;
     size_t n = (size_t)(want->end - want->begin);
     void *raw = malloc(n);
-    assert_ok(cx, osh_checkpoint_load(cx, &got, p->ck, leaf, want->ndim, want->shape));
+    assert_ok(cx, osh_checkpoint_load(cx, &got, p->in.ck, leaf, want->ndim, want->shape));
     assert_ok(cx, osh_st_read(cx, raw, st, want));
     assert_int_equal(got->dtype, want->dtype);
     for (size_t i = 0; i < n; i++)
@@ -37,13 +38,14 @@ static int case_of(const char *dtype, osh_dtype dt, bool centred)
     assert_non_null(mkdtemp(dir));
     tiny_open(cx, &t, "qwen2");
     tiny_write(cx, &t, dir, dt);
-    assert_ok(cx, osh_checkpoint_open(cx, &p.ck, dir));
-    assert_ok(cx, osh_graph_new(cx, &p.graph, p.ck, NULL));
+    assert_ok(cx, osh_checkpoint_open(cx, &p.in.ck, dir));
+    assert_ok(cx, osh_graph_new(cx, &p.in.graph, p.in.ck, NULL));
     snprintf(text, sizeof text, "s_modifiers: {SpinQuantModifier: {transform_block_size: 16, center_embeddings: %s}}",
              centred ? "true" : "false");
-    assert_ok(cx, osh_recipe_parse(cx, &p.recipe, text, strlen(text), "r.yaml"));
-    p.opt = &opt;
-    assert_ok(cx, osh_plan_rotations(cx, &p));
+    assert_ok(cx, osh_recipe_parse(cx, &p.in.recipe, text, strlen(text), "r.yaml"));
+    p.in.opt = &opt;
+    osh_plan_join(&p);
+    assert_ok(cx, osh_plan_rotations(cx, &p.rewrites, &p.in));
     for (int64_t i = 0; i < osh_st_count(st); i++) {
         const osh_st_entry *e = osh_st_at(st, i);
         if (strncmp(e->name, dtype, n_prefix - 1) || e->name[n_prefix - 1] != '/') continue;
@@ -53,11 +55,11 @@ static int case_of(const char *dtype, osh_dtype dt, bool centred)
             n += compare(&p, dtype, e->name + n_prefix, e);
         }
     }
-    osh_recipe_free(cx, p.recipe);
-    osh_graph_free(cx, p.graph);
-    osh_checkpoint_close(cx, p.ck);
-    osh_plan_rotations_free(cx, &p);
-    osh_free(cx, p.folded);
+    osh_recipe_free(cx, p.in.recipe);
+    osh_graph_free(cx, p.in.graph);
+    osh_checkpoint_close(cx, p.in.ck);
+    osh_plan_rotations_free(cx, &p.rewrites);
+    osh_free(cx, p.rewrites.folded);
     assert_ok(cx, osh_dir_remove(cx, dir));
     tiny_close(&t);
     return n;

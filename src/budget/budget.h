@@ -1,0 +1,48 @@
+/* budget.h - what a plan takes: memory, disk and transfers, and how it is fitted into budgets. */
+#ifndef OSH_BUDGET_H
+#define OSH_BUDGET_H
+#include "rewrite/manifest.h"
+#include "schedule/schedule.h"
+#include "store/tier.h"
+
+typedef struct osh_places osh_places; // layout.h
+typedef struct osh_device_peaks osh_device_peaks; // graph/device_peaks.h
+typedef struct osh_trials osh_trials; // trials.h
+typedef struct osh_memory {
+    osh_tier tier;
+    bool looks_f16;      // second looks see the values as F16; this changes output bytes
+    int64_t n_kept;      // tier disk: batches whose values stay in memory
+    int n_loaders;       // threads that read values from the disk in advance
+    int64_t n_ahead;     // tier disk: batches that they read in advance
+    bool read_ahead; // Linears rounded without data: the next one is read while this one is rounded
+    int n_stream;        // threads of a stream; each has one band of a tensor
+    int n_held;          // bands that a stream keeps between two looks at them
+    int64_t early;       // host, part of the base: for reading large output tensors back during the
+                         // run; 0: none
+    bool direct;         // source and output bypass the page cache
+    bool by_card;        // tier disk: the GPU reads files of values itself
+    int64_t base_bytes;  // host: bytes of the process before the first visit, with what its
+                         // libraries will take
+    int64_t uncounted;   // part of base_bytes that osh_mem_used does not count
+    int64_t load_bytes;  // host: peak of reading source, tokenizer and data
+    int64_t device_peak, host_peak, scratch_peak; // peaks of the run; host: with the base
+    int highest;         // the visit with the host peak; -1: none
+    int64_t read_bytes, write_bytes, reread_bytes; // bytes read from the source, written, and read
+                                                   // from the output at the seal
+    osh_device_peaks *peaks; // own: GPU only: peaks of passes; NULL: the plan is finished
+    osh_trials *trials;  // own: simulations so far; NULL: the plan is finished
+    osh_places *places;  // own: GPU only: places of blocks; NULL: wherever they fit
+    int64_t least_device, least_host, least_scratch; // the smallest sufficient budgets
+    int64_t solve_limit; // device bytes up to which a solve takes more rows at a time; 0: as few as
+                         // it can
+} osh_memory;
+
+typedef struct osh_budget {
+    const osh_inputs *in;         // view
+    const osh_matching *match;    // view
+    const osh_rewrites *rewrites; // view
+    const osh_manifest *manifest; // view
+    osh_schedule *schedule;       // view: its visits, looks and batches are chosen here
+    osh_memory memory;
+} osh_budget;
+#endif

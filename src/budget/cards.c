@@ -1,0 +1,105 @@
+/* cards.c - rates of GPUs, and the time that a run would take on one.
+ *
+ *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
+ *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
+ *     copies    (weights loaded + values that rest outside of the GPU) / (sustained bus)
+ *   solve       per Linear O I^2 at F32, or three times that at TF32
+ *               per input 2/3 I^3 at F32, and 28 us for each block of 128 columns, the chain of
+ *               the column loop (docs/how-to/cuda.md)
+ *
+ * The rates are the vendor's (docs/how-to/cuda.md names the sheets). This program was not measured on any
+ * of these GPUs. */
+#include "budget/cards.h"
+
+#include <math.h>
+#include <string.h>
+
+
+static const double sustained = 0.7;     // part of each rate: an assumption
+enum { BLOCK = 128 };
+static const double block_seconds = 28e-6;
+
+static const osh_card_model models[] = {
+    /* name, title, memory in MiB, TF32 pays,
+     * BF16, TF32, F32, memory, bus */
+    {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
+     989e12, 495e12, 67e12, 4.8e12, 64e9},
+    {"h100", "NVIDIA H100 SXM 80GB", 81559ll << 20, true,
+     989e12, 495e12, 67e12, 3.35e12, 64e9},
+    {"a100", "NVIDIA A100 SXM 80GB", 81920ll << 20, true,
+     312e12, 156e12, 19.5e12, 2.039e12, 32e9},
+    {"l40s", "NVIDIA L40S", 46068ll << 20, false,
+     362e12, 183e12, 91.6e12, 0.864e12, 32e9},
+    {"rtx4090", "GeForce RTX 4090", 24564ll << 20, false,
+     165e12, 82.6e12, 82.6e12, 1.008e12, 32e9},
+    {"rtx3090", "GeForce RTX 3090", 24576ll << 20, false,
+     71e12, 35.6e12, 35.6e12, 0.936e12, 32e9},
+    {"rtx3060", "GeForce RTX 3060 12GB", 12288ll << 20, false,
+     25.5e12, 12.7e12, 12.7e12, 0.36e12, 32e9},
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+const osh_card_model *osh_card_model_at(size_t i) { return i < N_MODELS ? &models[i] : NULL; }
+
+const osh_card_model *osh_card_model_find(const char *name)
+{
+    for (size_t i = 0; i < N_MODELS; i++)
+        if (!strcmp(models[i].name, name)) return &models[i];
+    return NULL;
+}
+
+static double card_copy_seconds(const osh_budget *p, const osh_card_model *m, const osh_cost *c,
+                                int phase)
+{
+    bool outside = p->memory.tier != OSH_TIER_DEVICE;
+    return (c->loaded[phase] + (outside ? c->stored[phase] : 0)) / (sustained * m->bus);
+}
+
+static double card_compute_seconds(const osh_card_model *m, const osh_cost *c, int phase)
+{
+    return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
+}
+
+/* Returns the time of the column loops' chains: the blocks of an input follow each other. */
+static double card_chain_seconds(const osh_budget *p)
+{
+    double blocks = 0;
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        bool again = i > 0 && p->match->linears[i - 1].input == l->input &&
+                     (p->match->linears[i - 1].wants & OSH_STAT_HESSIAN);
+        if ((l->wants & OSH_STAT_HESSIAN) && !again) blocks += ceil((double)l->I / BLOCK);
+    }
+    return blocks * block_seconds;
+}
+
+osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
+                             const osh_card_model *m)
+{
+    osh_status rc = OSH_OK;
+    osh_cost *cost = NULL; // own
+    int n = 0;
+    double solve_rate = sustained * (m->tf32_pays ? m->tf32 / 3 : m->f32);
+    *out = (osh_estimate){0};
+    OSH_TRY(osh_cost_new(cx, &cost, &n, p));
+    for (int i = 0; i < n; i++) {
+        for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE;
+             k += OSH_PHASE_PROPAGATE - OSH_PHASE_OBSERVE) {
+            const osh_visit *v = i < p->schedule->n_visits ? &p->schedule->visits[i] : NULL;
+            bool at_once =
+                v && (p->memory.tier == OSH_TIER_DEVICE ? v->prefetch_device : v->values_ahead);
+            double compute = card_compute_seconds(m, &cost[i], k),
+                   copies = card_copy_seconds(p, m, &cost[i], k);
+            out->phase[k] += at_once ? fmax(compute, copies) : compute + copies;
+            out->copies += copies;
+        }
+        const double *flops = cost[i].flops;
+        out->phase[OSH_PHASE_SOLVE] +=
+            (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops) / solve_rate +
+            cost[i].factor_flops / (sustained * m->f32);
+    }
+    out->phase[OSH_PHASE_SOLVE] += card_chain_seconds(p);
+done:
+    osh_free(cx, cost);
+    return rc;
+}

@@ -1,0 +1,467 @@
+/* cost.c - floating-point operations and work of each phase of each subgraph.
+ *
+ * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for
+ * a sample of T tokens (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the
+ * factor 2/3 I^3 (a Cholesky and a triangular inverse). Per Linear: O I^2 for the solve, and for
+ * judging it. Experts see all tokens for their statistics, and later only their own tokens. More
+ * than that is not counted. */
+#include "budget/cost.h"
+#include "graph/picked.h"
+#include "solver/gptq_solve.h"
+#include "ops/scan.h"
+#include "schedule/blocks.h"
+#include "rewrite/folds.h"
+#include "schedule/looks.h"
+#include "schedule/tuning.h"
+
+#include <string.h>
+
+/* Rates of the imaginary machine: one core with AVX2. The progress estimate corrects each phase by
+ * its measured time. */
+static const double products_per_s = 50e9; // f32 and bf16 matrix products
+static const double factors_per_s = 20e9;  // Cholesky, inverse
+static const double solves_per_s = 15e9;   // the column loop
+static const double elements_per_s = 0.5e9; // elementwise ops, each value once
+static const double bytes_per_s = 1e9;     // files
+static const double codes_per_s = 0.15e9;  // rounding and packing, each weight once
+static const double picked_per_s = 0.4e6;  // rows of a table, each a separate read
+/* On a GPU: rate of the kernel for experts' rows (ops/cuda/routed.cuh) relative to a library's
+ * products; an assumption. */
+static const double routed_rate = 0.6;
+
+const char *osh_phase_name(osh_phase p)
+{
+    static const char *const names[] = {"observe", "solve", "propagate", "round", "copy",
+                                        "tune", "seal"};
+    return names[p];
+}
+
+/* Returns the sum over the samples of the pairs (query, key) that a causal window, or chunks,
+ * leave. */
+static double attended_pairs(const osh_dataset *d, int64_t window, int64_t chunk)
+{
+    double sum = 0;
+    for (int64_t s = 0; s < d->n; s++) {
+        int64_t n = d->offsets[s + 1] - d->offsets[s], rest = chunk ? n % chunk : 0;
+        double t = (double)n, w = (double)window, c = (double)chunk, r = (double)rest;
+        if (chunk && !window) {
+            sum += (t - r) * (c + 1) / 2 + r * (r + 1) / 2;
+            continue;
+        }
+        sum += !window || t <= w ? t * (t + 1) / 2 : w * (w + 1) / 2 + (t - w) * w;
+    }
+    return sum;
+}
+
+static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
+{
+    if (osh_node_is(n, "linear") || osh_node_is(n, "moe_gate"))
+        return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
+    if (n->op->attends) {
+        const osh_attention_attr *a = n->attr;
+        return 4 * (double)a->n_heads * (double)a->head_dim *
+               attended_pairs(d, a->sliding_window, a->chunk);
+    }
+    if (osh_node_is(n, "conv1d"))
+        return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel *
+               (double)g->values[n->out[0]].width;
+    if (osh_node_is(n, "ssm_scan")) // the vectors of a head decay, are updated and read
+        return 5 * tokens * (double)((const osh_ssm_scan_attr *)n->attr)->state *
+               (double)g->values[n->out[0]].width;
+    if (osh_node_is(n, "delta_rule")) // the matrix of a head decays, is queried, corrected and read
+        return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim *
+               (double)g->values[n->out[0]].width;
+    return 0;
+}
+
+/* Returns the share of tokens for which the model uses the node's output. An expert's output for a
+ * token that is not routed to it is not necessary, unless statistics are collected of it. */
+static double routed_share(const osh_graph *g, const osh_node *n)
+{
+    for (;;) {
+        const osh_value *v = &g->values[n->out[0]];
+        if (v->first_use < 0 || v->first_use != v->last_use) return 1;
+        const osh_node *reader = &g->nodes[v->first_use];
+        if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
+            const osh_value *route = &g->values[reader->in[2]];
+            const osh_node *router = &g->nodes[route->producer];
+            const osh_moe_router_attr *a = router->attr; // also the first member of moe_gate's
+            return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
+        }
+        n = reader;
+    }
+}
+
+/* Returns the share of tokens that node i of a span runs on; for a combine, the share that its
+ * expert ran on. */
+static double node_share(const osh_exec_span *s, int i)
+{
+    const osh_node *n = &s->g->nodes[s->first + i];
+    int made_by = osh_node_is(n, "moe_combine") ? s->g->values[n->in[1]].producer - s->first : i;
+    bool routed = s->routed && made_by >= 0 && made_by < s->n && s->routed[made_by];
+    return routed ? routed_share(s->g, &s->g->nodes[s->first + made_by]) : 1;
+}
+
+static osh_exec_span cost_span(const osh_budget *p, const osh_step *s)
+{
+    return (osh_exec_span){p->in->graph, s->first, s->n, s->run, NULL, {0, 0}, s->routed};
+}
+
+static double cost_weight_bytes(const osh_graph *g, int w)
+{
+    const osh_weight *x = &g->weights[w];
+    return (double)x->shape[0] * (double)(x->ndim > 1 ? x->shape[1] : 1) *
+           (double)osh_dtype_bytes(g->dtype);
+}
+
+static double node_bytes(const osh_graph *g, const osh_node *n)
+{
+    double bytes = 0;
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0 && !osh_is_picked(g, n, k)) bytes += cost_weight_bytes(g, n->w[k]);
+    return bytes;
+}
+
+static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh_node *n,
+                             double tokens)
+{
+    double work = node_flops(g, d, n, tokens) / products_per_s;
+    for (int k = 0; k < n->op->n_out; k++)
+        work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0 && osh_is_picked(g, n, k)) work += tokens / picked_per_s;
+    return work;
+}
+
+/* Returns the work on the host: a combine goes through all tokens. */
+static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
+{
+    double tokens = d->n ? (double)d->offsets[d->n] : 0;
+    return node_full_work(s->g, d, &s->g->nodes[s->first + i], tokens) *
+           (s->routed && s->routed[i] ? node_share(s, i) : 1);
+}
+
+double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d)
+{
+    double work = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i])
+            work += cost_node_work(s, d, i) +
+                    node_bytes(s->g, &s->g->nodes[s->first + i]) / bytes_per_s;
+    return work;
+}
+
+double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
+{
+    double tokens = d->n ? (double)d->offsets[d->n] : 0;
+    double products = 2 * tokens * (double)g->values[g->hidden].width * (double)g->n_vocab;
+    return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
+}
+
+/* True if no earlier Linear with a Hessian reads the same input: this one stands for the input. All
+ * its readers with a Hessian are in one subgraph. */
+static bool leads_input(const osh_budget *p, int linear)
+{
+    const osh_linear *l = &p->match->linears[linear];
+    if (!(l->wants & OSH_STAT_HESSIAN)) return false;
+    for (int i = linear - 1; i >= 0 && p->match->linears[i].subgraph == l->subgraph; i--)
+        if (p->match->linears[i].input == l->input && (p->match->linears[i].wants & OSH_STAT_HESSIAN))
+            return false;
+    return true;
+}
+
+static double solve_cube(const osh_linear *l, int64_t O)
+{
+    return (double)O * (double)l->I * (double)l->I;
+}
+/* Returns the operations of the factor, with those of gptq_shift. */
+static double factor_flops(const osh_linear *l)
+{
+    return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
+}
+/* Returns the part of the column loop that judging rounding to nearest takes: the rows that it
+ * looks at. */
+static double judge_share(const osh_linear *l)
+{
+    return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
+}
+
+/* Returns the operations of the column loop, of the second loop that judges rounding to nearest (on
+ * the host only), and of gptq_target. */
+static double solve_flops(const osh_budget *p, const osh_linear *l)
+{
+    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
+    if (l->wants & OSH_STAT_BLOCK) return osh_block_flops(p->schedule, l);
+    if (m->type->flops) return m->type->flops(m, l->O, l->I);
+    return ((p->in->device ? 1 : 1 + judge_share(l)) + 2 * l->shift) * solve_cube(l, l->O);
+}
+
+double osh_cost_of_linear(const osh_budget *p, int linear)
+{
+    const osh_linear *l = &p->match->linears[linear];
+    double work = (double)l->O * (double)l->I / codes_per_s;
+    if (l->elsewhere) return 0;
+    if (!l->wants)
+        return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
+    if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK)) work += solve_flops(p, l) / solves_per_s;
+    if (leads_input(p, linear)) work += factor_flops(l) / factors_per_s;
+    return work;
+}
+
+static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
+{
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        osh_cost *c = &cost[!l->wants || l->subgraph < 0 ? n - 1
+                            : p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : l->subgraph];
+        if (!l->wants) {
+            c->work[OSH_PHASE_ROUND] += osh_cost_of_linear(p, i);
+            continue;
+        }
+        c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
+        if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
+            c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
+        if (leads_input(p, i))
+            c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
+    }
+}
+
+static double search_flops(const osh_budget *p, const osh_fold *f)
+{
+    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
+    double rows = 0;
+    for (int k = 0; m->type->search && k < f->n_takes; k++)
+        rows += (double)p->in->graph->weights[f->takes[k]].shape[0];
+    return rows > 0 ? rows * (double)f->n * (double)f->n * m->type->search_points(m) : 0;
+}
+
+double osh_cost_of_fold(const osh_budget *p, const osh_fold *f)
+{
+    double flops = search_flops(p, f);
+    return flops / products_per_s + flops / (double)f->n / codes_per_s;
+}
+
+static void cost_add_folds(osh_cost *cost, const osh_budget *p)
+{
+    for (int i = 0; i < p->rewrites->n_folds; i++) {
+        if (p->rewrites->folds[i].subgraph < 0) continue; // made in another traversal
+        osh_cost *c = &cost[p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : p->rewrites->folds[i].subgraph];
+        c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->rewrites->folds[i]);
+        c->flops[OSH_PHASE_SOLVE] += search_flops(p, &p->rewrites->folds[i]);
+    }
+}
+
+static void cost_add_files(osh_cost *c, const osh_budget *p)
+{
+    for (int64_t i = 0; i < p->manifest->n_out; i++)
+        if (p->manifest->out_info[i].source >= 0)
+            c->work[OSH_PHASE_COPY] += 2 * (double)(p->manifest->out[i].end - p->manifest->out[i].begin) / bytes_per_s;
+    c->flops[OSH_PHASE_TUNE] += osh_tuning_flops(p->schedule),
+        c->work[OSH_PHASE_TUNE] += osh_tuning_flops(p->schedule) / products_per_s;
+    c->work[OSH_PHASE_SEAL] += (double)p->manifest->total_bytes / bytes_per_s;
+}
+
+/* ---- passes: counts the steps of the walk in visit.h ---- */
+
+typedef struct fed { bool hessian, shift; } fed;
+typedef struct counter {
+    const osh_budget *p;
+    osh_cost *c;    // view: of the present visit
+    bool *loaded;   // own: [weights]
+    fed *open;      // own: [values of the range]
+    double reading; // bytes of the loads since the last pass
+} counter;
+
+static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
+{
+    double tokens = (double)p->in->data.offsets[p->in->data.n], flops = 0;
+    for (int v = r->v0; v < r->v1; v++) {
+        double width = (double)p->in->graph->values[v].width;
+        flops += open[v - r->v0].hessian ? tokens * width * (width + 1) : 0;
+        flops += open[v - r->v0].shift ? 2 * tokens * width * width : 0;
+    }
+    return flops;
+}
+
+static bool step_feeds(const osh_step *s) { return (s->observe && !s->first_look) || s->fold; }
+
+static double step_flops(const osh_budget *p, const osh_range *r, const osh_step *s, const fed *open)
+{
+    double tokens = (double)p->in->data.offsets[p->in->data.n],
+           flops = step_feeds(s) ? stats_flops(p, r, open) : 0;
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &p->in->graph->nodes[s->first + i];
+        double f = s->run[i] ? node_flops(p->in->graph, &p->in->data, n, tokens) : 0;
+        if (f > 0) flops += f * (s->again ? routed_share(p->in->graph, n) : 1);
+    }
+    return flops;
+}
+
+static double step_work(const osh_budget *p, const osh_range *r, const osh_step *s, const fed *open)
+{
+    double work = step_feeds(s) ? stats_flops(p, r, open) / products_per_s : 0;
+    osh_exec_span span = cost_span(p, s);
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i]) work += cost_node_work(&span, &p->in->data, i);
+    return work;
+}
+
+static void fed_open_stats(fed *open, const osh_budget *p, const osh_range *r, const bool *values)
+{
+    memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if ((l->wants & OSH_STAT_HESSIAN) && values[l->input])
+            open[l->input - r->v0] = (fed){true, l->shift};
+    }
+}
+
+static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
+{
+    memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
+    for (int i = 0; i < p->rewrites->n_folds; i++)
+        if (osh_fold_inside(r, &p->rewrites->folds[i]) && osh_fold_searches(p->rewrites, &p->rewrites->folds[i]))
+            open[p->rewrites->folds[i].value - r->v0].hessian = true;
+}
+
+static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    counter *c = user;
+    (void)cx;
+    fed_open_stats(c->open, c->p, r, values);
+    return OSH_OK;
+}
+
+/* The weights of solved Linears that do not run are left out: they are negligible beside a pass. */
+static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
+                             const bool *values)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->in->graph;
+    (void)cx, (void)r, (void)values;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; s->run[i] && k < g->nodes[s->first + i].op->n_weights; k++) {
+            int w = g->nodes[s->first + i].w[k];
+            if (w < 0 || c->loaded[w] || osh_is_picked(g, &g->nodes[s->first + i], k)) continue;
+            c->loaded[w] = true;
+            c->reading += cost_weight_bytes(g, w);
+        }
+    return OSH_OK;
+}
+
+/* Counts a step on a GPU: products of all nodes that run, and values through its memory. */
+static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
+                          const osh_step *s)
+{
+    const osh_graph *g = p->in->graph;
+    double tokens = (double)p->in->data.offsets[p->in->data.n];
+    osh_exec_span span = cost_span(p, s);
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &g->nodes[s->first + i];
+        if (!s->run[i]) continue;
+        double share = node_share(&span, i), rows = tokens * share;
+        c->done[phase] +=
+            node_flops(g, &p->in->data, n, tokens) * (share < 1 ? share / routed_rate : 1);
+        for (int k = 0; k < n->op->n_in; k++)
+            if (n->in[k] >= 0) c->moved[phase] += rows * (double)osh_value_bytes(g, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++)
+            c->moved[phase] += rows * (double)osh_value_bytes(g, n->out[k]);
+    }
+    for (int v = r->v0; v < r->v1; v++)
+        if (v != g->input_ids)
+            c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
+}
+
+static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    counter *c = user;
+    osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
+    (void)cx;
+    c->c->flops[phase] += step_flops(c->p, r, s, c->open);
+    c->c->work[phase] += step_work(c->p, r, s, c->open) + c->reading / bytes_per_s;
+    c->c->loaded[phase] += c->reading;
+    count_traffic(c->c, phase, c->p, r, s);
+    c->c->done[phase] += step_feeds(s) ? stats_flops(c->p, r, c->open) : 0;
+    c->reading = 0;
+    return OSH_OK;
+}
+
+static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->in->graph;
+    (void)cx;
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
+    return OSH_OK;
+}
+
+static osh_status count_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+{
+    counter *c = user;
+    (void)cx;
+    fed_open_folds(c->open, c->p, r);
+    return OSH_OK;
+}
+
+static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    counter c = {.p = p};
+    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass,
+                     .release = count_release, .user = &c, .fold_open = count_fold_open};
+    OSH_NEW(cx, c.loaded, p->in->graph->n_weights);
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
+    for (int i = 0; i < n; i++) {
+        osh_range r = osh_range_at(p->schedule, i);
+        OSH_NEW(cx, c.open, r.v1 - r.v0);
+        c.c = &cost[i];
+        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
+        osh_free(cx, c.open), c.open = NULL;
+    }
+done:
+    osh_visit_lists_free(cx, v.lists);
+    osh_free(cx, c.loaded);
+    osh_free(cx, c.open);
+    return rc;
+}
+
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
+                          const osh_visited *v)
+{
+    osh_status rc = OSH_OK;
+    fed *open = NULL; // own
+    const osh_step *s = v->step;
+    const osh_visit *how = &p->schedule->visits[v->index];
+    double all = cost[v->index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
+    osh_range r = osh_range_at(p->schedule, v->index);
+    *share = 1;
+    if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p->schedule)) || all <= 0)
+        goto done;
+    OSH_NEW(cx, open, r.v1 - r.v0);
+    if (v->stats) fed_open_stats(open, p, &r, v->stats);
+    if (s->fold) fed_open_folds(open, p, &r);
+    *share = step_work(p, &r, s, open) / all;
+    if (*share >= 1) *share = 0.999; // a part, whatever its work is
+done:
+    osh_free(cx, open);
+    return rc;
+}
+
+osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    osh_cost *cost = NULL; // own
+    int n_parts = p->in->pipeline == OSH_PIPELINE_DATAFREE ? 0 : osh_n_ranges(p->schedule);
+    OSH_NEW(cx, cost, n_parts + 1);
+    if (n_parts) OSH_TRY(count_passes(cx, cost, n_parts, p));
+    cost_add_linears(cost, n_parts + 1, p);
+    cost_add_folds(cost, p);
+    cost_add_files(&cost[n_parts], p);
+    *n = n_parts + 1;
+    *out = cost, cost = NULL;
+done:
+    osh_free(cx, cost);
+    return rc;
+}

@@ -1,0 +1,188 @@
+/* layout.c - the blocks of a GPU's arena in a plan: the arena's own code on a range of unlimited
+ * size. */
+#include "budget/layout.h"
+
+#include <stdlib.h>
+
+#include "gpu/gpu.h"
+#include "budget/bytes.h"
+#include "tensor/device.h"
+
+typedef struct slot {
+    size_t at;
+    bool taken;
+} slot;
+
+typedef struct place {
+    uint32_t visit;
+    uint8_t way, kind;
+    int64_t index;
+    size_t at;
+} place;
+
+struct osh_places {
+    place *all; // own [room]: n entries are used, sorted
+    size_t n, room;
+};
+
+struct osh_layout {
+    const osh_budget *p; // view
+    osh_arena *arena;  // own
+    slot *slots[OSH_LAYOUT_N_KINDS]; // own
+    int64_t n[OSH_LAYOUT_N_KINDS];
+    int visit;
+    osh_way way;
+    osh_places *places; // own: record so far
+    bool record;
+};
+
+enum { WITHOUT_END = 62 }; // bits of the range
+
+osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    osh_layout *c = NULL; // own
+    size_t workspace;
+    OSH_NEW(cx, c, 1);
+    c->p = p;
+    c->n[OSH_LAYOUT_WEIGHT] = p->in->graph->n_weights;
+    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] = p->in->graph->n_values;
+    c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
+    for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
+    OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
+    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // like osh_cuda_open
+    *out = c, c = NULL; // give
+done:
+    osh_layout_free(cx, c);
+    return rc;
+}
+
+void osh_layout_free(osh_ctx *cx, osh_layout *c)
+{
+    if (!c) return;
+    for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) osh_free(cx, c->slots[k]);
+    osh_arena_free(cx, c->arena);
+    osh_places_free(cx, c->places);
+    osh_free(cx, c);
+}
+
+int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index)
+{
+    const osh_budget *p = c->p;
+    const osh_graph *g = p->in->graph;
+    if (kind == OSH_LAYOUT_WEIGHT) {
+        const osh_st_entry *e = osh_weight_entry(g, p->in->ck, (int)index);
+        return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
+    }
+    if (kind != OSH_LAYOUT_ROWS) {
+        bool hessian = kind != OSH_LAYOUT_RANGE; // or a shift, which has the same size
+        return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
+    }
+    int64_t b = index % p->schedule->n_batches,
+            n = p->in->data.offsets[p->schedule->batch_at[b + 1]] - p->in->data.offsets[p->schedule->batch_at[b]];
+    return (int64_t)osh_arena_gross((size_t)n * osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
+}
+
+static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index,
+                                    size_t at)
+{
+    osh_status rc = OSH_OK;
+    osh_places *l = c->places;
+    if (!l) OSH_NEW(cx, c->places, 1);
+    l = c->places;
+    if (l->n == l->room) {
+        place *more = osh_realloc(cx, l->all, (2 * l->room + 64) * sizeof *more);
+        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+        l->all = more, l->room = 2 * l->room + 64;
+    }
+    l->all[l->n++] = (place){(uint32_t)c->visit, (uint8_t)c->way, (uint8_t)kind, index, at};
+done:
+    return rc;
+}
+
+osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index)
+{
+    slot *s = &c->slots[kind][index];
+    if (s->taken) return OSH_OK;
+    s->taken =
+        osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
+    if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a card");
+    return c->record ? layout_note_place(cx, c, kind, index, s->at) : OSH_OK;
+}
+
+void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index)
+{
+    slot *s = &c->slots[kind][index];
+    if (s->taken) osh_arena_give(c->arena, s->at);
+    s->taken = false;
+}
+
+bool osh_layout_has(const osh_layout *c, osh_layout_kind kind, int64_t index)
+{
+    return c->slots[kind][index].taken;
+}
+int64_t osh_layout_extent(const osh_layout *c) { return (int64_t)osh_arena_extent(c->arena); }
+
+void osh_layout_enter(osh_layout *c, int visit, osh_way way) { c->visit = visit, c->way = way; }
+void osh_layout_record(osh_layout *c, bool on) { c->record = on; }
+
+static int compare_places(const void *x, const void *y)
+{
+    const place *a = x, *b = y;
+    if (a->visit != b->visit) return a->visit < b->visit ? -1 : 1;
+    if (a->way != b->way) return a->way < b->way ? -1 : 1;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c)
+{
+    osh_places *l = c->places;
+    *out = NULL;
+    if (!l) return OSH_OK;
+    qsort(l->all, l->n, sizeof *l->all, compare_places);
+    place *fit = osh_realloc(cx, l->all, l->n * sizeof *fit);
+    if (fit) l->all = fit, l->room = l->n;
+    *out = l, c->places = NULL; // give
+    return OSH_OK;
+}
+
+void osh_places_free(osh_ctx *cx, osh_places *l)
+{
+    if (!l) return;
+    osh_free(cx, l->all);
+    osh_free(cx, l);
+}
+
+size_t osh_places_bytes(const osh_places *l)
+{
+    return l ? osh_mem_gross(l->room * sizeof *l->all) + osh_mem_gross(sizeof *l) : 0;
+}
+
+static const place *places_find(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
+                                int64_t index)
+{
+    const osh_places *l = p->memory.places;
+    place key = {(uint32_t)visit, (uint8_t)way, (uint8_t)kind, index, 0};
+    return l ? bsearch(&key, l->all, l->n, sizeof key, compare_places) : NULL;
+}
+
+bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
+{
+    return places_find(p, visit, way, kind, index) != NULL;
+}
+
+void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind, int64_t index)
+{
+    static const osh_way order[][3] = {{OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD},
+                                       {OSH_WAY_AGAIN, OSH_WAY_FIRST, OSH_WAY_AHEAD},
+                                       {OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_AGAIN}};
+    const place *at = NULL;
+    for (int k = 0; k < 3 && !at; k++) at = places_find(p, visit, order[way][k], kind, index);
+    if (at && p->in->device) osh_arena_aim(p->in->device->arena, at->at);
+}
+
+void osh_places_aim_off(const osh_budget *p)
+{
+    if (p->in->device) osh_arena_aim(p->in->device->arena, OSH_ANYWHERE);
+}

@@ -1,0 +1,573 @@
+/* memory.c - chooses how a run fits into its budgets before it starts. simulate.c counts the bytes.
+ *
+ * The choices are tried in this order until the budgets hold: no prefetch; values rest in a colder
+ * tier (on the disk for as few batches as possible); the Hessians of a subgraph are shared over
+ * several observe passes; its groups of Linears are loaded one at a time. */
+#include "budget/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/profile.h"
+#include "graph/device_peaks.h"
+#include "io/edges.h"
+#include "gpu/gpu.h"
+#include "math/isa.h"
+#include "budget/cards.h"
+#include "budget/bands.h"
+#include "match/globals.h"
+#include "budget/layout.h"
+#include "schedule/looks.h"
+#include "budget/trials.h"
+#include "schedule/tuning.h"
+#include "quant/source.h"
+#include "store/loaders.h"
+
+/* The run and the reading thread: a block for each if they bypass the page cache. */
+enum { READERS = 2 };
+/* For runs without products: memory of the C library, and for each thread its stack and its cache
+ * in the library. */
+enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
+/* Bytes of list entries. SOLVED_BYTES: more for a Linear solved with data, for its loss and its
+ * statistics; PART_BYTES: times of a subgraph. */
+enum {
+    LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
+};
+/* A source of this size that is read only once bypasses the page cache. */
+#define DIRECT_SOURCE (1ll << 26)
+/* Returns the memory of the run beside visits: emitter, journal, results, report, and their
+ * lists. */
+static int64_t small_bytes(const osh_budget *p, int n_threads)
+{
+    bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + p->manifest->n_out * OUT_BYTES;
+    n += (int64_t)p->match->n_linears * (LINEAR_BYTES + (passes ? SOLVED_BYTES : 0));
+    if (p->schedule->parts && p->in->pipeline == OSH_PIPELINE_SEQUENTIAL)
+        n += (int64_t)p->schedule->parts->n * PART_BYTES;
+    n += osh_globals_bytes(p->match) + (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
+    return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
+}
+
+/* Without a budget 1/ARENA_SPARE is added, at least LEAST_SPARE. */
+enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
+
+static int64_t still_bytes(const osh_budget *p, int n_threads)
+{
+    int most = p->in->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
+    return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
+}
+
+/* ---- the choice ---- */
+
+static bool visit_fits(const osh_visit *v, const osh_limits *b, int64_t more_host)
+{
+    return (!b->device_given || v->device_peak <= b->device) &&
+           (!b->host_given || v->host_peak + more_host <= b->host) &&
+           (!b->scratch_given || v->scratch_peak <= b->scratch);
+}
+
+static bool visits_fit(const osh_schedule *s, const osh_limits *b)
+{
+    for (int i = 0; i < s->n_visits; i++)
+        if (!visit_fits(&s->visits[i], b, 0)) return false;
+    return true;
+}
+
+/* True if the visit is long enough to read the next visit's weights meanwhile. A pass that only
+ * propagates may end before the reader, so the peak would not be known. */
+static bool reads_long(const osh_budget *p, int i)
+{
+    return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
+}
+
+/* True if all visits fit, with the memory for reading the next visit's weights. */
+static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
+{
+    const osh_schedule *s = p->schedule;
+    for (int i = 0; i < s->n_visits; i++) {
+        int64_t more = i + 1 < s->n_visits && reads_long(p, i) ? s->visits[i + 1].first_load : 0;
+        if (!visit_fits(&s->visits[i], b, more)) return false;
+    }
+    return true;
+}
+
+static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *largest)
+{
+    int64_t sum = 0;
+    *largest = 0;
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        /* Linears with one input follow each other. */
+        bool again = i > 0 && p->match->linears[i - 1].input == l->input;
+        if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
+        sum += l->I * l->I * 4 * (1 + l->shift);
+        max_into(largest, l->I * l->I * 4 * (1 + l->shift));
+    }
+    return sum;
+}
+
+enum { MOST_ROUNDS = 8 }; // each is another forward pass: with more rounds, segments are cheaper
+
+/* Sets the phases of a visit for this number of rounds. More than MOST_ROUNDS mean segments, except
+ * if ranges of keys and values, or of outputs, are observed in the pass. */
+static void take_phases(osh_budget *p, int i, int rounds)
+{
+    osh_visit *v = &p->schedule->visits[i];
+    osh_range r = osh_range_at(p->schedule, i);
+    if (r.block) rounds = 1; // a block learns as a whole
+    if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
+    int64_t largest, sum = range_hessians(p, &r, &largest);
+    bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
+    v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
+    if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
+    v->n_rounds = v->round_bytes ? rounds : 1;
+    v->segments = rounds > MOST_ROUNDS;
+}
+
+/* Chooses phases for the visits that do not fit whole. Visits are similar, so all that do not fit
+ * take the next step together. */
+static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !visits_fit(p->schedule, b); rounds++) {
+        for (int i = 0; i < p->schedule->n_visits; i++)
+            if (!visit_fits(&p->schedule->visits[i], b, 0)) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    }
+done:
+    return rc;
+}
+
+static void memory_summarize(osh_budget *p)
+{
+    osh_memory *m = &p->memory;
+    m->highest = -1;
+    for (int i = 0; i < p->schedule->n_visits; i++) {
+        const osh_visit *v = &p->schedule->visits[i];
+        max_into(&m->device_peak, v->device_peak);
+        max_into(&m->scratch_peak, v->scratch_peak);
+        if (v->host_peak > m->host_peak) m->host_peak = v->host_peak, m->highest = i;
+        m->read_bytes += v->read_bytes;
+    }
+}
+
+/* Returns the tiers that --mem-opt-level allows. */
+static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
+{
+    const char *level = p->in->opt->mem_opt_level;
+    bool asked = level && *level >= '0' && *level <= '2';
+    *first = asked ? (osh_tier)(*level - '0') : OSH_TIER_DEVICE;
+    *last = asked ? *first : OSH_TIER_DISK;
+}
+
+static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Chooses phases for this budget; *fit: they keep it. On a GPU mixed phases leave other gaps than
+ * equal phases for all visits, so these are tried last. */
+static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    OSH_TRY(memory_choose_phases(cx, p, b));
+    for (int rounds = MOST_ROUNDS + 1; rounds && !visits_fit(p->schedule, b);
+         rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
+        for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    }
+    *fit = visits_fit(p->schedule, b);
+done:
+    return rc;
+}
+
+static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever)
+{
+    p->memory.tier = tier;
+    for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, 1);
+    return osh_memory_simulate(cx, p, tier, ever);
+}
+
+/* Sets *least to the largest of the visits' smallest figures if some phases keep that budget;
+ * otherwise to `same`, the need of the best phases that are equal for all visits. */
+static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
+                               int64_t same, bool device)
+{
+    osh_status rc = OSH_OK;
+    osh_limits b = {
+        .device = *least, .host = *least, .device_given = device, .host_given = !device};
+    bool fit = true;
+    OSH_TRY(simulate_whole(cx, p, tier, NULL));
+    if (!visits_fit(p->schedule, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    if (!fit) *least = same;
+done:
+    return rc;
+}
+
+/* Segments need the fewest weights and Hessians, but the values between them rest in memory. */
+osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_memory *m = &p->memory;
+    osh_visit *least = NULL; // own: peaks
+    osh_tier first, coldest;
+    allowed_tiers(p, &first, &coldest);
+    /* Needs of the best phases that are equal for all visits. */
+    int64_t device = INT64_MAX, host = INT64_MAX;
+    m->solve_limit = 0;
+    OSH_NEW(cx, least, s->n_visits);
+    for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
+        for (int i = 0; i < s->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
+        int64_t most_device = 0, most_host = 0;
+        for (int i = 0; i < s->n_visits; i++) {
+            const osh_visit *v = &s->visits[i];
+            max_into(&most_device, v->device_peak), max_into(&most_host, v->host_peak);
+            least[i].device_peak =
+                rounds == 1 ? v->device_peak : memory_lower(v->device_peak, least[i].device_peak);
+            least[i].host_peak =
+                rounds == 1 ? v->host_peak : memory_lower(v->host_peak, least[i].host_peak);
+            least[i].scratch_peak = rounds == 1
+                                        ? v->scratch_peak
+                                        : memory_lower(v->scratch_peak, least[i].scratch_peak);
+        }
+        device = memory_lower(device, most_device), host = memory_lower(host, most_host);
+    }
+    for (int i = 0; i < s->n_visits; i++) {
+        max_into(&m->least_device, least[i].device_peak);
+        max_into(&m->least_host, least[i].host_peak);
+        max_into(&m->least_scratch, least[i].scratch_peak);
+    }
+    OSH_TRY(least_settle(cx, p, coldest, &m->least_device, device, true));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least_host, host, false));
+done:
+    osh_free(cx, least);
+    return rc;
+}
+
+/* Chooses the visits during which values in host memory are copied to and from the GPU in parallel
+ * to the work. The blocks for it exist only during a pass: those of one visit do not move what
+ * another one finds. */
+static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_memory *m = &p->memory;
+    if (m->tier != OSH_TIER_HOST || !p->in->opt->prefetch || s->n_batches < 2) goto done;
+    for (int i = 0; i < s->n_visits; i++) s->visits[i].values_ahead = true;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    for (int i = 0; i < s->n_visits; i++)
+        s->visits[i].values_ahead = visit_fits(&s->visits[i], b, 0);
+    if (!visits_fit(s, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
+/* Chooses the visits during which the next visit's weights also fit on the GPU. */
+static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_memory *m = &p->memory;
+    enum { TRIES = 4 }; // the blocks of one visit move what the others find
+    for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
+    for (int k = 0; k < TRIES; k++) {
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (visits_fit(s, b)) goto done;
+        for (int i = 0; i < s->n_visits; i++)
+            if (k + 2 >= TRIES || !visit_fits(&s->visits[i], b, 0))
+                s->visits[i].prefetch_device = false;
+    }
+done:
+    return rc;
+}
+
+/* Chooses the number of threads that read values from the disk in advance: as many as fit beside
+ * weights that are read in advance. */
+static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    bool looks = p->schedule->looks == OSH_LOOK_DISK && osh_looks_twice(p->schedule);
+    if (!p->in->opt->prefetch || (m->tier != OSH_TIER_DISK && !looks)) goto done;
+    for (m->n_loaders = (int)p->in->opt->num_workers; m->n_loaders; m->n_loaders /= 2) {
+        m->n_ahead = osh_loaders_ahead(m->n_loaders, p->in->data.n, p->schedule->n_batches);
+        if (!m->n_ahead && !looks) continue;
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (visits_fit_ahead(p, b)) goto done;
+    }
+    m->n_ahead = 0;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
+/* Tier disk: keeps as many batches in memory as fit. */
+static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int64_t fits_with = 0, too_many = p->schedule->n_batches;
+    while (too_many - fits_with > 1) {
+        m->n_kept = (fits_with + too_many) / 2;
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (visits_fit_ahead(p, b)) fits_with = m->n_kept;
+        else too_many = m->n_kept;
+    }
+    m->n_kept = fits_with;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
+/* Solves small Linears in parallel, or together on a GPU, if their results fit. */
+static void memory_choose_apart(osh_schedule *s, int i, const osh_limits *b)
+{
+    osh_visit *v = &s->visits[i], all = *v;
+    if (!v->apart_host) return;
+    max_into(&all.device_peak, v->apart_device), max_into(&all.host_peak, v->apart_host);
+    all.apart = visit_fits(&all, b, v->prefetch ? s->visits[i + 1].first_load : 0);
+    if (all.apart) *v = all;
+}
+
+static bool asks_f16(const osh_budget *p)
+{
+    return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
+}
+
+/* Returns the kinds of second looks that --calib-cache allows; only one if no observer looks
+ * twice. */
+static void looks(const osh_budget *p, osh_look *first, osh_look *last)
+{
+    *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
+    for (osh_look l = OSH_LOOK_RAM; p->in->opt->calib_cache && l <= OSH_LOOK_AGAIN; l++)
+        if (!strcmp(p->in->opt->calib_cache, osh_look_name(l))) *first = *last = l;
+    if (asks_f16(p)) *first = *last = OSH_LOOK_DISK;
+    if (!osh_looks_twice(p->schedule)) *first = *last;
+}
+
+/* Runs subgraphs whole, with the fastest tier for values that keeps the budget. */
+static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
+                                      bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_tier first, last;
+    osh_look first_look, last_look;
+    allowed_tiers(p, &first, &last), looks(p, &first_look, &last_look);
+    for (osh_tier t = first; t <= last; t++)
+        for (s->looks = first_look;; s->looks++) {
+            OSH_TRY(simulate_whole(cx, p, t, ever));
+            *fit = visits_fit(s, b);
+            if (*fit) goto done;
+            if (s->looks == last_look) break;
+        }
+done:
+    return rc;
+}
+
+/* Runs several samples at a time if no flag gives a number and nothing else changes by it. */
+static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
+                                      bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_tier first, last;
+    int64_t size = osh_plan_batch_size(cx, p->schedule);
+    if (size == p->schedule->batch_size) goto done;
+    allowed_tiers(p, &first, &last);
+    OSH_TRY(osh_plan_batches(cx, p->schedule, size));
+    OSH_TRY(simulate_whole(cx, p, first, ever));
+    *fit = visits_fit_ahead(p, b);
+    if (!*fit) OSH_TRY(osh_plan_batches(cx, p->schedule, 1));
+done:
+    return rc;
+}
+
+static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_memory *m = &p->memory;
+    osh_tier first, last;
+    osh_look first_look;
+    bool fit = false;
+    allowed_tiers(p, &first, &last), looks(p, &first_look, &s->looks);
+    m->n_kept = m->n_ahead = m->n_loaders = 0;
+    OSH_TRY(osh_memory_least(cx, p));
+    m->solve_limit = b->device_given ? b->device : INT64_MAX;
+    s->looks = first_look;
+    OSH_TRY(memory_choose_batch(cx, p, b, ever, &fit));
+    if (!fit) OSH_TRY(memory_choose_whole(cx, p, b, ever, &fit));
+    bool kept = fit && m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->in->on_device;
+    if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
+    OSH_TRY(memory_choose_loaders(cx, p, b));
+    if (kept) OSH_TRY(memory_choose_kept(cx, p, b));
+    for (int i = 0; i + 1 < s->n_visits; i++) {
+        int64_t more = s->visits[i + 1].first_load;
+        s->visits[i].prefetch = more && reads_long(p, i) && visit_fits(&s->visits[i], b, more);
+    }
+    if (p->in->on_device) OSH_TRY(memory_choose_ways(cx, p, b));
+    if (p->in->on_device) OSH_TRY(memory_choose_ahead(cx, p, b));
+    for (int i = 0; i < s->n_visits; i++) memory_choose_apart(s, i, b);
+done:
+    return rc;
+}
+
+int64_t osh_memory_of_card(int64_t free_bytes)
+{
+    return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
+}
+
+/* Sets a device budget if none is given: from the GPU that is present, or from the model of
+ * --device-model. */
+static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    size_t free_bytes = 0;
+    if (!p->in->on_device || b->device_given) goto done;
+    if (p->in->card_model) {
+        b->device = osh_memory_of_card(p->in->card_model->memory_bytes), b->device_given = true;
+        goto done;
+    }
+    if (!osh_cuda_present()) goto done;
+    OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->in->ordinal));
+    b->device = osh_memory_of_card((int64_t)free_bytes), b->device_given = true;
+done:
+    return rc;
+}
+
+/* Decides if the GPU reads values from the disk itself, through a block that must fit without other
+ * changes. */
+static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+{
+    osh_memory *m = &p->memory;
+    const char *wish = p->in->opt->use_gds;
+    int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
+    bool asked = wish && !strcmp(wish, "true"), card = p->in->on_device && !p->in->card_model;
+    m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
+                 osh_cuda_direct(cx, p->in->ordinal, wish, m->device_peak + n <= b->device);
+    /* The memory of these is not needed. */
+    if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0;
+    else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
+        osh_log(cx, OSH_LOG_WARN,
+                "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
+                !card                      ? "nothing runs on a card"
+                : m->tier != OSH_TIER_DISK ? "here they rest in memory"
+                                           : "--scratch-compression zstd compresses them");
+}
+
+static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
+{
+    if (!p->in->graph || !asks_f16(p) || !osh_looks_twice(p->schedule)) return;
+    p->memory.looks_f16 = p->in->graph->dtype == OSH_F32;
+    if (!p->memory.looks_f16)
+        osh_log(cx, OSH_LOG_WARN,
+                "--calib-cache disk_f16: values of this model are %s, of two bytes: they rest so",
+                osh_dtype_name(p->in->graph->dtype));
+}
+
+/* Host memory of the rows that are picked out for a statistic. */
+static int64_t by_route_bytes(const osh_budget *p)
+{
+    const osh_schedule *s = p->schedule;
+    size_t row = 0;
+    int64_t samples = 0;
+    for (int v = 0; p->in->by_route && v < p->in->graph->n_values; v++)
+        if (osh_is_by_route(p->in->graph, v) && osh_value_bytes(p->in->graph, v) > row)
+            row = osh_value_bytes(p->in->graph, v);
+    if (!row) return 0;
+    for (int64_t k = 0; k < s->n_batches; k++)
+        if (s->batch_at[k + 1] - s->batch_at[k] > samples)
+            samples = s->batch_at[k + 1] - s->batch_at[k];
+    return (int64_t)(osh_tensor_gross((size_t)s->batch_tokens * row) +
+                     osh_mem_gross((size_t)(samples + 1) * sizeof(int64_t)));
+}
+
+osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    osh_schedule *s = p->schedule;
+    osh_memory *m = &p->memory;
+    memory_choose_f16(cx, p);
+    bool *ever = NULL; // own
+    int64_t tuning = 0;
+    bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // its own memory is part of the base
+    m->uncounted = multiplies ? osh_isa_uncounted(cx)
+                              : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
+    int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    if (p->in->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
+    m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
+    int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    if (osh_memory_blocks_in_base(p)) m->base_bytes += blocks;
+    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += by_route_bytes(p);
+    if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
+        m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
+    if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
+    /* One thread reads in advance. */
+    m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
+    m->highest = -1;
+    osh_limits b = {.device = p->in->opt->device_memory, .host = p->in->opt->host_memory - m->base_bytes,
+                .scratch = p->in->opt->scratch_size, .device_given = p->in->opt->device_memory > 0,
+                .host_given = p->in->opt->host_memory > 0, .scratch_given = p->in->opt->scratch_size > 0};
+    OSH_TRY(budget_of_gpu(cx, &b, p));
+    if (p->in->graph) OSH_NEW(cx, ever, p->in->graph->n_weights);
+    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) {
+        s->n_visits = osh_n_ranges(s);
+        OSH_NEW(cx, s->visits, s->n_visits);
+        OSH_TRY(memory_choose(cx, p, &b, ever));
+    }
+    osh_limits outside;
+    OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
+    OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
+    max_into(&outside.host, tuning), max_into(&m->host_peak, tuning);
+    max_into(&outside.host, m->load_bytes - m->base_bytes);
+    max_into(&m->least_host, outside.host), max_into(&m->least_device, outside.device);
+    for (int i = 0; i + 1 < s->n_visits; i++)
+        if (s->visits[i].prefetch) s->visits[i].host_peak += s->visits[i + 1].first_load;
+    memory_summarize(p);
+    max_into(&m->host_peak, m->load_bytes - m->base_bytes);
+    bool others = b.host_given && p->in->opt->others_host > p->in->opt->host_memory;
+    if (others || (b.device_given && m->device_peak > b.device) ||
+        (b.host_given && m->host_peak > b.host) || (b.scratch_given && m->scratch_peak > b.scratch))
+        OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
+    if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
+    if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
+        osh_places_free(cx, m->places), m->places = NULL; // no room for the list
+    /* For the next process, since a refusal names it. */
+    m->least_host += m->base_bytes + OSH_ISA_NOISE_BYTES;
+    bool again = s->n_traversals || s->tune.steps; // the output may be written twice
+    m->early = multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
+    m->base_bytes += m->early;
+    /* With a budget the base has them; without the list of places. */
+    if (!osh_memory_blocks_in_base(p)) m->least_host += blocks;
+    max_into(&m->least_host, p->in->opt->others_host);
+    m->base_bytes += (int64_t)osh_places_bytes(m->places);
+    m->host_peak += m->base_bytes;
+    /* A user who sets a memory budget shares the machine: a checkpoint that is read once must not
+     * displace the page cache. */
+    memory_choose_reader(cx, p, &b);
+    if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
+        osh_log(cx, OSH_LOG_WARN,
+                "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
+    m->direct = p->in->opt->host_memory > 0 ||
+                (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
+done:
+    osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
+    osh_trials_free(cx, m->trials), m->trials = NULL;
+    osh_free(cx, ever);
+    return rc;
+}
+
+int64_t osh_memory_arena(const osh_budget *p)
+{
+    int64_t n = p->memory.device_peak,
+            spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
+    return p->in->opt->device_memory > 0 ? p->in->opt->device_memory : n + spare;
+}
+
+size_t osh_memory_counted(const osh_budget *p)
+{
+    return (size_t)(p->memory.host_peak - p->memory.uncounted - LISTS_BYTES);
+}

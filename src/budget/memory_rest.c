@@ -1,0 +1,131 @@
+/* memory_rest.c - memory outside of visits: copied tensors, and Linears that are rounded without
+ * data, in bands or in one piece. */
+#include "base/file.h"
+#include "budget/bands.h"
+#include "match/globals.h"
+#include "budget/memory.h"
+#include "quant/source.h"
+
+bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
+
+/* Computes the peaks of Linears that are rounded without data in one piece, one after the other.
+ * ahead: the next one is read meanwhile. Results that wait to be written take the memory that
+ * weight and work leave. */
+static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device, int64_t *host)
+{
+    int64_t before = 0; // weight and work of the previous Linear
+    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
+    int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
+    if (datafree && !osh_memory_blocks_in_base(p))
+        reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if ((p->in->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) ||
+            osh_stream_takes(p, i))
+            continue;
+        const osh_st_entry *e = p->in->ck->tensors[l->tensor].e;
+        osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+        osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
+        int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
+        int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
+        if (ahead) max_into(device, before + weight), max_into(host, before + weight + reading);
+        max_into(device, now), max_into(host, now), max_into(host, weight + reading);
+        max_into(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
+        before = now;
+    }
+}
+
+static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
+{
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_st_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
+        bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->match->linears[i]);
+        if (datafree) m->read_bytes += e->end - e->begin;
+    }
+    for (int64_t i = 0; i < p->manifest->n_out; i++) {
+        m->write_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
+        int64_t from = p->manifest->out_info[i].source;
+        if (from < 0) continue;
+        if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
+        seen[from] = false; // a second copy of a tensor reads it again
+    }
+    for (int s = 0; s < p->manifest->n_shards; s++) m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
+    m->read_bytes += osh_held_reread(p);
+    m->reread_bytes = p->manifest->total_bytes;
+}
+
+static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_limits *b)
+{
+    int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
+    max_into(&b->device, device), max_into(&b->host, host);
+    max_into(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
+    if (osh_streams_all(p)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
+}
+
+static bool budget_holds(const osh_limits *b, const osh_limits *need)
+{
+    return (!b->host_given || need->host <= b->host) &&
+           (!b->device_given || need->device <= b->device);
+}
+
+/* Chooses the number of bands that stay in memory between two looks: all of the largest group, or
+ * as many as fit, in sixteen steps. */
+static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
+{
+    osh_memory *m = &p->memory;
+    int most = p->in->opt->prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
+    for (m->n_held = most; m->n_held > 0; m->n_held -= step) {
+        osh_limits all = {0};
+        stream_peaks(p, m->n_stream, threads, &all);
+        if (p->in->on_device) all.device = 0;
+        if (!budget_holds(b, &all)) continue;
+        *more = all;
+        return;
+    }
+    m->n_held = 0;
+}
+
+osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_limits *b,
+                           osh_limits *least)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int threads = osh_threads(cx);
+    bool *seen = NULL; // own: source tensors that a visit loads: copied from there
+    OSH_NEW(cx, seen, p->in->ck->n_tensors);
+    for (int w = 0; ever && w < p->in->graph->n_weights; w++)
+        if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)
+            seen[p->in->graph->weights[w].tensor] = true;
+    *least = (osh_limits){0};
+    m->n_held = 0;
+    stream_peaks(p, 1, threads, least);
+    osh_limits more = *least;
+    for (m->n_stream = p->in->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1;
+         m->n_stream--) {
+        osh_limits all = {0};
+        stream_peaks(p, m->n_stream, threads, &all);
+        if (p->in->on_device) all.device = 0; // without data everything runs on the host
+        if (!budget_holds(b, &all)) continue;
+        more = all;
+        break;
+    }
+    stream_choose_held(p, b, threads, &more);
+    osh_limits now = more;
+    round_peaks(p, threads, false, &least->device, &least->host);
+    round_peaks(p, threads, false, &now.device, &now.host);
+    round_peaks(p, threads, true, &more.device, &more.host);
+    if (p->in->on_device) least->device = now.device = more.device = 0;
+    m->read_ahead = p->in->opt->prefetch && budget_holds(b, &more);
+    m->host_peak = m->read_ahead ? more.host : now.host;
+    m->device_peak = m->read_ahead ? more.device : now.device;
+    memory_count_io(p, m, seen);
+done:
+    osh_free(cx, seen);
+    return rc;
+}
+
+int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
+{
+    if (p->in->on_device || tier == OSH_TIER_HOST) return 0; // on a GPU values are always copied
+    return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
+}

@@ -1,0 +1,127 @@
+/* refuse.c - refuses budgets that cannot be kept: names the budget, the smallest sufficient one,
+ * and a smaller one for smaller subgraphs (--sequential-targets Linear, which gives another
+ * result). Also limits the context to the budgets of a plan. */
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/device_peaks.h"
+#include "math/isa.h"
+#include "budget/memory.h"
+#include "budget/trials.h"
+
+static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+
+static int64_t refuse_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Computes the smallest budgets of the same job with Linears as targets; -1: the job has no such
+ * cut. */
+static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budget *p,
+                                   const osh_limits *outside)
+{
+    osh_status rc = OSH_OK;
+    char linear[] = "Linear", *items[] = {linear};
+    const osh_strs targets = {items, 1};
+    osh_matching match = *p->match;       // view: but for the lists below
+    osh_rewrites rewrites = *p->rewrites; // view
+    osh_schedule schedule = *p->schedule; // view: but for the lists below
+    osh_budget other = *p;
+    match.linears = NULL, match.readers = NULL, match.users = NULL;           // own
+    rewrites.match = &match, rewrites.n_inherits = 0;
+    schedule.match = &match, schedule.rewrites = &rewrites;
+    schedule.parts = NULL, schedule.passes = NULL, schedule.visits = NULL;    // own
+    schedule.looks = OSH_LOOK_RAM;
+    other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
+    other.memory = (osh_memory){0};
+    *out = (osh_limits){.device = -1, .host = -1, };
+    /* cache.c wants the attention in one subgraph. */
+    if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
+    for (int i = 0; i < p->match->n_linears; i++)
+        /* Without blocks the codes would be others. */
+        if (p->match->linears[i].wants & OSH_STAT_BLOCK) goto done;
+    OSH_NEW(cx, match.linears, match.n_linears);
+    memcpy(match.linears, p->match->linears, (size_t)match.n_linears * sizeof *match.linears);
+    OSH_TRY(osh_plan_cut(cx, &schedule, &match, &rewrites, &targets, 1));
+    schedule.n_visits = osh_n_ranges(&schedule);
+    OSH_NEW(cx, schedule.visits, schedule.n_visits);
+    OSH_TRY(osh_memory_least(cx, &other));
+    const osh_memory *m = &other.memory;
+    *out = (osh_limits){.device = refuse_larger(m->least_device, outside->device),
+                        .host = refuse_larger(m->least_host, outside->host) + p->memory.base_bytes +
+                                OSH_ISA_NOISE_BYTES};
+done:
+    osh_partition_free(cx, schedule.parts);
+    osh_free(cx, schedule.passes);
+    osh_free(cx, schedule.visits);
+    osh_free(cx, match.linears);
+    osh_free(cx, match.readers);
+    osh_free(cx, match.users);
+    osh_device_peaks_free(cx, other.memory.peaks);
+    osh_trials_free(cx, other.memory.trials);
+    return rc;
+}
+
+static osh_status refuse_budget(osh_ctx *cx, const osh_options *o, const char *option,
+                                int64_t given, int64_t least, int64_t of_linears)
+{
+    char less[128] = "", others[160] = "";
+    bool host = !strcmp(option, "host-memory");
+    if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
+    if (host)
+        least = refuse_larger(least, o->others_host),
+        of_linears = of_linears < 0 ? -1 : refuse_larger(of_linears, o->others_host);
+    if (of_linears >= 0 && refuse_mib(of_linears) < refuse_mib(least))
+        snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
+                 refuse_mib(of_linears),
+                 o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
+                                                        : "");
+    int digits = given % (1 << 20) ? 2 : 0; // the budget as it was given, or near to it
+    return osh_fail(cx, OSH_E_USAGE,
+                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s",
+                    option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,
+                    less);
+}
+
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
+                             const osh_limits *outside)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->memory;
+    const osh_options *o = p->in->opt;
+    int64_t least_host = m->base_bytes + m->least_host + OSH_ISA_NOISE_BYTES;
+    osh_limits l;
+    OSH_TRY(least_of_linears(cx, &l, p, outside));
+    if (b->host_given && (m->least_host > b->host || o->others_host > o->host_memory))
+        OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
+    if (b->device_given && m->least_device > b->device && !o->device_memory)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 refuse_mib(b->device), refuse_mib(m->least_device));
+    if (b->device_given && m->least_device > b->device)
+        OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
+    if (b->scratch_given && m->scratch_peak > b->scratch)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
+                 refuse_mib(o->scratch_size), refuse_mib(m->scratch_peak));
+    OSH_FAIL(cx, OSH_E_USAGE,
+             "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
+             "%.0fMiB and --scratch-size %.0fMiB",
+             refuse_mib(refuse_larger(least_host, o->others_host)), refuse_mib(m->least_device),
+             refuse_mib(m->least_scratch));
+done:
+    return rc;
+}
+
+void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
+{
+    const osh_memory *m = &p->memory;
+    for (int s = 0; m->direct && s < p->in->ck->n_shards; s++) osh_st_read_direct(p->in->ck->shards[s]);
+    if (p->in->opt->device_memory > 0 && !p->in->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
+    if (p->in->opt->host_memory > 0)
+        osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->in->opt->host_memory - m->uncounted));
+}
+
+bool osh_memory_pins(const osh_options *o)
+{
+    return !o->pin_memory || strcmp(o->pin_memory, "false");
+}

@@ -1,0 +1,530 @@
+/* simulate.c - counts the bytes of every step of a run before it starts: the walk of visit.h with
+ * steps that only count.
+ *
+ *   device = loaded weights + open Hessians + batch (values, scratch) or solver
+ *            + values of the batches that are kept
+ *   host   = base + device + resting values (tiers device and host) + packing buffers
+ *            + prefetched weights
+ *
+ * On a GPU the device's bytes are those of its arena, with the places that the run will use, and no
+ * part of the host's:
+ *
+ *   device = from the front: to the end of (the workspace of products, weights, statistics,
+ *            resting values of tier device, prefetched weights)
+ *            + from the back: to the end of (the batch, or the memory of a solve)
+ *   host   = base + weights in transfer or to be solved + a solve's results
+ *            + the maximum of resting values so far (tier host: freed blocks wait for new values)
+ *            + packing buffers + prefetched weights */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/device_peaks.h"
+#include "graph/picked.h"
+#include "budget/bytes.h"
+#include "match/cache.h"
+#include "schedule/calls.h"
+#include "rewrite/folds.h"
+#include "schedule/looks.h"
+#include "match/lookup.h"
+#include "budget/simulate.h"
+#include "budget/trials.h"
+#include "quant/observer.h"
+#include "store/activations.h"
+#include "store/loaders.h"
+#include "store/slots.h"
+
+static int compare_lengths(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Finds the maximum of each figure over all batches that run sample by sample, and over the
+ * others. */
+static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = s->p;
+    const int64_t *at = p->schedule->batch_at, *offsets = p->in->data.offsets;
+    int64_t *lengths = NULL; // own
+    OSH_NEW(cx, lengths, p->in->data.n);
+    for (int64_t b = 0; b < p->schedule->n_batches; b++) {
+        int64_t n = at[b + 1] - at[b], at_once = 0;
+        bool by_sample = osh_exec_by_sample(n, s->n_threads);
+        osh_exec_batch *most = by_sample ? &s->by_sample : &s->whole;
+        max_into(&most->n_tokens, offsets[at[b + 1]] - offsets[at[b]]);
+        if (!by_sample) continue;
+        for (int64_t k = 0; k < n; k++) lengths[k] = offsets[at[b] + k + 1] - offsets[at[b] + k];
+        qsort(lengths, (size_t)n, sizeof *lengths, compare_lengths);
+        for (int k = 0; k < n && k < s->n_threads; k++) at_once += lengths[k];
+        max_into(&most->at_once, at_once);
+        max_into(&most->longest, lengths[0]);
+    }
+    s->by_sample.n_threads = s->whole.n_threads = s->n_threads;
+done:
+    osh_free(cx, lengths);
+    return rc;
+}
+
+static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    *s = (osh_sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->schedule->batch_tokens};
+    if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->card, p));
+    else OSH_TRY(sim_find_batches(cx, s));
+    OSH_NEW(cx, s->loaded, g->n_weights);
+    OSH_NEW(cx, s->ever, g->n_weights);
+    OSH_NEW(cx, s->want, g->n_weights);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->open[k], g->n_values);
+    OSH_NEW(cx, s->counts, p->match->n_linears);
+    OSH_NEW(cx, s->stored, g->n_values);
+    OSH_NEW(cx, s->held, g->n_values);
+    OSH_NEW(cx, s->lent, g->n_values);
+    OSH_NEW(cx, s->hook, g->n_values);
+    OSH_NEW(cx, s->looks, g->n_values);
+    OSH_NEW(cx, s->kept, g->n_weights);
+    OSH_NEW(cx, s->solved, p->match->n_linears);
+    OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
+    size_t nv = (size_t)g->n_values;
+    s->lists = (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
+                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
+                         osh_batch_lists(g, s->batch_tokens));
+    if (osh_plan_by_sample(p->schedule, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
+    if (osh_scratch_is_packed(p->in->opt))
+        s->frame = osh_acts_frame_bytes(g, &p->in->data);
+    if (s->card) { // the readers of the samples' ranges; a sample between GPU and disk
+        s->lists += (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
+                              2 * osh_mem_gross((size_t)p->in->data.n * 2 * sizeof(float)) +
+                              osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
+                              (size_t)p->in->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));
+        s->frame += osh_acts_stage_bytes(g, &p->in->data);
+    }
+done:
+    return rc;
+}
+
+static void sim_deinit(osh_ctx *cx, osh_sim *s)
+{
+    osh_free(cx, s->loaded);
+    osh_free(cx, s->ever);
+    osh_free(cx, s->want);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_free(cx, s->open[k]);
+    osh_free(cx, s->counts);
+    osh_free(cx, s->stored);
+    osh_free(cx, s->held);
+    osh_free(cx, s->lent);
+    osh_free(cx, s->hook);
+    osh_free(cx, s->looks);
+    osh_free(cx, s->kept);
+    osh_layout_free(cx, s->card);
+    osh_exec_marks_deinit(cx, &s->marks);
+    osh_free(cx, s->solved);
+}
+
+/* Opens the sums of a Linear's input, and counts the scratch of a batch while they are fed. */
+static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    size_t *hook = osh_sim_hook(s, l->input);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
+        const osh_sum_type *t = &osh_sums[k];
+        if (!osh_sum_wanted(k, l) || s->open[k][l->input]) continue;
+        s->open[k][l->input] = true;
+        s->stats += osh_sim_sum_bytes(s, k, l);
+        if (s->card && !t->on_card) continue;
+        size_t accum = osh_sim_accum_scratch(s, t->op, l->I);
+        if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
+        if (accum > *hook) *hook = accum;
+        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, t->layout, l->input));
+    }
+done:
+    return rc;
+}
+
+static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    osh_status rc = OSH_OK;
+    osh_sim *s = user;
+    OSH_TRY(osh_check_interrupt(cx)); // with many layers and many budgets this takes seconds
+    osh_sim_enter(s, s->index, OSH_WAY_FIRST);
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &s->p->match->linears[i];
+        if (!l->wants || !values[l->input]) continue;
+        if (!s->counts[i]) s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p->match, i);
+        for (int k = 0; k < OSH_RANGED; k++) {
+            if (l->ranged[k] < 0) continue;
+            size_t *hook = osh_sim_hook(s, l->ranged[k]),
+                   range = osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
+                           osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
+            if (*hook < range) *hook = range;
+            if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->ranged[k]));
+        }
+        OSH_TRY(sim_open_sums(cx, s, l));
+    }
+    osh_looks_of(s->looks, NULL, s->p->schedule, r, values);
+    s->to_look = osh_sim_looked_bytes(s);
+    osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
+}
+
+/* Computes the bytes of a step's outputs at rest, and of the values that are freed. */
+static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
+{
+    *out = *taken = 0;
+    int end = s->r->v1, gone = s->tier == OSH_TIER_DISK ? 0 : end;
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
+         v = osh_next_set(st->out, v + 1, end))
+        if (!s->stored[v]) *out += osh_sim_value_rest(s, v), s->stored[v] = true;
+    for (int v = osh_next_set(st->consume, s->r->v0, gone); v < gone;
+         v = osh_next_set(st->consume, v + 1, gone))
+        if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
+}
+
+/* Frees and takes rows of a finished batch, in the order of run_batch. left: arena bytes that the
+ * batch still has. *now: bytes of values at rest. */
+static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
+                                int64_t *now)
+{
+    osh_status rc = OSH_OK;
+    int end = s->tier == OSH_TIER_DISK ? 0 : s->r->v1;
+    for (int v = osh_next_set(st->consume, s->r->v0, end); v < end;
+         v = osh_next_set(st->consume, v + 1, end)) {
+        *now -= osh_sim_batch_rest(s, v, b);
+        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
+    }
+    for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
+         v = osh_next_set(st->out, v + 1, end)) {
+        if (s->tier == OSH_TIER_DEVICE)
+            OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b));
+        *now += osh_sim_batch_rest(s, v, b);
+        osh_sim_note(s, (int64_t)left, 0, *now);
+    }
+done:
+    return rc;
+}
+
+static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
+{
+    size_t n = 0;
+    for (int v = s->r->v0; s->to->values_ahead && v < s->r->v1; v++)
+        if (v != s->p->in->graph->input_ids)
+            n += (size_t)(st->in[v] + st->out[v]) *
+                 (size_t)osh_acts_way_bytes(s->p->in->graph, v, s->batch_tokens);
+    return n;
+}
+
+/* Counts reads of the tables whose rows a step looks up. With a GPU, returns the host memory for
+ * the rows of a batch. */
+static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
+{
+    const osh_graph *g = s->p->in->graph;
+    int64_t most = 0;
+    for (int i = st->first; i < st->first + st->n; i++) {
+        if (!st->run[i - st->first] || !osh_is_picked(g, &g->nodes[i], 0)) continue;
+        const osh_weight *w = &g->weights[g->nodes[i].w[0]];
+        s->to->read_bytes += s->p->schedule->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
+        max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens));
+    }
+    return s->card ? most : 0;
+}
+
+static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = s->p;
+    size_t peak = 0, left = 0;
+    int64_t out, taken, last = -1, now = s->values;
+    bool collects = st->observe || st->fold;
+    osh_exec_span span = {p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
+                          collects ? NULL : st->routed};
+    osh_exec_brought in = {st->in, NULL, collects ? s->hook : NULL};
+    osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    sim_step_rows(s, st, &out, &taken);
+    for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
+         v = osh_next_set(st->out, v + 1, s->r->v1))
+        now += osh_sim_list_rest(s, v);
+    if (s->tier == OSH_TIER_DISK) now += out;
+    size_t ways = sim_way_bytes(s, st); // nearest to the end of the arena
+    int64_t rows = sim_look_up(s, st);
+    OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
+    for (int64_t b = 0; b < p->schedule->n_batches; b++) {
+        int64_t n = osh_sim_batch_tokens(s, b);
+        if (n != last) OSH_TRY(osh_device_peaks_at(cx, &peak, &left, p->memory.peaks, n));
+        last = n;
+        osh_sim_note(s, (int64_t)(ways + peak), rows, now);
+        OSH_TRY(sim_end_batch(cx, s, st, b, ways + left, &now));
+    }
+    s->values += out - taken;
+    osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
+}
+
+typedef struct step_bytes { int64_t most, left; } step_bytes; // left: the values that stay
+
+/* Counts the bytes of a step, with the token ids. */
+static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
+                             const osh_exec_brought *in)
+{
+    osh_status rc = OSH_OK;
+    const osh_exec_batch *kinds[] = {&s->by_sample, &s->whole};
+    *n = (step_bytes){0};
+    for (int k = 0; k < 2; k++) {
+        osh_exec_batch b = *kinds[k];
+        size_t now = 0, stays = 0;
+        if (!b.n_tokens) continue;
+        b.marks = &s->marks;
+        bool collects = st->observe || st->fold;
+        if (collects) b.seen = s->p->schedule->seen;
+        osh_exec_span span = {s->p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
+                              collects ? NULL : st->routed, true};
+        OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
+        max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
+        max_into(&n->left, (int64_t)stays);
+    }
+done:
+    return rc;
+}
+
+/* Simulates a pass of the batches that are kept: an input is lent, or given away at its last read,
+ * and outputs stay. Bytes grow and shrink evenly with the finished tokens: the maximum is at one
+ * end. grow: bytes of values kept for a second look. */
+static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
+                                int64_t grow)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->p->in->graph;
+    int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
+    for (int v = s->r->v0; v < s->r->v1; v++) {
+        s->lent[v] = st->in[v] && !st->consume[v] && v != g->input_ids;
+        if (st->out[v] && !s->held[v]) {
+            out += osh_sim_value_kept(s, v), new += osh_sim_batch_bytes(s, v);
+            s->held[v] = true;
+        }
+        if (!st->consume[v] || !s->held[v]) continue;
+        taken += osh_sim_value_kept(s, v), old += osh_sim_batch_bytes(s, v), s->held[v] = false;
+    }
+    step_bytes exec;
+    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->lent, hook}));
+    s->kept_values = before - old;
+    osh_sim_note(s, exec.most, 0, s->values);
+    s->kept_values = before + out - taken - new, s->looked += grow;
+    osh_sim_note(s, exec.most, 0, s->values);
+    s->kept_values = before + out - taken;
+    osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
+}
+
+static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
+                                  int64_t grow)
+{
+    osh_status rc = OSH_OK;
+    int64_t out, taken, n = s->p->in->data.n - s->p->schedule->batch_at[s->n_kept], size = s->p->schedule->batch_size;
+    step_bytes exec;
+    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
+    sim_step_rows(s, st, &out, &taken);
+    /* Rows come and go batch by batch: the first batch sees none of the new ones, the last all but
+     * its own. */
+    int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
+            old = (taken + n - 1) / n *share;
+    int64_t early = s->values, late = s->values + out - taken - new + old;
+    osh_sim_note(s, exec.most, 0, early);
+    osh_sim_note(s, exec.left, 0, early + new);
+    s->looked += grow;
+    osh_sim_note(s, exec.most, 0, late);
+    osh_sim_note(s, exec.left, 0, late + new);
+    s->values += out - taken;
+    osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
+}
+
+/* Returns the host memory for reading a step's values in advance. */
+static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
+{
+    const osh_memory *m = &s->p->memory;
+    int64_t n = osh_sim_loaders_bytes(s);
+    if (s->tier != OSH_TIER_DISK || !m->n_loaders) return 0;
+    for (int v = s->r->v0; v < s->r->v1; v++)
+        if (st->in[v] && v != s->p->in->graph->input_ids)
+            n += osh_loaders_value_bytes(s->p->in->graph, v, m->n_ahead, s->batch_tokens, s->card);
+    return n;
+}
+
+static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
+{
+    osh_status rc = OSH_OK;
+    osh_sim *s = user;
+    (void)r;
+    int64_t reads = sim_ahead_bytes(s, st);
+    if (s->card) max_into(&s->ahead, reads);
+    else s->ahead = reads;
+    if (s->card) return sim_pass_on_gpu(cx, s, st);
+    const size_t *hook = st->observe || st->fold ? s->hook : NULL;
+    sim_look_up(s, st);
+    int64_t grow = st->observe && !st->first_look ? s->to_look : 0,
+            tokens = s->p->in->data.offsets[s->p->in->data.n];
+    double share =
+        tokens ? (double)s->p->in->data.offsets[s->p->schedule->batch_at[s->n_kept]] / (double)tokens : 0;
+    int64_t of_kept = (int64_t)((double)grow * share);
+    if (s->n_kept) OSH_TRY(sim_pass_kept(cx, s, st, hook, of_kept));
+    if (s->n_kept < s->p->schedule->n_batches) OSH_TRY(sim_pass_others(cx, s, st, hook, grow - of_kept));
+    s->to_look -= grow, s->ahead = 0;
+done:
+    return rc;
+}
+
+static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
+{
+    osh_sim *s = user;
+    const osh_visit *v = s->to;
+    (void)cx;
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &s->p->match->linears[i];
+        if (!l->wants || l->node < first || l->node >= first + n) continue;
+        if (!v->segments && !v->round_bytes) continue; // the weight in memory is solved
+        osh_sim_note_reload(s, l);
+    }
+    return OSH_OK;
+}
+
+static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+{
+    osh_sim *s = user;
+    (void)cx;
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
+        const osh_fold *f = &s->p->rewrites->folds[i];
+        if (!osh_fold_inside(r, f)) continue;
+        s->stats += osh_fold_seen_bytes(s->p, f);
+        if (osh_fold_searches(s->p->rewrites, f))
+            s->hook[f->value] = osh_sim_accum_scratch(s, "hessian_accum", f->n);
+    }
+    osh_sim_note(s, 0, 0, s->values);
+    return OSH_OK;
+}
+
+static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    osh_sim *s = user;
+    int64_t bytes;
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
+        if (!osh_fold_inside(r, &s->p->rewrites->folds[i])) continue;
+        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
+        osh_sim_note(s, bytes, 0, s->values);
+    }
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
+        const osh_fold *f = &s->p->rewrites->folds[i];
+        if (!osh_fold_inside(r, f)) continue;
+        s->stats -= osh_fold_seen_bytes(s->p, f);
+        s->hook[f->value] = 0;
+    }
+done:
+    return rc;
+}
+
+static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
+{
+    osh_sim *s = user;
+    const osh_graph *g = s->p->in->graph;
+    (void)cx;
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
+            int w = g->nodes[i].w[k];
+            if (w < 0 || !s->loaded[w]) continue;
+            s->loaded[w] = false;
+            s->weights -= osh_sim_weight_bytes(s, w);
+            osh_sim_drop_copy(s, w);
+            if (s->card) osh_layout_give(s->card, OSH_LAYOUT_WEIGHT, w);
+        }
+    return OSH_OK;
+}
+
+static void sim_forget(osh_sim *s, int v)
+{
+    if (s->stored[v]) s->values -= osh_sim_value_rest(s, v);
+    if (s->held[v]) s->kept_values -= osh_sim_value_kept(s, v);
+    bool rows = s->card && s->stored[v] && s->tier == OSH_TIER_DEVICE;
+    for (int64_t b = 0; rows && b < s->p->schedule->n_batches; b++)
+        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
+    s->stored[v] = s->held[v] = false;
+}
+
+static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
+{
+    osh_sim *s = user;
+    (void)cx;
+    const bool *there[] = {s->stored, s->held};
+    for (int k = 0; k < 2; k++)
+        for (int v = osh_next_set(there[k], s->r->v0, s->r->v1); v < s->r->v1;
+             v = osh_next_set(there[k], v + 1, s->r->v1))
+            if (!keep[v]) sim_forget(s, v);
+    return OSH_OK;
+}
+
+static void sim_drop_dead(osh_sim *s, const osh_range *r)
+{
+    for (int v = r->v0; v < r->v1; v++) {
+        bool after = false;
+        for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
+        if (!after) sim_forget(s, v);
+    }
+}
+
+/* Simulates all visits with the phases of p->visits and the tier; fills in their figures. */
+static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
+                                  osh_places **places)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    osh_sim s; // own
+    osh_visitor v = {.open = sim_open, .load = osh_sim_load, .pass = sim_pass,
+                     .solve = osh_sim_solve, .reload = sim_reload, .release = sim_release,
+                     .drop = sim_drop, .user = &s, .fold_open = sim_fold_open, .fold = sim_fold};
+    OSH_TRY(sim_init(cx, &s, p));
+    if (s.card && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
+    s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
+    if (places && s.card) osh_layout_record(s.card, true);
+    for (int i = 0; i < p->schedule->n_visits; i++) {
+        osh_visit old = p->schedule->visits[i];
+        osh_range r = osh_range_at(p->schedule, i);
+        p->schedule->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes,
+                                   .n_rounds = old.n_rounds, .prefetch = old.prefetch,
+                                   .prefetch_device = old.prefetch_device,
+                                   .values_ahead = old.values_ahead, .apart = old.apart};
+        s.to = &p->schedule->visits[i], s.r = &r, s.ranges = (int64_t)osh_ranged_lists(p->schedule, &r),
+        s.began = false, s.index = i;
+        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
+        sim_drop_dead(&s, &r);
+        if (old.apart)
+            max_into(&s.to->device_peak, s.to->apart_device),
+                max_into(&s.to->host_peak, s.to->apart_host);
+    }
+    if (ever) memcpy(ever, s.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
+    if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));
+done:
+    osh_visit_lists_free(cx, v.lists);
+    sim_deinit(cx, &s);
+    return rc;
+}
+
+osh_status osh_memory_simulate(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever)
+{
+    osh_status rc = OSH_OK;
+    bool found = false;
+    if (!ever) osh_trials_find(&found, p->memory.trials, p, tier);
+    if (found) goto done;
+    OSH_TRY(simulate_visits(cx, p, tier, ever, NULL));
+    OSH_TRY(osh_trials_add(cx, &p->memory.trials, p, tier));
+done:
+    return rc;
+}
+
+osh_status osh_memory_place(osh_ctx *cx, osh_budget *p)
+{
+    return simulate_visits(cx, p, p->memory.tier, NULL, &p->memory.places);
+}

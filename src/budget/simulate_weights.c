@@ -1,0 +1,110 @@
+/* simulate_weights.c - weights that a simulated visit loads, and places in the arena for those that
+ * the next visit loads first. */
+#include <string.h>
+
+#include "rewrite/folds.h"
+#include "match/lookup.h"
+#include "budget/simulate.h"
+
+int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
+{
+    if (s->card) return osh_layout_bytes(s->card, OSH_LAYOUT_WEIGHT, w);
+    return (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+}
+
+static void sim_load_one(osh_sim *s, int w)
+{
+    const osh_st_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
+    s->loaded[w] = s->ever[w] = true;
+    s->weights += osh_sim_weight_bytes(s, w);
+    if (!s->began) s->to->first_load += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+    s->to->read_bytes += e->end - e->begin;
+}
+
+void osh_sim_drop_copy(osh_sim *s, int weight)
+{
+    if (!s->kept[weight]) return;
+    s->kept[weight] = false;
+    s->copies -= (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, weight);
+}
+
+void osh_sim_drop_copies(osh_sim *s)
+{
+    for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
+        bool waits = !s->kept[w];
+        for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits; i = osh_next_user(s->p->match, i))
+            waits = s->p->match->linears[i].wants && !s->solved[i];
+        if (!waits) osh_sim_drop_copy(s, w);
+    }
+}
+
+/* State of the walk that finds the weights which the next visit loads first. */
+typedef struct ahead {
+    osh_sim *s;
+    bool seen;
+} ahead;
+
+/* Sets want[w] for the weights that the step loads and that are not in memory. */
+static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st,
+                             const bool *values)
+{
+    memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
+    osh_step_wants(want, s->p->schedule, r, st, values);
+    for (int w = r->w0; w < r->w1; w++) want[w] &= !s->loaded[w];
+}
+
+static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
+                             const bool *values)
+{
+    osh_status rc = OSH_OK;
+    ahead *a = user;
+    if (a->seen) goto done;
+    sim_want_weights(a->s, a->s->want, r, st, values);
+    for (int w = r->w0; w < r->w1; w++)
+        if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->card, OSH_LAYOUT_WEIGHT, w));
+    a->seen = true;
+done:
+    return rc;
+}
+
+static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
+{
+    ahead a = {.s = s};
+    osh_sim_enter(s, s->index + 1, OSH_WAY_AHEAD);
+    osh_visitor v = {.load = ahead_load, .user = &a};
+    osh_status rc = osh_visit_walk(cx, s->p->schedule, s->index + 1, &v);
+    if (!rc) osh_sim_note(s, 0, 0, s->values);
+    return rc;
+}
+
+void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
+{
+    int64_t way = s->card ? (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, l->weight) : 0;
+    int64_t codes = (int64_t)osh_mem_gross((size_t)(l->O * l->I));
+    osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values);
+}
+
+osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
+                        const bool *values)
+{
+    osh_status rc = OSH_OK;
+    osh_sim *s = user;
+    osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    sim_want_weights(s, s->want, r, st, values);
+    for (int w = r->w0; w < r->w1; w++) {
+        if (!s->want[w]) continue;
+        sim_load_one(s, w);
+        if (!s->card) continue;
+        s->kept[w] = true;
+        s->copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+        OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_WEIGHT, w));
+    }
+    osh_sim_note(s, 0, 0, s->values);
+    for (int i = r->l0; i < r->l1; i++)
+        if (s->want[s->p->match->linears[i].weight] && osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
+            osh_sim_note_reload(s, &s->p->match->linears[i]);
+    if (s->card && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
+    s->began = true;
+done:
+    return rc;
+}

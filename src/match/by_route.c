@@ -1,0 +1,35 @@
+/* by_route.c - experts that are calibrated on the tokens that the router sends to them: refuses
+ * what by_route excludes. */
+#include <string.h>
+
+#include "match/matching.h"
+
+/* Checks each module of an expert. The input of a module that is calibrated by route has zeros in
+ * the rows of other tokens. */
+osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    if (!p->in->by_route) goto done;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        const char *name = strstr(l->name, ".experts.");
+        if (!l->wants || !name) continue;
+        if (l->wants & OSH_STAT_SHIFT)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: target 'original' compares all tokens: want it without "
+                     "--moe-calibrate-all-experts false",
+                     l->name);
+        if (!osh_is_by_route(p->in->graph, l->input))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: its expert has biases, so what it makes of other tokens is not zero: "
+                     "want --moe-calibrate-all-experts true",
+                     l->name);
+    }
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        if (osh_modifier_is_transform(&p->in->recipe->modifiers[m]))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s sees all tokens: want --moe-calibrate-all-experts true",
+                     p->in->recipe->modifiers[m].type->name);
+done:
+    return rc;
+}

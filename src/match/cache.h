@@ -1,0 +1,41 @@
+/* cache.h - scale tensors of kv_cache_scheme and of static output_activations. The scales of an
+ * attention belong to the Linear that reads its output. */
+#ifndef OSH_CACHE_H
+#define OSH_CACHE_H
+#include "match/matching.h"
+
+extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is kept
+
+enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
+typedef struct osh_cache_leaf {
+    int of;        // index below OSH_RANGED; the tensor is named after the module around the
+                   // Linear, for OSH_OUTPUT after the Linear
+    bool zero;     // zero points, not scales
+    char name[24]; // "k_scale"
+    osh_dtype dtype;
+    int ndim;
+    int64_t shape[3]; // [1], or [heads, 1, 1]
+    size_t bytes;
+} osh_cache_leaf;
+/* Returns how the k-th of OSH_RANGED is rounded. */
+const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
+/* Fills in the scale tensors of the Linear in the order in which they follow its own tensors.
+ * Returns their number. */
+int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p, const osh_linear *l);
+/* Returns the attention whose output the Linear `node` reads, as it is or rotated; -1: none. */
+int osh_cache_attention(const osh_graph *g, int node);
+/* Returns the modifier with a kv_cache_scheme for such a Linear; -1: none. */
+int osh_cache_modifier(const osh_matching *p, int node);
+/* Updates the values that it observes after its node has moved. */
+void osh_cache_follow(const osh_matching *p, osh_linear *l);
+/* For the tokens of a sample. */
+size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
+/* Bytes that its observers keep beside a range. */
+size_t osh_ranged_counts(const osh_matching *p, int linear);
+
+typedef struct osh_ranged { // a range during the run (run/ranges.h)
+    int linear, k;           // first Linear that wants it, and the index of its range
+    int next;                // 1 + the next of the same value; 0: none
+    osh_act_observer *heads; // own [heads of the Linear]; NULL: its scales are made
+} osh_ranged;
+#endif

@@ -1,0 +1,23 @@
+/* lookup.h - finds the Linears of a part of the model without a scan of all: a model with experts
+ * has tens of thousands, and the lookups are made for each range, batch or value. */
+#ifndef OSH_LOOKUP_H
+#define OSH_LOOKUP_H
+#include "match/matching.h"
+
+typedef struct osh_span { int first, end; } osh_span; // linears [first, end)
+
+osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
+
+/* Iterate over the readers of a value, or the users of a graph weight, in ascending order: i =
+ * first, i >= 0, i = next. */
+static inline int osh_first_reader(const osh_matching *p, int value) { return p->readers[value]; }
+static inline int osh_next_reader(const osh_matching *p, int linear)
+{
+    return p->linears[linear].next_reader;
+}
+static inline int osh_first_user(const osh_matching *p, int weight) { return p->users[weight]; }
+static inline int osh_next_user(const osh_matching *p, int linear)
+{
+    return p->linears[linear].next_user;
+}
+#endif

@@ -1,0 +1,397 @@
+/* match_config.c - makes the module lists of the output's config.json: the groups, the ignore list,
+ * and a check that vLLM finds the same scheme for each module. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/name.h"
+#include "graph/kind.h"
+#include "match/modules.h"
+#include "match/only.h"
+#include "quant/source.h"
+
+/* Turns "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
+static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
+{
+    osh_status rc = OSH_OK;
+    size_t n = strlen(name);
+    if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
+    while (n > 0 && name[--n] != '.') continue; // drops the last part
+    size_t at = n;
+    /* To the end of the block's number. */
+    while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
+    osh_buf_clear(b);
+    OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
+    for (; at < n; at++) OSH_TRY(osh_buf_printf(cx, b, name[at] == '.' ? "\\%c" : "%c", name[at]));
+    OSH_TRY(
+        osh_buf_printf(cx, b, osh_ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
+done:
+    return rc;
+}
+
+static osh_status strs_put(osh_ctx *cx, osh_strs *list, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char **more = osh_realloc(cx, list->items, (list->n + 1) * sizeof *more);
+    if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of modules");
+    list->items = more;
+    if (!(more[list->n] = osh_strdup(cx, text)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of modules");
+    list->n++;
+done:
+    return rc;
+}
+
+typedef struct renamed_seen { // last result of renamed_pattern: n bytes that several names contain
+    const char *text;         // view
+    size_t n;
+    bool partly; // some of these modules have codes
+} renamed_seen;
+
+static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
+{
+    for (size_t k = 0; k < p->ignore.n; k++)
+        if (!strcmp(p->ignore.items[k], text)) return OSH_OK;
+    return strs_put(cx, &p->ignore, text);
+}
+
+/* True if a module with codes has these n bytes in its name. */
+static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_t n)
+{
+    for (int64_t i = 0; i < cs->n; i++)
+        for (const char *s = cs->c[i].name; cs->c[i].scheme >= 0 && strlen(s) >= n; s++)
+            if (!memcmp(s, text, n)) return true;
+    return false;
+}
+
+/* Turns "proj_out" into "re:(.*\.)?proj_out$": the module of that name after any prefix. */
+static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "re:(.*\\.)?"));
+    for (; *name; name++) OSH_TRY(osh_buf_printf(cx, b, *name == '.' ? "\\%c" : "%c", *name));
+    OSH_TRY(osh_buf_printf(cx, b, "$"));
+done:
+    return rc;
+}
+
+/* Prints a regex for a module that transformers may hold under another name than the checkpoint: a
+ * head, a module of a tower, another one outside the blocks. Prints nothing if the name itself is
+ * found. A tower has many modules: seen remembers the last one. If some modules of it have codes,
+ * each module without codes gets a regex of its own. */
+static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
+                                  const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
+{
+    osh_status rc = OSH_OK;
+    const char *name = cs->c[i].name;
+    size_t n = 0, inner = p->in->graph ? strlen(p->in->graph->inner) : 0;
+    const char *text = osh_kind_lasting_name(name, &n);
+    if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner)))
+        goto done; // for example a block for multi-token prediction
+    if (text && (n != seen->n || strncmp(text, seen->text, n)))
+        seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
+    if (text && !seen->partly)
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*%.*s.*", (int)n, text));
+    else if (text)
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
+    else
+        OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
+                               name + inner)); // a tower has layers, too
+done:
+    return rc;
+}
+
+static osh_status ignore_renamed(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    renamed_seen seen = {.text = ""};
+    bool any = !p->in->graph || p->in->graph->wrapped;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        if (c->scheme >= 0 || osh_is_embedding(c)) continue;
+        osh_buf_clear(&b);
+        if (c->absent)
+            OSH_TRY(named_pattern(cx, &b, c->name));
+        else if (any && strcmp(c->name, "lm_head"))
+            OSH_TRY(renamed_pattern(cx, &b, p, cs, i, &seen));
+        if (b.len) OSH_TRY(ignore_once(cx, p, b.data));
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Ignores experts in one tensor: they stay dense, but vLLM makes a layer of them that the class
+ * Linear reaches. */
+static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
+        if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;
+        OSH_TRY(experts_pattern(cx, &b, e->name));
+        OSH_TRY(ignore_once(cx, p, b.data));
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Counts the matches of the entries among modules with codes, under all names that loaders use for
+ * them. */
+static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
+                              const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_family family = osh_q_family_of(p->in->ck->config);
+    char *fused = NULL; // own
+    int64_t unused;
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        const osh_q_fusion *f = osh_q_fusion_find(family, c->name);
+        if (c->scheme < 0) continue;
+        OSH_TRY(osh_matcher_find(cx, &unused, m, c->name, c->cls));
+        if (c->loaded) OSH_TRY(osh_matcher_find(cx, &unused, m, c->loaded, NULL));
+        if (!f) continue;
+        osh_free(cx, fused);
+        if (!(fused = osh_q_fusion_name(cx, c->name, f->fused)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        OSH_TRY(osh_matcher_find(cx, &unused, m, fused, NULL));
+    }
+done:
+    osh_free(cx, fused);
+    return rc;
+}
+
+/* Adds the entries to the list that loaders read. An entry is added even if no module of the source
+ * has such a name, since loaders know modules that the source lacks. An entry that would also reach
+ * a module with codes (of another modifier, or fused by vLLM) is left out: the list has its modules
+ * by name. */
+static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
+                                 const osh_strs *entries)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher *m = NULL; // own
+    size_t k = 0;          // index in the matcher, which has each entry once
+    if (!entries->n) goto done;
+    OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
+    OSH_TRY(entries_try(cx, m, p, cs));
+    for (size_t i = 0; i < entries->n; i++) {
+        bool again = false;
+        for (size_t h = 0; h < i; h++) again |= !strcmp(entries->items[h], entries->items[i]);
+        if (again) continue;
+        if (!osh_matcher_hits(m, k++))
+            OSH_TRY(ignore_once(cx, p, entries->items[i]));
+        else
+            osh_log(cx, OSH_LOG_INFO,
+                "ignore %s is not in the output's config.json, where it would reach modules that "
+                "are quantized, too; the modules that it leaves dense stand there by name",
+                entries->items[i]);
+    }
+done:
+    osh_matcher_free(cx, m);
+    return rc;
+}
+
+/* Adds the ignore lists of the recipes and, with --only, of the source. */
+static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
+    char all_mtp[] = "re:^mtp.*",
+         *mtp[] = {all_mtp}; // LLM Compressor writes this for such a block that is copied
+    bool has_mtp = false;
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) && !p->in->recipe->modifiers[m].replaced)
+            OSH_TRY(ignore_entries(cx, p, cs, &p->in->recipe->modifiers[m].ignore));
+    if (kept) OSH_TRY(ignore_entries(cx, p, cs, &kept->ignore));
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++)
+        has_mtp |= !strncmp(p->in->ck->tensors[i].e->name, "mtp.", 4);
+    if (has_mtp) OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){mtp, 1}));
+done:
+    return rc;
+}
+
+/* Adds names of transformers. It looks a module up by its own name for it, so the group's targets
+ * and ignore need that name. For a model around a text model the regexes of renamed_pattern contain
+ * it. */
+static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher *m = NULL; // own
+    for (size_t s = p->n_kept_schemes; s < p->n_schemes; s++) {
+        osh_strs *targets = &p->schemes[s].targets, more = {0}; // more: own
+        OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
+        for (int64_t i = 0; !rc && i < cs->n; i++) {
+            int64_t at = 0;
+            if (cs->c[i].scheme != (int)s || !cs->c[i].loaded) continue;
+            rc = osh_matcher_find(cx, &at, m, cs->c[i].loaded, cs->c[i].cls);
+            if (!rc && at < 0) rc = strs_put(cx, &more, cs->c[i].loaded);
+        }
+        for (size_t i = 0; !rc && i < more.n; i++) rc = strs_put(cx, targets, more.items[i]);
+        osh_strs_deinit(cx, &more);
+        osh_matcher_free(cx, m), m = NULL;
+        if (rc) goto done;
+    }
+    for (int64_t i = 0; p->in->graph && !p->in->graph->wrapped && i < cs->n; i++)
+        if (cs->c[i].scheme < 0 && cs->c[i].loaded && !osh_is_embedding(&cs->c[i]))
+            OSH_TRY(ignore_once(cx, p, cs->c[i].loaded));
+done:
+    osh_matcher_free(cx, m);
+    return rc;
+}
+
+/* Names the parts of a fused layer that the checkpoint lacks. vLLM looks for all parts, even if
+ * another part replaces one: in some layers of Gemma 4 the keys are also the values. Such a part
+ * needs the group of the others, or an ignore entry. */
+static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
+                                     osh_map *known)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->in->ck->config), c->name);
+    osh_strs *targets = c->scheme >= (int)p->n_kept_schemes ? &p->schemes[c->scheme].targets : NULL;
+    osh_matcher *m = NULL; // own
+    char *part = NULL;     // own
+    for (int k = 0; f && k < osh_q_fusion_parts(f); k++) {
+        int64_t at = -1;
+        osh_free(cx, part);
+        if (!(part = osh_q_fusion_name(cx, c->name, f->parts[k])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        if (osh_map_get(known, part, strlen(part), &at)) continue;
+        if (k < f->enough) break; // no such layer
+        if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
+        if (!targets) continue;
+        if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
+        OSH_TRY(osh_matcher_find(cx, &at, m, part, "Linear"));
+        if (at < 0) OSH_TRY(strs_put(cx, targets, part));
+        osh_matcher_free(cx, m), m = NULL;
+    }
+done:
+    osh_matcher_free(cx, m);
+    osh_free(cx, part);
+    return rc;
+}
+
+static osh_status name_all_lacking(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
+                                   bool linear)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
+    for (int64_t i = 0; i < cs->n; i++)
+        OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
+    for (int64_t i = 0; linear && i < cs->n; i++)
+        if (!osh_is_embedding(&cs->c[i])) OSH_TRY(name_lacking_parts(cx, p, &cs->c[i], known));
+done:
+    osh_map_free(cx, known);
+    return rc;
+}
+
+osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    bool linear = false, embedding = false;
+    for (int64_t i = 0; i < cs->n; i++) {
+        if (cs->c[i].scheme < 0) continue;
+        if (osh_is_embedding(&cs->c[i])) embedding = true;
+        else linear = true;
+    }
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        if (c->scheme >= 0 || !(c->reached || (osh_is_embedding(c) ? embedding : linear))) continue;
+        OSH_TRY(strs_put(cx, &p->ignore, c->name));
+    }
+    if (linear) OSH_TRY(ignore_experts(cx, p));
+    if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
+    OSH_TRY(name_all_lacking(cx, p, cs, linear));
+    if (linear) OSH_TRY(name_loaded(cx, p, cs));
+    OSH_TRY(ignore_given(cx, p, cs));
+done:
+    return rc;
+}
+
+osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    const char *top = NULL;
+    bool stacked = false;
+    const osh_q_args *cache =
+        p->cache.present ? &p->cache : p->in->only ? osh_source_cache(p->in->source) : NULL;
+    for (size_t i = 0; i < p->n_kept_schemes; i++)
+        top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->scheme_index < 0) continue;
+        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s",
+                 l->format->name);
+        if (!top) top = l->format->name;
+        else if (strcmp(top, l->format->name)) top = "mixed-precision";
+    }
+    for (size_t i = 0; i < p->n_schemes; i++)
+        if (osh_q_of_attention(&p->schemes[i]))
+            snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
+    if (!(p->format = osh_strdup(cx, top ? top : "dense")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    if (!p->n_schemes && p->in->ck->n_parts)
+        OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->in->ck, p->in->opt->models_dir));
+    if (stacked)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s has its experts in one tensor, and transformers takes those of a quantized "
+                 "model alone apart: want a recipe that quantizes",
+                 p->in->ck->dir);
+    bool any = p->n_schemes || p->cache.present; // else only pruned: a dense model's config
+    const osh_q_beside beside = {cache, p->transforms, p->experts_left,
+                                 p->in->graph ? (int)p->in->graph->n_layers : 0};
+    if (!any && p->transforms && p->transforms->n) {
+        rc = osh_q_transforms_print(cx, &p->quantization_json, p->transforms);
+        goto done;
+    }
+    if (!any && !(p->quantization_json = osh_strdup(cx, "")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
+    if (!any) goto done;
+    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
+    OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, &groups, p->format, &beside));
+done:
+    return rc;
+}
+
+osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **names = NULL; // own; items are views
+    int *which = NULL;         // own
+    OSH_NEW(cx, names, cs->n);
+    OSH_NEW(cx, which, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, which[i] = cs->c[i].scheme;
+    OSH_TRY(osh_only_name(cx, p, names, which, cs->n));
+done:
+    osh_free(cx, names);
+    osh_free(cx, which);
+    return rc;
+}
+
+osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **names = NULL, **classes = NULL; // own; items are views
+    int *which = NULL;                           // own
+    OSH_NEW(cx, names, cs->n);
+    OSH_NEW(cx, classes, cs->n);
+    OSH_NEW(cx, which, cs->n);
+    for (int64_t i = 0; i < cs->n; i++)
+        names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
+    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
+    OSH_TRY(osh_q_vllm_check(
+        cx, &groups,
+        &(osh_q_modules){names, classes, which, (size_t)cs->n, osh_q_family_of(p->in->ck->config)}));
+done:
+    osh_free(cx, names);
+    osh_free(cx, classes);
+    osh_free(cx, which);
+    return rc;
+}

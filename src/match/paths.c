@@ -1,0 +1,134 @@
+/* paths.c - checks the paths of a job before it writes anything. */
+#include "match/paths.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/inode.h"
+#include "base/made.h"
+
+typedef struct place { // a path that an option names
+    osh_path_use use;
+    const char *path; // view
+    char shown[80];   // "--log-file"
+} place;
+
+static bool is_written(osh_path_use use)
+{
+    return use == OSH_PATH_LOG || use == OSH_PATH_PROFILE || use == OSH_PATH_NPY ||
+           use == OSH_PATH_PAGE;
+}
+
+static bool paths_same_file(const char *a, const char *b) // follows links; both exist
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Sets *one if both paths are one file. They need not exist; then case is ignored, since a file
+ * system may ignore it. */
+static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
+{
+    osh_status rc = OSH_OK;
+    char *x = NULL, *y = NULL; // own
+    struct stat st;
+    bool there = !stat(a, &st);
+    *one = there && !S_ISCHR(st.st_mode) &&
+           paths_same_file(a, b); // two options may write to /dev/null
+    if (there) goto done;
+    OSH_TRY(osh_path_real(cx, &x, a));
+    OSH_TRY(osh_path_real(cx, &y, b));
+    *one = !strcasecmp(x, y);
+done:
+    osh_free(cx, x);
+    osh_free(cx, y);
+    return rc;
+}
+
+static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const char *file)
+{
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s %s would be written over %s, which %s reads: want another file", w->shown,
+                    w->path, file, r->shown);
+}
+
+/* Checks the files of a directory that is read: they may be links to files elsewhere, or have other
+ * names. */
+static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, r->path));
+    for (size_t i = 0; i < n; i++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, r->path, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (paths_same_file(w->path, path)) OSH_TRY(refuse_read(cx, w, r, path));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status check_against_read(osh_ctx *cx, const place *w, const place *r)
+{
+    osh_status rc = OSH_OK;
+    bool inside = false;
+    if (paths_same_file(w->path, r->path)) OSH_TRY(refuse_read(cx, w, r, r->path));
+    if (!osh_dir_exists(r->path)) goto done;
+    OSH_TRY(osh_path_inside(cx, &inside, w->path, r->path));
+    if (inside)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s lies in %s, which %s reads: want a file elsewhere",
+                 w->shown, w->path, r->path, r->shown);
+    OSH_TRY(check_against_files(cx, w, r));
+done:
+    return rc;
+}
+
+static osh_status check_written(osh_ctx *cx, const place *w, const place *places, size_t n)
+{
+    osh_status rc = OSH_OK;
+    for (const place *o = places; o < places + n; o++) {
+        bool one = false;
+        if (o == w) continue;
+        if (o->use == OSH_PATH_READ) {
+            OSH_TRY(check_against_read(cx, w, o));
+            continue;
+        }
+        OSH_TRY(paths_are_one(cx, &one, w->path, o->path));
+        if (one)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
+                     o->shown, o->path);
+    }
+    OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
+done:
+    return rc;
+}
+
+osh_status osh_paths_check(osh_ctx *cx, const osh_field *fields, const void *options)
+{
+    osh_status rc = OSH_OK;
+    place *places = NULL; // own
+    size_t n = 0, n_fields = 0;
+    while (fields[n_fields].name) n_fields++;
+    OSH_NEW(cx, places, n_fields);
+    for (const osh_field *f = fields; f->name; f++) {
+        const char *path = f->path ? *(char *const *)((const char *)options + f->offset) : NULL;
+        if (!path || (f->path == OSH_PATH_LOG && !strcmp(path, "none"))) continue;
+        place *p = &places[n++];
+        *p = (place){.use = f->path, .path = path};
+        snprintf(p->shown, sizeof p->shown, "--%s", f->name);
+        for (char *c = p->shown; *c; c++)
+            if (*c == '_') *c = '-';
+    }
+    for (const place *w = places; w < places + n; w++)
+        if (is_written(w->use)) OSH_TRY(check_written(cx, w, places, n));
+done:
+    osh_free(cx, places);
+    return rc;
+}

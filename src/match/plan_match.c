@@ -1,0 +1,612 @@
+/* plan_match.c - matches modules with schemes (compressed-tensors' matching), decides which
+ * statistics that takes, and makes the config of it: the generated ignore list, the top-level
+ * format, and vLLM's own lookup replayed on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/name.h"
+#include "base/near.h"
+#include "graph/heads.h"
+#include "graph/kind.h"
+#include "match/cache.h"
+#include "match/dense.h"
+#include "match/globals.h"
+#include "match/modules.h"
+#include "match/only.h"
+#include "match/pruned.h"
+#include "quant/source.h"
+
+static void plan_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
+{
+    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name), osh_free(cx, cs->c[i].loaded);
+    osh_free(cx, cs->c);
+}
+
+/* Adds a module with that name [n], class, tensor and module. */
+static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
+                                   osh_plan_module as)
+{
+    osh_status rc = OSH_OK;
+    osh_plan_module *c = &cs->c[cs->n];
+    c->name = osh_sprintf(cx, "%.*s", (int)n, name);
+    if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
+    c->cls = as.cls, c->tensor = as.tensor, c->module = as.module, c->scheme = c->pruner = -1;
+    cs->n++;
+done:
+    return rc;
+}
+
+/* True for a 2-D floating `weight`: *n becomes the length of its module's name. */
+static bool weight_is_module(const osh_st_entry *e, size_t *n)
+{
+    *n = strlen(e->name);
+    if (e->ndim != 2 || !osh_ends_with(e->name, *n, ".weight")) return false;
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
+    *n -= strlen(".weight");
+    return true;
+}
+
+/* Adds modules that the architecture's template does not have, for example MTP heads. They are
+ * copied. They must be in ignore, so that a loader that knows them does not look for codes. */
+static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    osh_kinds kinds;
+    osh_kinds_init(&kinds, p->in->ck);
+    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
+    for (int64_t i = 0; i < cs->n; i++)
+        OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        int64_t at;
+        const char *why;
+        size_t n;
+        if (!weight_is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
+        if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;
+        osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
+        if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM)
+            continue;
+        OSH_TRY(plan_modules_add(cx, cs, e->name, n,
+                                 (osh_plan_module){.cls = "Linear", .tensor = i, .module = -1}));
+        osh_plan_module *c = &cs->c[cs->n - 1];
+        c->never = !p->in->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
+        c->why = !c->never                 ? NULL
+                 : kind == OSH_KIND_CONV1D ? why
+                                           : "not in the architecture's template";
+    }
+done:
+    osh_map_free(cx, known);
+    return rc;
+}
+
+/* True for a router. It is no Linear, but loaders treat it as one (compressed-tensors'
+ * get_vllm_module_type): it is never quantized, and is in ignore. */
+static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
+
+/* Adds a head without a tensor, which loaders treat as a Linear. A tied head may be quantized by
+ * name; any head that is not quantized is in ignore. */
+static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_missing_head h;
+    if (!osh_head_missing(&h, p->in->ck)) goto done;
+    for (int64_t i = 0; i < cs->n; i++)
+        if (cs->c[i].module >= 0 && p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
+            goto done; // it is tied
+    OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
+                (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
+    osh_plan_module *c = &cs->c[cs->n - 1];
+    c->absent = h.renamed;
+    c->by_name = h.tied, c->never = !h.tied,
+    c->why = h.tied ? "a head" : "a head that the source does not have";
+done:
+    return rc;
+}
+
+static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    OSH_NEW(cx, cs->c, g->n_modules + p->in->ck->n_tensors + 1);
+    for (int m = 0; m < g->n_modules; m++) {
+        const osh_module *mod = &g->modules[m];
+        bool router = is_router_module(mod->cls);
+        if (mod->node < 0 ||
+            (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
+            continue;
+        if (g->headless && mod->node == g->head) continue; // see modules_add_missing_head
+        int w = g->nodes[mod->node].w[0];
+        OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
+                                 (osh_plan_module){.cls = router ? "Linear" : mod->cls,
+                                                   .tensor = g->weights[w].tensor, .module = m}));
+        cs->c[cs->n - 1].loaded = osh_graph_loaded_name(cx, g, mod->name);
+        if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
+    }
+    OSH_TRY(modules_add_unknown(cx, cs, p));
+    OSH_TRY(modules_add_missing_head(cx, cs, p));
+done:
+    return rc;
+}
+
+/* Adds a module without a graph: its kind follows from names, shapes and biases (kind.c). */
+static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
+                                    const osh_st_entry *e, size_t n, int64_t tensor)
+{
+    osh_status rc = OSH_OK;
+    const char *why = NULL;
+    osh_kind kind = osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why);
+    bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
+    if (kind == OSH_KIND_NORM) goto done;
+    OSH_TRY(plan_modules_add(
+        cx, cs, e->name, n,
+        (osh_plan_module){.cls = table ? "Embedding" : "Linear", .tensor = tensor, .module = -1}));
+    osh_plan_module *c = &cs->c[cs->n - 1];
+    c->why = why, c->by_name = kind != OSH_KIND_LINEAR, c->never = kind >= OSH_KIND_POSITIONS;
+done:
+    return rc;
+}
+
+static osh_status modules_from_names(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_kinds kinds;
+    osh_kinds_init(&kinds, p->in->ck);
+    OSH_NEW(cx, cs->c, p->in->ck->n_tensors + 1);
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
+        size_t n;
+        if (weight_is_module(p->in->ck->tensors[i].e, &n))
+            OSH_TRY(modules_add_named(cx, cs, &kinds, p->in->ck->tensors[i].e, n, i));
+    }
+    OSH_TRY(modules_add_missing_head(cx, cs, p));
+done:
+    return rc;
+}
+
+static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from, char *name)
+{
+    osh_status rc = OSH_OK;
+    *to = *from;
+    to->group_name = name; // take
+    to->targets = (osh_strs){0};
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+    OSH_NEW(cx, to->targets.items, from->targets.n);
+    for (size_t i = 0; i < from->targets.n; i++) {
+        if (!(to->targets.items[i] = osh_strdup(cx, from->targets.items[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        to->targets.n = i + 1;
+    }
+done:
+    return rc;
+}
+
+/* Collects all groups of all modifiers; names are kept if they are unique. */
+static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    int n_active = 0;
+    for (size_t m = 0; m < p->in->recipe->n; m++) {
+        if (p->in->recipe->modifiers[m].replaced || !osh_modifier_quantizes(&p->in->recipe->modifiers[m]))
+            continue;
+        n += p->in->recipe->modifiers[m].n_schemes;
+        n_active++;
+    }
+    const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
+    OSH_NEW(cx, p->schemes, n + (kept ? kept->n : 0));
+    OSH_TRY(osh_only_schemes(cx, p));
+    for (size_t m = 0; m < p->in->recipe->n; m++) {
+        const osh_modifier *mod = &p->in->recipe->modifiers[m];
+        first_of[m] = (int)p->n_schemes;
+        for (size_t i = 0; osh_modifier_quantizes(mod) && !mod->replaced && i < mod->n_schemes;
+             i++) {
+            char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name)
+                                       : osh_sprintf(cx, "group_%zu", p->n_schemes);
+            rc = scheme_copy(cx, &p->schemes[p->n_schemes], &mod->schemes[i], name);
+            p->n_schemes++;
+            if (rc) goto done;
+        }
+    }
+done:
+    return rc;
+}
+
+/* True if a target names it: by its name, by a regex that has the last part of it, or, for an
+ * embedding, by its class. */
+static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
+{
+    const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
+    for (size_t s = 0; s < mod->n_schemes; s++)
+        for (size_t t = 0; t < mod->schemes[s].targets.n; t++) {
+            const char *target = mod->schemes[s].targets.items[t];
+            if (strstr(target, leaf) || (osh_is_embedding(c) && !strcmp(target, c->cls)))
+                return true;
+        }
+    return false;
+}
+
+/* Refuses a target that is exactly the name of a module that stays dense: no loader would look for
+ * codes there. */
+static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
+{
+    osh_status rc = OSH_OK;
+    for (size_t s = 0; s < mod->n_schemes; s++)
+        for (size_t t = 0; t < mod->schemes[s].targets.n; t++)
+            if (!strcmp(mod->schemes[s].targets.items[t], c->name))
+                OSH_FAIL(cx, OSH_E_USAGE,
+                         "target %s of %s is %s, which stays dense: want it out of the targets",
+                         c->name, mod->type->name, c->why);
+done:
+    return rc;
+}
+
+/* Matches the name that transformers uses, since a recipe may have either name. *hit >= 0:
+ * ignored. */
+static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
+                                      const osh_plan_module *c)
+{
+    osh_status rc = OSH_OK;
+    if (mod->ignored) OSH_TRY(osh_matcher_find(cx, hit, mod->ignored, c->loaded, c->cls));
+    if (*hit >= 0) *scheme = -1;
+    else if (*scheme < 0) OSH_TRY(osh_modifier_match(cx, scheme, mod, c->loaded, c->cls));
+done:
+    return rc;
+}
+
+static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c, const int *first_of,
+                               int *modifier)
+{
+    osh_status rc = OSH_OK;
+    bool ignored = false;
+    *modifier = -1;
+    if (c->left) c->why = "not among --only";
+    if (c->left) goto done;
+    for (size_t m = 0; m < p->in->recipe->n; m++) {
+        osh_modifier *mod = &p->in->recipe->modifiers[m];
+        int s = -1;
+        int64_t hit = -1;
+        if (mod->replaced || !osh_modifier_quantizes(mod)) continue;
+        if (c->never) OSH_TRY(refuse_named(cx, mod, c));
+        if (c->never || (c->by_name && !is_named(mod, c))) {
+            if (mod->targets) OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, c->name, NULL));
+            c->reached |= hit >= 0;
+            continue;
+        }
+        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name,
+                                   c->by_name && !osh_is_embedding(c) ? NULL : c->cls));
+        if (s < 0 && mod->ignored)
+            OSH_TRY(osh_matcher_find(cx, &hit, mod->ignored, c->name, c->cls));
+        if (hit < 0 && c->loaded) OSH_TRY(module_match_loaded(cx, &s, &hit, mod, c));
+        ignored |= hit >= 0;
+        if (s < 0) continue;
+        if (c->unseen && mod->type->wants(mod, &mod->schemes[s])) {
+            c->why = "no text reaches it";
+            continue;
+        }
+        if (c->scheme >= 0)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s is a target of %s and of %s: want one modifier for each module", c->name,
+                     p->in->recipe->modifiers[*modifier].type->name, mod->type->name);
+        c->scheme = first_of[m] + s;
+        *modifier = (int)m;
+    }
+    bool head = p->in->spared && !strcmp(c->name, p->in->spared);
+    if (ignored)
+        c->why = head ? "the output head: want it among --targets to quantize it"
+                      : "ignored by the recipe";
+    else if (!c->why) c->why = osh_is_embedding(c) ? "an embedding" : "no target of the recipe";
+done:
+    return rc;
+}
+
+static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_module *c, int modifier)
+{
+    osh_status rc = OSH_OK;
+    osh_linear *l = &p->linears[p->n_linears];
+    const osh_st_entry *e = p->in->ck->tensors[c->tensor].e;
+    const osh_modifier *m = &p->in->recipe->modifiers[modifier];
+    bool kept = c->scheme < 0 && c->pruner < 0;
+    const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme]
+                            : kept         ? &osh_kept_scheme
+                                           : &osh_pruned_scheme;
+    osh_q_shape shape;
+
+    if (osh_q_of_attention(s))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: group %s quantizes what attention reads: want targets that reach no Linear, "
+                 "LlamaAttention say, or re:.*self_attn$",
+                 c->name, s->group_name);
+    if (!s->weights.present && c->scheme >= 0)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: group %s quantizes no weights: want weights, or the module in ignore",
+                 c->name, s->group_name);
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.weight is %s: want BF16, F16 or F32", c->name,
+                 osh_dtype_name(e->dtype));
+    *l = (osh_linear){.tensor = c->tensor, .O = e->shape[0], .I = e->shape[1], .dtype = e->dtype,
+                      .modifier = modifier, .scheme = s, .scheme_index = c->scheme,
+                      .pruner = c->scheme >= 0 ? c->pruner : -1, .sparsity = c->sparsity,
+                      .kept = kept, .node = -1, .weight = -1, .input = -1, .subgraph = -1};
+    if (!(l->name = osh_strdup(cx, c->name)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
+    p->n_linears++;
+    l->wants = kept ? 0 : m->type->wants(m, s);
+    if (!strcmp(c->cls, "Embedding") && l->wants)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is an Embedding: %s needs statistics of its input, which is token ids",
+                 c->name, m->type->name);
+    if (c->module >= 0) {
+        const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
+        l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
+    }
+    /* If not, refuse_groups fails. */
+    bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
+    if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
+    if (c->scheme < 0) l->format = &osh_format_dense;
+    else OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
+    if (c->pruner >= 0) OSH_TRY(osh_plan_pruned(cx, p, l, c->pruner));
+done:
+    return rc;
+}
+
+/* Drops groups that reach no module: they are not written, as in the reference. */
+static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+{
+    size_t kept = 0, kept_source = p->n_kept_schemes;
+    for (size_t i = 0; i < p->n_schemes; i++) {
+        bool used = osh_q_of_attention(&p->schemes[i]); // else it was refused
+        for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
+        if (!used) {
+            if (i >= p->n_kept_schemes)
+                osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
+            else kept_source--;
+            osh_q_scheme_deinit(cx, &p->schemes[i]);
+            continue;
+        }
+        for (int64_t k = 0; k < cs->n; k++)
+            if (cs->c[k].scheme == (int)i) cs->c[k].scheme = (int)kept;
+        for (int k = 0; k < p->n_linears; k++)
+            if (p->linears[k].scheme_index == (int)i)
+                p->linears[k].scheme_index = (int)kept, p->linears[k].scheme = &p->schemes[kept];
+        if (kept != i) p->schemes[kept] = p->schemes[i];
+        kept++;
+    }
+    p->n_schemes = kept, p->n_kept_schemes = kept_source;
+}
+
+/* Counts the matches of an ignore list among all modules, targets or not: "lm_head" is right in a
+ * recipe for the MLPs. */
+static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
+                                const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    int64_t unused;
+    for (int m = 0; p->in->graph && m < p->in->graph->n_modules; m++)
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, p->in->graph->modules[m].name,
+                                 p->in->graph->modules[m].cls));
+    for (int64_t i = 0; (!p->in->graph || p->in->graph->wrapped) && i < cs->n; i++) {
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].name, cs->c[i].cls));
+        if (cs->c[i].loaded)
+            OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].loaded, cs->c[i].cls));
+    }
+done:
+    return rc;
+}
+
+/* Returns a hint with the module or class that a mistaken name is nearest to. For the last parts of
+ * a name, which match nothing, it is a regex. */
+static const char *near_module(osh_near *near, char room[240], const char *text,
+                               const osh_plan_modules *cs)
+{
+    size_t n = strlen(text);
+    osh_near_init(near, text);
+    for (int64_t i = 0; i < cs->n && strncmp(text, "re:", 3); i++) {
+        const char *name = cs->c[i].name;
+        size_t all = strlen(name);
+        if (all > n && name[all - n - 1] == '.' && !strcmp(name + all - n, text)) {
+            snprintf(room, 240, "; did you mean re:.*%.200s$?", text);
+            return room;
+        }
+        osh_near_see(near, cs->c[i].cls);
+        osh_near_see(near, name);
+    }
+    return osh_near_hint(near, "");
+}
+
+static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_near near;
+    char room[240];
+    for (size_t m = 0; m < p->in->recipe->n; m++) {
+        const osh_modifier *mod = &p->in->recipe->modifiers[m];
+        size_t k = 0; // index in the matcher, which has each target once
+        if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
+        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // see cache.c
+        const osh_strs none = {0},
+                       *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
+        for (size_t i = 0; i < targets->n; i++) {
+            bool again = false;
+            for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);
+            if (!again && !osh_matcher_hits(mod->targets, k++))
+                osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module%s", targets->items[i],
+                        mod->type->name, near_module(&near, room, targets->items[i], cs));
+        }
+        if (mod->ignore.n) OSH_TRY(match_ignored(cx, p, mod, cs));
+        for (size_t t = 0; t < mod->ignore.n; t++)
+            if (!osh_matcher_hits(mod->ignored, t))
+                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module%s",
+                        mod->ignore.items[t], mod->type->name,
+                        near_module(&near, room, mod->ignore.items[t], cs));
+    }
+done:
+    return rc;
+}
+
+/* Fails because groups do not divide the columns of a module. The message has the sizes that divide
+ * the columns of all modules of its scheme. */
+static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &l->scheme->weights;
+    int64_t common = 0;
+    osh_buf sizes;
+    osh_buf_init(&sizes, 0);
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].scheme == l->scheme)
+            for (int64_t n = p->linears[i].I; n;) { // greatest common divisor
+                int64_t rest = common % n;
+                common = n, n = rest;
+            }
+    for (int64_t n = 16; n <= 256; n += 16)
+        if (common % n == 0)
+            OSH_TRY(osh_buf_printf(cx, &sizes, "%s%lld", sizes.len ? ", " : "", (long long)n));
+    if (a->scale_dtype != OSH_Q_SCALE_PLAIN)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s has %lld input features, which groups of %lld do not divide, and the format "
+                 "has no others: want it in ignore",
+                 l->name, (long long)l->I, (long long)a->group_size);
+    OSH_FAIL(cx, OSH_E_USAGE,
+             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s%s, or it "
+             "in ignore",
+             l->name, (long long)l->I, (long long)a->group_size,
+             p->in->opt->scheme ? "--group-size " : "group_size ", sizes.len ? sizes.data : "",
+             sizes.len ? ", which divide those of all modules, or " : "",
+             p->in->opt->scheme ? "-1 (one scale a row)" : "none with strategy channel");
+done:
+    osh_buf_deinit(cx, &sizes);
+    return rc;
+}
+
+/* Marks the modules that --only does not name; a module with codes keeps them. */
+static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < cs->n; i++) {
+        osh_plan_module *c = &cs->c[i];
+        bool takes;
+        OSH_TRY(osh_only_takes(cx, &takes, p, c->name));
+        c->left = !takes;
+        int group = osh_only_kept(p, c->tensor, c->name);
+        if (group >= 0) c->scheme = group;
+    }
+    OSH_TRY(osh_only_warn(cx, p));
+done:
+    return rc;
+}
+
+/* Refuses modules that --only names and the recipe leaves dense: their codes are gone, so they
+ * would be neither copied nor quantized. */
+static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; p->in->only && i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        if (c->left || c->scheme >= 0 || p->in->ck->tensors[c->tensor].shard >= 0) continue;
+        OSH_FAIL(cx, OSH_E_USAGE,
+            "--only names %s, which the source has quantized and the recipe leaves dense: want it "
+            "out of --only, where its codes stay, or among the targets",
+            c->name);
+    }
+done:
+    return rc;
+}
+
+static osh_status modules_match_pruners(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_prunable *of = NULL; // own
+    OSH_NEW(cx, of, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        const osh_plan_module *c = &cs->c[i];
+        of[i] = (osh_prunable){.name = c->name, .cls = c->by_name ? NULL : c->cls,
+                               .never = c->never || c->left || osh_is_embedding(c)};
+    }
+    OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
+    for (int64_t i = 0; i < cs->n; i++)
+        cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
+done:
+    osh_free(cx, of);
+    return rc;
+}
+
+static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    int *first_of = NULL; // own
+    OSH_NEW(cx, first_of, p->in->recipe->n);
+    OSH_TRY(collect_schemes(cx, p, first_of));
+    OSH_NEW(cx, p->linears, cs->n);
+    OSH_TRY(modules_match_only(cx, p, cs));
+    OSH_TRY(modules_match_pruners(cx, p, cs));
+    for (int64_t i = 0; i < cs->n; i++) {
+        int modifier = -1;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(module_match(cx, p, &cs->c[i], first_of, &modifier));
+        if (modifier < 0) modifier = cs->c[i].pruner;
+        if (modifier < 0 && cs->c[i].module >= 0)
+            modifier = osh_cache_modifier(p, p->in->graph->modules[cs->c[i].module].node);
+        if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
+    }
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_q_args *a = &p->linears[i].scheme->weights;
+        if (osh_q_in_groups(a) && p->linears[i].I % a->group_size)
+            OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
+    }
+    OSH_TRY(modules_refuse_left(cx, p, cs));
+    OSH_TRY(warn_unmatched(cx, p, cs));
+done:
+    osh_free(cx, first_of);
+    return rc;
+}
+
+static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **why = NULL; // own; an embedding's reason is used for a head tied to it
+    OSH_NEW(cx, why, p->in->ck->n_tensors);
+    for (int64_t i = 0; i < cs->n; i++)
+        if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;
+    OSH_TRY(osh_plan_dense(cx, p, why));
+done:
+    osh_free(cx, why);
+    return rc;
+}
+
+static osh_status plan_refuse_nothing(osh_ctx *cx, const osh_matching *p)
+{
+    const osh_dense *d = NULL;
+    for (int64_t i = 0; i < p->n_dense; i++)
+        if (p->dense[i].in_block && (!d || p->dense[i].bytes > d->bytes)) d = &p->dense[i];
+    return osh_fail(cx, OSH_E_USAGE,
+                    "the recipe matches no module of %s: nothing would be done%s%s%s%s", p->in->ck->dir,
+                    d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
+}
+
+static bool changes_model_alone(const osh_matching *p)
+{
+    bool alone = p->transforms || p->experts_left;
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        alone &= p->in->recipe->modifiers[m].type->rotates || p->in->recipe->modifiers[m].type->drops;
+    return alone;
+}
+
+osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_plan_modules cs = {0}; // own
+    OSH_TRY(p->in->graph ? modules_from_graph(cx, &cs, p) : modules_from_names(cx, &cs, p));
+    OSH_TRY(modules_match(cx, p, &cs));
+    OSH_TRY(modules_list_dense(cx, p, &cs));
+    if (!p->n_linears && !changes_model_alone(p)) OSH_TRY(plan_refuse_nothing(cx, p));
+    OSH_TRY(osh_plan_cache(cx, p));
+    drop_unused_schemes(cx, p, &cs);
+    OSH_TRY(osh_match_names(cx, p, &cs));
+    OSH_TRY(osh_plan_joint(cx, p));
+    OSH_TRY(osh_match_ignore(cx, p, &cs));
+    OSH_TRY(osh_match_config(cx, p));
+    if (p->n_schemes) OSH_TRY(osh_match_vllm(cx, p, &cs));
+done:
+    plan_modules_deinit(cx, &cs);
+    return rc;
+}

@@ -1,0 +1,146 @@
+/* pruned.c - matches Linears with the targets of pruning modifiers. As upstream (sgpt_base.py) the
+ * targets name modules, and every Linear inside of one is pruned. A list of sparsities has one for
+ * each such module, in the model's order. */
+#include "match/pruned.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "modifiers/prune.h"
+
+static char pruned_name[] = "pruned";
+const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
+
+/* Finds the module around it, or itself, that a target of the modifier names. *len: length of the
+ * module's name; 0: none. */
+static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
+                                     const osh_map *modules, osh_modifier *mod,
+                                     const osh_prunable *of)
+{
+    osh_status rc = OSH_OK;
+    const char *cls = of->cls;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    *len = 0;
+    for (size_t n = strlen(of->name); n;) {
+        int64_t at, hit = -1;
+        osh_buf_clear(&b);
+        OSH_TRY(osh_buf_append(cx, &b, of->name, n));
+        if (modules && osh_map_get(modules, of->name, n, &at)) cls = p->in->graph->modules[at].cls;
+        OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, b.data, cls));
+        if (hit >= 0) {
+            *len = n;
+            break;
+        }
+        while (n && of->name[n - 1] != '.') n--;
+        if (n) n--;
+        cls = NULL;
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Returns OWL's sparsity of the decoder layer around the module. Before the layers are measured all
+ * have the same. */
+static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
+                            const osh_owl *owl, const char *name)
+{
+    const char *cls = p->in->graph ? p->in->graph->layer_class : NULL;
+    int64_t at = -1;
+    for (size_t n = strlen(name); n && modules; n--) {
+        if (name[n] && name[n] != '.') continue;
+        if (!osh_map_get(modules, name, n, &at) || !cls || strcmp(p->in->graph->modules[at].cls, cls))
+            continue;
+        *out = owl->sparsity;
+        for (size_t i = 0; i < owl->n_shares; i++) {
+            const osh_layer_share *s = &owl->shares[i];
+            *out = s->sparsity;
+            if (strlen(s->layer) == n && !memcmp(s->layer, name, n)) return OSH_OK;
+        }
+        if (!owl->n_shares) return OSH_OK;
+        return osh_fail(cx, OSH_E_USAGE, "layer_sparsities: %.*s is not in it", (int)n, name);
+    }
+    return osh_fail(cx, OSH_E_USAGE,
+        "%s lies in no decoder layer, and sparsity_profile owl has a sparsity for each of these: "
+        "want it in ignore",
+        name);
+}
+
+static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modules, int m,
+                               osh_prunable *of, int64_t n_of)
+{
+    osh_status rc = OSH_OK;
+    osh_modifier *mod = &p->in->recipe->modifiers[m];
+    const char *last = NULL; // view: name of the last module that matched
+    size_t n_last = 0;
+    int n = 0;
+    for (int64_t i = 0; i < n_of; i++) {
+        osh_prunable *c = &of[i];
+        size_t len;
+        int64_t out = -1;
+        if (c->never) continue;
+        OSH_TRY(pruner_find_target(cx, &len, p, modules, mod, c));
+        if (!len) continue;
+        if (!last || n_last != len || memcmp(last, c->name, len)) n++;
+        last = c->name, n_last = len;
+        OSH_TRY(osh_matcher_find(cx, &out, mod->ignored, c->name, c->cls));
+        if (out >= 0) continue;
+        if (c->modifier >= 0)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s is a target of %s and of %s: want one of them to prune it", c->name,
+                     p->in->recipe->modifiers[c->modifier].type->name, mod->type->name);
+        c->modifier = m, c->aimed = n - 1;
+        if (!strcmp(c->name, "lm_head"))
+            osh_log(cx, OSH_LOG_WARN,
+                    "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
+                    "keep it",
+                    mod->type->name);
+    }
+    const osh_owl *owl = osh_owl_of(mod);
+    for (int64_t i = 0; i < n_of; i++) {
+        if (of[i].modifier != m) continue;
+        if (owl) OSH_TRY(owl_share(cx, &of[i].sparsity, p, modules, owl, of[i].name));
+        else OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_map *modules = NULL; // own: modules of the graph
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
+    for (size_t m = 0; m < p->in->recipe->n; m++) any |= p->in->recipe->modifiers[m].type->prunes;
+    if (!any) goto done;
+    if (p->in->graph) {
+        OSH_TRY(osh_map_new(cx, &modules, (size_t)p->in->graph->n_modules));
+        for (int i = 0; i < p->in->graph->n_modules; i++) {
+            const char *name = p->in->graph->modules[i].name;
+            OSH_TRY(osh_map_put(cx, modules, name, strlen(name), i));
+        }
+    }
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        if (p->in->recipe->modifiers[m].type->prunes)
+            OSH_TRY(pruner_match(cx, p, modules, (int)m, of, n));
+done:
+    osh_map_free(cx, modules);
+    return rc;
+}
+
+osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, int pruner)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier], *by = &p->in->recipe->modifiers[pruner];
+    l->wants |= by->type->wants(by, l->scheme);
+    OSH_TRY(osh_prune_takes(cx, by, l->name, l->I));
+    if (m != by && m->type->freedom && (m->type->freedom(m) & OSH_FREE_ZEROS))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is pruned by %s, and target 'original' or refine of %s would make others of "
+                 "its zeros: want neither (--quality gptq)",
+                 l->name, by->type->name, m->type->name);
+done:
+    return rc;
+}

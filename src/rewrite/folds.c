@@ -1,0 +1,625 @@
+/* folds.c - finds the folds of a recipe's mappings, or of the graph if the recipe has none, and
+ * registers known factors. */
+#include "rewrite/folds.h"
+#include "match/lookup.h"
+
+#include <string.h>
+
+typedef struct found { // one mapping, for one layer that gives
+    const osh_modifier *m;
+    int modifier, smooth;  // modifier: of the recipe; smooth: the giving module
+    int *takes, n_takes;   // own: modules that take
+    /* Lists for all mappings, so that none scans the whole model: */
+    osh_span *inside;      // own [modules]: a range with all modules inside of it
+    int *n_users;          // own [tensors]: nodes with it as a weight
+    bool *hits;            // own [modules]: matches in the present scope
+} found;
+
+static const osh_node *fold_node(const osh_rewrites *p, int module)
+{
+    return &p->in->graph->nodes[p->in->graph->modules[module].node];
+}
+
+static bool is_router_class(const char *cls) { return strstr(cls, "Router") != NULL; }
+
+static bool module_inside(const osh_graph *g, int module, int outer)
+{
+    while (module >= 0 && module != outer) module = g->modules[module].parent;
+    return module == outer;
+}
+
+static osh_span fold_scope(const found *f, const osh_graph *g, int scope)
+{
+    return scope < 0 ? (osh_span){0, g->n_modules} : f->inside[scope];
+}
+
+static bool has_take(const found *f, int module)
+{
+    for (int i = 0; i < f->n_takes; i++)
+        if (f->takes[i] == module) return true;
+    return false;
+}
+
+/* ---- rules of the graph ---- */
+
+static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found *f, const osh_node *n)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, "
+                    "and would see it changed: want it among the balance layers, or other mappings",
+                    f->m->type->name, p->in->graph->modules[f->smooth].name,
+                    p->in->graph->modules[n->module].name, n->op->name);
+}
+
+/* True if the node reads the value, and not only its shape. */
+static bool node_reads(const osh_node *n, int value)
+{
+    bool any = false;
+    for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
+    return any && !osh_node_is(n, "zeros");
+}
+
+static bool passes_on(const osh_node *n, int value)
+{
+    if (osh_node_is(n, "scale")) return true;
+    if (osh_node_is(n, "glu")) return n->in[1] == value && n->in[0] != value;
+    const osh_attention_attr *a = n->attr;
+    return n->op->attends && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
+           a->n_heads == a->n_kv_heads;
+}
+
+/* Checks that every reader of the value takes the factors or passes them on. reached [n_takes]: set
+ * for the takers. */
+static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
+                              bool *reached)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    const osh_value *v = &g->values[value];
+    for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!node_reads(n, value)) continue;
+        if (osh_node_is(n, "linear") && has_take(f, n->module)) {
+            for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
+        } else if (passes_on(n, value)) {
+            OSH_TRY(fold_follow(cx, p, f, n->out[0], reached));
+        } else {
+            OSH_TRY(refuse_reader(cx, p, f, n));
+        }
+    }
+done:
+    return rc;
+}
+
+/* Refuses a weight that several nodes have, like a tied embedding: it cannot be changed for one of
+ * them. */
+static osh_status fold_check_alone(osh_ctx *cx, const osh_rewrites *p, const found *f, int weight)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    int64_t tensor = g->weights[weight].tensor;
+    int n = tensor < 0 ? 1 : f->n_users[tensor];
+    if (n > 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s cannot change %s, which is the weight of %d modules",
+                 f->m->type->name, g->weights[weight].name, n);
+done:
+    return rc;
+}
+
+static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    const osh_node *s = fold_node(p, f->smooth);
+    bool *reached = NULL; // own: [n_takes]
+    const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
+    OSH_NEW(cx, reached, f->n_takes);
+    const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
+    if (!w ||
+        !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
+        w->shape[0] != g->values[s->out[0]].width)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
+                 name, g->modules[f->smooth].cls, s->op->name);
+    OSH_TRY(fold_follow(cx, p, f, s->out[0], reached));
+    for (int i = 0; i < f->n_takes; i++) {
+        if (!reached[i])
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s does not read what %s makes", who,
+                     g->modules[f->takes[i]].name, name);
+        OSH_TRY(fold_check_alone(cx, p, f, fold_node(p, f->takes[i])->w[0]));
+    }
+    OSH_TRY(fold_check_alone(cx, p, f, s->w[0]));
+done:
+    osh_free(cx, reached);
+    return rc;
+}
+
+/* ---- one fold ---- */
+
+/* Returns the scheme of a Linear of the graph; NULL: it stays dense. */
+static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
+{
+    osh_span own = osh_linears_of_nodes(p->match, node, 1);
+    return own.first < own.end && p->match->linears[own.first].scheme_index >= 0
+               ? p->match->linears[own.first].scheme
+               : NULL;
+}
+
+/* Refuses weights that an earlier modifier of the recipe quantizes: they must not change any
+ * more. */
+static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    for (int i = -1; i < f->n_takes; i++) {
+        const osh_module *m = &p->in->graph->modules[i < 0 ? f->smooth : f->takes[i]];
+        osh_span own = osh_linears_of_nodes(p->match, m->node, 1);
+        const osh_linear *l = own.first < own.end ? &p->match->linears[own.first] : NULL;
+        if (l && l->scheme_index >= 0 && l->modifier < f->modifier)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s comes behind %s, which quantizes the weights of %s: want it before, or "
+                     "mappings without that",
+                     f->m->type->name, p->in->recipe->modifiers[l->modifier].type->name, m->name);
+    }
+done:
+    return rc;
+}
+
+static osh_status fold_mark(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold_way way,
+                            int weight)
+{
+    osh_status rc = OSH_OK;
+    const osh_weight *w = &p->in->graph->weights[weight];
+    uint8_t bit = way == OSH_FOLD_ROWS ? 1 : 2;
+    if (p->folded[w->tensor] & bit)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: two mappings change %s in the same way: want each layer in one of them",
+                 f->m->type->name, w->name);
+    p->folded[w->tensor] |= bit;
+done:
+    return rc;
+}
+
+/* Keeps the nodes from the giving layer to the last taking one in one subgraph. */
+static void fold_join_nodes(osh_graph *g, const found *f)
+{
+    int *end = &g->joined[g->modules[f->smooth].node];
+    for (int k = 0; k < f->n_takes; k++)
+        if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
+}
+
+/* Makes the fold observe the input of its Linears, and checks that their schemes suit a search. */
+static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    o->value = fold_node(p, f->takes[0])->in[0];
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_module *t = &g->modules[f->takes[k]];
+        const osh_node *n = &g->nodes[t->node];
+        const osh_q_scheme *s = fold_scheme(p, t->node);
+        if (n->in[0] != o->value)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s does not read what the other balance layers of %s read",
+                     f->m->type->name, t->name, g->modules[o->module].name);
+        if (s) OSH_TRY(f->m->type->takes(cx, f->m, t->name, s));
+    }
+done:
+    return rc;
+}
+
+static osh_status folds_add(osh_ctx *cx, osh_rewrites *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    const osh_node *s = fold_node(p, f->smooth);
+    osh_fold *grown = NULL;
+    OSH_TRY(fold_check(cx, p, f));
+    OSH_TRY(fold_check_order(cx, p, f));
+    if (!(grown = osh_realloc(cx, p->folds, (size_t)(p->n_folds + 1) * sizeof *grown)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
+    p->folds = grown;
+    osh_fold *o = &p->folds[p->n_folds];
+    *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0],
+                    .n = g->values[s->out[0]].width, .subgraph = -1};
+    p->n_folds++;
+    if (osh_node_is(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
+    OSH_NEW(cx, o->s, o->n);
+    OSH_NEW(cx, o->takes, f->n_takes);
+    for (int k = 0; k < 2 && k < s->op->n_weights; k++)
+        if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
+    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = fold_node(p, f->takes[k])->w[0];
+    if (osh_fold_searches(p, o)) OSH_TRY(fold_see_input(cx, p, f, o));
+    fold_join_nodes(p->in->graph, f);
+    for (int k = 0; k < o->n_gives; k++) OSH_TRY(fold_mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
+    for (int k = 0; k < o->n_takes; k++)
+        OSH_TRY(fold_mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
+done:
+    return rc;
+}
+
+/* Sets *all if all layers of the mapping are ignored. Upstream skips a mapping only then. */
+static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    *all = f->m->ignore.n > 0;
+    for (int i = -1; i < f->n_takes && *all; i++) {
+        const osh_module *m = &p->in->graph->modules[i < 0 ? f->smooth : f->takes[i]];
+        int64_t hit = -1;
+        OSH_TRY(osh_matcher_find(cx, &hit, f->m->ignored, m->name, m->cls));
+        *all = hit >= 0;
+    }
+done:
+    return rc;
+}
+
+/* True if the mapping is skipped, as in upstream's AWQ: none of its Linears is quantized, or
+ * several heads share the values of an attention. */
+static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
+{
+    const osh_graph *g = p->in->graph;
+    const osh_module *s = &g->modules[f->smooth];
+    bool any = false;
+    if (!f->m->type->search) return false;
+    int64_t width = g->values[fold_node(p, f->smooth)->out[0]].width;
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_module *t = &g->modules[f->takes[k]];
+        any |= fold_scheme(p, t->node) != NULL;
+        if (g->values[g->nodes[t->node].in[0]].width == width) continue;
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name,
+                s->name, t->name);
+        return true;
+    }
+    if (!any)
+        osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over",
+                f->m->type->name, s->name);
+    return !any;
+}
+
+static osh_status fold_take_up(osh_ctx *cx, osh_rewrites *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    bool ignored = false;
+    OSH_TRY(fold_is_ignored(cx, &ignored, p, f));
+    if (!ignored && !is_passed_over(cx, p, f)) OSH_TRY(folds_add(cx, p, f));
+done:
+    return rc;
+}
+
+/* ---- mappings of the recipe ---- */
+
+typedef struct balance { // the targets of a mapping's balance layers
+    osh_matcher **of; // own
+    size_t n;
+} balance;
+
+/* Fills hits: modules in scope that one of the targets matches. *all: each target matches one. */
+static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
+                               const balance *b, int scope)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    osh_span in = fold_scope(f, g, scope);
+    memset(f->hits + in.first, 0, (size_t)(in.end - in.first) * sizeof *f->hits);
+    *all = true;
+    for (size_t t = 0; t < b->n; t++) {
+        bool any = false;
+        for (int m = in.first; m < in.end; m++) {
+            int64_t which = -1;
+            if (g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
+            OSH_TRY(osh_matcher_find(cx, &which, b->of[t], g->modules[m].name, g->modules[m].cls));
+            if (which >= 0) any = f->hits[m] = true;
+        }
+        *all &= any;
+    }
+done:
+    return rc;
+}
+
+/* Finds the balance layers of a smooth layer: in the smallest module around it that has a match for
+ * each target. No other smooth layer may be in that module. */
+static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
+                             const balance *b, osh_matcher *smooth)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    bool all = false;
+    int scope = g->modules[f->smooth].parent;
+    for (;; scope = g->modules[scope].parent) {
+        OSH_TRY(match_inside(cx, &all, f, p, b, scope));
+        if (all || scope < 0) break;
+    }
+    osh_span in = fold_scope(f, g, scope);
+    for (int m = in.first; m < in.end && all; m++) {
+        int64_t which = -1;
+        if (m == f->smooth || g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope)))
+            continue;
+        OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
+        if (which >= 0) all = false;
+    }
+    if (!all)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
+                 f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
+    for (int m = in.first; m < in.end; m++) {
+        if (!f->hits[m]) continue;
+        if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear",
+                     f->m->type->name, g->modules[m].name, g->modules[m].cls);
+        f->takes[f->n_takes++] = m;
+    }
+done:
+    return rc;
+}
+
+static osh_status use_mapping(osh_ctx *cx, osh_rewrites *p, found *f, const osh_mapping *map)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    balance b = {.n = map->balance.n};
+    osh_matcher *smooth = NULL; // own
+    int n = 0;
+    OSH_NEW(cx, b.of, b.n);
+    for (size_t t = 0; t < b.n; t++)
+        OSH_TRY(osh_matcher_new(cx, &b.of[t], (const char *const *)&map->balance.items[t], 1));
+    OSH_TRY(osh_matcher_new(cx, &smooth, (const char *const *)&map->smooth, 1));
+    for (int m = 0; m < g->n_modules; m++) {
+        int64_t which = -1;
+        if (g->modules[m].node < 0) continue;
+        OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
+        if (which < 0) continue;
+        OSH_TRY(osh_check_interrupt(cx));
+        n++, f->smooth = m, f->n_takes = 0;
+        OSH_TRY(find_takes(cx, p, f, map, &b, smooth));
+        OSH_TRY(fold_take_up(cx, p, f));
+    }
+    if (!n)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: smooth layer %s matches no module", f->m->type->name,
+                 map->smooth);
+done:
+    for (size_t t = 0; b.of && t < b.n; t++) osh_matcher_free(cx, b.of[t]);
+    osh_free(cx, b.of);
+    osh_matcher_free(cx, smooth);
+    return rc;
+}
+
+/* ---- mappings that the graph shows ---- */
+
+static const char *fold_leaf(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+static bool module_in_layer(const osh_graph *g, int module)
+{
+    while (module >= 0 && (!g->layer_class || strcmp(g->modules[module].cls, g->layer_class)))
+        module = g->modules[module].parent;
+    return module >= 0;
+}
+
+/* True for a norm of the residual stream in a decoder layer. */
+static bool is_layer_norm(const osh_rewrites *p, int module)
+{
+    const osh_graph *g = p->in->graph;
+    if (g->modules[module].node < 0 || !module_in_layer(g, module)) return false;
+    const osh_node *n = fold_node(p, module);
+    return (osh_node_is(n, "rms_norm") || osh_node_is(n, "layer_norm")) && n->w[0] >= 0 &&
+           g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
+           g->values[n->out[0]].width == g->values[g->hidden].width;
+}
+
+/* True if only Linears that are no routers read the output of the module; they become f's takes. */
+static bool only_linears(const osh_rewrites *p, found *f, int module)
+{
+    const osh_graph *g = p->in->graph;
+    const osh_node *s = fold_node(p, module);
+    const osh_value *v = &g->values[s->out[0]];
+    f->smooth = module, f->n_takes = 0;
+    for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!node_reads(n, s->out[0])) continue;
+        if (!osh_node_is(n, "linear") || is_router_class(g->modules[n->module].cls)) return false;
+        f->takes[f->n_takes++] = n->module;
+    }
+    return f->n_takes > 0;
+}
+
+/* True for a Linear of a layer whose output reaches exactly one Linear, through nodes that pass
+ * factors on. That Linear becomes f's take. */
+static bool passes_to_one(const osh_rewrites *p, found *f, int module)
+{
+    const osh_graph *g = p->in->graph;
+    if (g->modules[module].node < 0 || !module_in_layer(g, module) ||
+        !osh_node_is(fold_node(p, module), "linear"))
+        return false;
+    int value = fold_node(p, module)->out[0];
+    f->smooth = module, f->n_takes = 0;
+    for (bool passed = false;; passed = true) {
+        const osh_node *reader = NULL;
+        const osh_value *v = &g->values[value];
+        for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+            if (!node_reads(&g->nodes[i], value)) continue;
+            if (reader) return false;
+            reader = &g->nodes[i];
+        }
+        if (!reader) return false;
+        if (passed && osh_node_is(reader, "linear") &&
+            !is_router_class(g->modules[reader->module].cls)) {
+            f->takes[f->n_takes++] = reader->module;
+            return true;
+        }
+        if (!passes_on(reader, value)) return false;
+        value = reader->out[0];
+    }
+}
+
+/* Infers mappings: norms that feed only Linears, and do so in every layer. A norm before experts is
+ * not taken, because one factor for all experts costs more than it gains (upstream's choice, too).
+ * Then the norms before the MLPs of the model's dense layers are not taken either. */
+static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    int n = 0;
+    for (int m = 0; m < g->n_modules; m++) {
+        if (f->m->type->search && passes_to_one(p, f, m)) {
+            OSH_TRY(fold_take_up(cx, p, f));
+            n++;
+        }
+        bool everywhere = is_layer_norm(p, m);
+        for (int k = 0; k < g->n_modules && everywhere; k++)
+            if (is_layer_norm(p, k) &&
+                !strcmp(fold_leaf(g->modules[k].name), fold_leaf(g->modules[m].name)))
+                everywhere = only_linears(p, f, k);
+        if (!everywhere) continue;
+        only_linears(p, f, m);
+        OSH_TRY(fold_take_up(cx, p, f));
+        n++;
+    }
+    if (!n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s finds no norm before Linears in this model: want mappings", f->m->type->name);
+done:
+    return rc;
+}
+
+/* Makes the lists for all mappings. */
+static osh_status folds_make_lists(osh_ctx *cx, found *f, const osh_rewrites *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    OSH_NEW(cx, f->takes, g->n_modules);
+    OSH_NEW(cx, f->hits, g->n_modules);
+    OSH_NEW(cx, f->inside, g->n_modules);
+    OSH_NEW(cx, f->n_users, p->in->ck->n_tensors);
+    for (int m = 0; m < g->n_modules; m++) f->inside[m] = (osh_span){m, m + 1};
+    for (int m = 0; m < g->n_modules; m++)
+        for (int at = m; at >= 0; at = g->modules[at].parent) {
+            if (m < f->inside[at].first) f->inside[at].first = m;
+            if (m >= f->inside[at].end) f->inside[at].end = m + 1;
+        }
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && g->weights[g->nodes[i].w[k]].tensor >= 0)
+                f->n_users[g->weights[g->nodes[i].w[k]].tensor]++;
+done:
+    return rc;
+}
+
+static osh_status folds_of_modifier(osh_ctx *cx, osh_rewrites *p, int modifier)
+{
+    osh_status rc = OSH_OK;
+    found f = {.m = &p->in->recipe->modifiers[modifier], .modifier = modifier};
+    size_t n = 0;
+    const osh_mapping *maps = f.m->type->mappings(f.m, &n);
+    OSH_TRY(folds_make_lists(cx, &f, p));
+    if (!maps) OSH_TRY(folds_infer(cx, p, &f));
+    for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
+    for (size_t t = 0; t < f.m->ignore.n; t++)
+        if (!osh_matcher_hits(f.m->ignored, t))
+            osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches none of the layers of its mappings",
+                    f.m->ignore.items[t], f.m->type->name);
+done:
+    osh_free(cx, f.takes);
+    osh_free(cx, f.hits);
+    osh_free(cx, f.inside);
+    osh_free(cx, f.n_users);
+    return rc;
+}
+
+osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
+{
+    osh_status rc = OSH_OK;
+    bool any = false;
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        any |= osh_modifier_is_transform(&p->in->recipe->modifiers[m]);
+    if (!any) goto done;
+    if (!p->in->graph)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is of no known architecture: a recipe that changes its layers needs one",
+                 p->in->ck->dir);
+    if (!p->folded) OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
+    OSH_NEW(cx, p->in->graph->joined, p->in->graph->n_nodes);
+    OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        if (osh_modifier_is_transform(&p->in->recipe->modifiers[m]))
+            OSH_TRY(folds_of_modifier(cx, p, (int)m));
+done:
+    return rc;
+}
+
+void osh_plan_folds_free(osh_ctx *cx, osh_rewrites *p)
+{
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_free(cx, p->folds[i].s);
+        osh_free(cx, p->folds[i].takes);
+    }
+    osh_free(cx, p->folds);
+    osh_free(cx, p->folded);
+}
+
+static int64_t fold_row_width(const osh_rewrites *p, int weight)
+{
+    const osh_weight *w = &p->in->graph->weights[weight];
+    return w->ndim > 1 ? w->shape[1] : 1;
+}
+
+osh_fold_rule osh_fold_giving(const osh_rewrites *p, const osh_fold *f, int k)
+{
+    return (osh_fold_rule){OSH_FOLD_ROWS, f->s, fold_row_width(p, f->gives[k]), k ? 0 : f->offset};
+}
+
+osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k)
+{
+    return (osh_fold_rule){OSH_FOLD_COLUMNS, f->s, fold_row_width(p, f->takes[k]), 0};
+}
+
+osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold)
+{
+    osh_status rc = OSH_OK;
+    osh_fold *f = &p->folds[fold];
+    const osh_graph *g = p->in->graph;
+    if (f->known) goto done;
+    for (int k = 0; k < f->n_takes; k++) {
+        osh_fold_rule r = osh_fold_taking(p, f, k);
+        OSH_TRY(osh_checkpoint_change(cx, p->in->ck, g->weights[f->takes[k]].tensor, &r));
+    }
+    for (int k = 0; k < f->n_gives; k++) {
+        osh_fold_rule r = osh_fold_giving(p, f, k);
+        OSH_TRY(osh_checkpoint_change(cx, p->in->ck, g->weights[f->gives[k]].tensor, &r));
+    }
+    f->known = true;
+done:
+    return rc;
+}
+
+bool osh_folds_known(const osh_rewrites *p, int subgraph, int n_subgraphs)
+{
+    for (int i = 0; i < p->n_folds; i++)
+        if (osh_fold_in(&p->folds[i], subgraph, n_subgraphs) && !p->folds[i].known) return false;
+    return true;
+}
+
+bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f)
+{
+    return p->in->recipe->modifiers[f->modifier].type->search != NULL;
+}
+
+osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p, const osh_fold *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    osh_balance *b = NULL; // own
+    OSH_NEW(cx, b, f->n_takes);
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_weight *w = &g->weights[f->takes[k]];
+        int i = osh_first_user(p->match, f->takes[k]); // at most one
+        const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
+        b[k] = (osh_balance){.name = l ? l->name : w->name,
+                             .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
+                             .dtype = p->in->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
+    }
+    *out = b;
+done:
+    return rc;
+}

@@ -1,0 +1,406 @@
+/* rotations.c - finds the residual stream in the graph and registers the changes of the weights. */
+#include "rewrite/rotations.h"
+
+#include <string.h>
+
+#include "modifiers/rotate.h"
+#include "rewrite/transforms.h"
+
+typedef struct turning {
+    osh_rewrites *p;
+    osh_inputs *in;  // whose graph is replaced if the head is untied
+    const osh_modifier *m;
+    const osh_rotate *args;
+    bool *residual; // own [values]: the residual stream
+    int *normed;    // own [values]: node of the norm that made the value of the residual stream;
+                    // -1: none
+    bool *outs;     // own [nodes]: Linears whose output is added to the residual stream
+    const osh_rotation *r1, *r2; // view; NULL: not in the recipe
+} turning;
+
+/* True if the node multiplies its input by a weight [., D]: a Linear, or a router with a weight. */
+static bool reads_by_columns(const osh_node *n)
+{
+    return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate");
+}
+
+static const char *turning_module(const turning *t, const osh_node *n)
+{
+    const char *name = t->p->in->graph->modules[n->module].name;
+    return *name ? name : "the model";
+}
+
+static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_node *n,
+                                     const char *why)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: the residual stream cannot be rotated: %s (%s) %s",
+                    t->m->type->name, turning_module(t, n), n->op->name, why);
+}
+
+/* ---- the residual stream ---- */
+
+static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
+
+/* Marks the Linears that make a value that is added to the residual stream. */
+static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    int at = g->values[value].producer;
+    const osh_node *n = at < 0 ? NULL : &g->nodes[at];
+    if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
+    if (g->values[value].first_use != g->values[value].last_use)
+        OSH_TRY(stream_refuse_node(cx, t, n,
+                                   "makes what is added to it, and what is read elsewhere, too"));
+    if (osh_node_is(n, "linear")) {
+        t->outs[at] = true;
+    } else if (osh_node_is(n, "scale")) {
+        OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
+    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0]: a number for each token
+        OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
+    } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
+        OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
+        OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
+    } else if (!osh_node_is(n, "zeros")) {
+        OSH_TRY(stream_refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
+    }
+done:
+    return rc;
+}
+
+static osh_status stream_mark_node(osh_ctx *cx, turning *t, const osh_node *n)
+{
+    osh_status rc = OSH_OK;
+    int n_residual = 0, n_normed = 0, norm = -1, out = n->out[0];
+    for (int k = 0; k < n->op->n_in; k++) {
+        if (n->in[k] < 0) continue;
+        n_residual += t->residual[n->in[k]];
+        if (t->normed[n->in[k]] >= 0) n_normed++, norm = t->normed[n->in[k]];
+    }
+    if (osh_node_is(n, "embedding") && n->out[0] >= 0) {
+        t->residual[out] = true;
+    } else if (osh_node_is(n, "zeros") || !(n_residual + n_normed)) {
+        goto done;
+    } else if (is_add(n) && n_residual && !n_normed) {
+        for (int k = 0; k < 2; k++)
+            if (!t->residual[n->in[k]]) OSH_TRY(stream_follow_outs(cx, t, n->in[k]));
+        t->residual[out] = true;
+    } else if (osh_node_is(n, "scale")) {
+        t->residual[out] = n_residual > 0, t->normed[out] = norm;
+    } else if (osh_node_is(n, "rms_norm") && n_residual &&
+               !((const osh_rms_norm_attr *)n->attr)->head_dim) {
+        t->normed[out] = (int)(n - t->p->in->graph->nodes);
+    } else if (osh_node_is(n, "layer_norm")) {
+        OSH_TRY(stream_refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
+    } else if (!reads_by_columns(n) || n_residual) {
+        OSH_TRY(stream_refuse_node(cx, t, n, "reads it"));
+    }
+done:
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static osh_status rotation_add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
+{
+    osh_status rc = OSH_OK;
+    osh_rewrites *p = t->p;
+    int64_t tensor = p->in->graph->weights[weight].tensor;
+    if (p->in->graph->weights[weight].part)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that stays as it is",
+                 t->m->type->name, p->in->graph->weights[weight].name);
+    OSH_TRY(osh_checkpoint_rewrite(cx, p->in->ck, tensor, w));
+    p->rotated->n_weights += !p->folded[tensor];
+    p->folded[tensor] = true;
+done:
+    return rc;
+}
+
+/* Rotates the rows of a Linear's weight, and its bias. */
+static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
+                                const osh_rotation *r)
+{
+    osh_status rc = OSH_OK;
+    osh_rewrite w = {.kind = OSH_REWRITE_COLUMNS, .r = r};
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0) OSH_TRY(rotation_add_step(cx, t, n->w[k], &w));
+done:
+    return rc;
+}
+
+static osh_status rotate_input(osh_ctx *cx, const turning *t, const osh_node *n,
+                               const osh_rotation *r)
+{
+    return rotation_add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_ROWS, .r = r});
+}
+
+static osh_status rotation_fuse_norm(osh_ctx *cx, const turning *t, const osh_node *n)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    const osh_node *norm = &g->nodes[t->normed[n->in[0]]];
+    double offset = ((const osh_rms_norm_attr *)norm->attr)->offset;
+    if (norm->w[0] < 0) goto done;
+    osh_rewrite w = {
+        .kind = OSH_REWRITE_NORM, .norm = g->weights[norm->w[0]].tensor, .value = offset};
+    OSH_TRY(rotation_add_step(cx, t, n->w[0], &w));
+    if (t->p->folded[w.norm]) goto done;
+    OSH_TRY(rotation_add_step(cx, t, norm->w[0],
+                              &(osh_rewrite){.kind = OSH_REWRITE_FILL, .value = 1 - offset}));
+done:
+    return rc;
+}
+
+/* Registers the changes in upstream's order: embeddings, norms, R1 of the writers of the stream, R1
+ * of its readers. */
+static osh_status rotate_stream(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (osh_node_is(n, "embedding")) {
+            if (t->args->centre)
+                OSH_TRY(
+                    rotation_add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
+            if (t->r1) OSH_TRY(rotate_input(cx, t, n, t->r1));
+        }
+        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotation_fuse_norm(cx, t, n));
+    }
+    for (int i = 0; i < g->n_nodes && t->r1; i++)
+        if (t->outs[i]) OSH_TRY(rotate_output(cx, t, &g->nodes[i], t->r1));
+    for (int i = 0; i < g->n_nodes && t->r1; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotate_input(cx, t, n, t->r1));
+    }
+done:
+    return rc;
+}
+
+static osh_status rotation_refuse_values(osh_ctx *cx, const turning *t, const osh_node *n)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: R2 cannot rotate the values of %s: they go from one Linear through the "
+                    "attention to another in models that it can",
+                    t->m->type->name, turning_module(t, n));
+}
+
+static osh_status rotate_values(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!n->op->attends) continue;
+        const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
+        const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
+        const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];
+        bool right =
+            osh_node_is(from, "linear") && osh_node_is(to, "linear") && c->last_use == c->first_use;
+        if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] ||
+            n->in[1] == n->in[2] || v->width % t->r2->n || c->width % t->r2->n)
+            OSH_TRY(rotation_refuse_values(cx, t, n));
+        OSH_TRY(rotate_output(cx, t, from, t->r2));
+        OSH_TRY(rotate_input(cx, t, to, t->r2));
+    }
+done:
+    return rc;
+}
+
+/* ---- matrices ---- */
+
+int64_t osh_head_dim(const osh_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op->attends)
+            return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
+    return 0;
+}
+
+static osh_status rotation_make(osh_ctx *cx, turning *t, const osh_rotation **out, int64_t n,
+                                const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_rotated *r = t->p->rotated;
+    osh_rotation *one = &r->of[r->n];
+    rc = osh_rotation_init(cx, one, osh_rotate_kind(t->args), n, (uint64_t)t->args->seed, what);
+    if (rc == OSH_E_USAGE && n > 0 && !strcmp(what, "R1"))
+        osh_note(cx, "transform_block_size is not given; %ld divides them", (long)(n & -n));
+    if (rc) osh_note(cx, "making the rotation of %s", t->m->type->name);
+    if (rc) goto done;
+    r->names[r->n++] = what;
+    *out = one;
+done:
+    return rc;
+}
+
+static osh_status rotations_make(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    int64_t D = g->values[g->hidden].width, block = t->args->block ? t->args->block : D;
+    OSH_NEW(cx, t->p->rotated->of, 2);
+    if (D % block)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: transform_block_size %ld does not divide the hidden size %ld",
+                 t->m->type->name, (long)block, (long)D);
+    if (t->args->which & OSH_ROTATE_R1) OSH_TRY(rotation_make(cx, t, &t->r1, block, "R1"));
+    if (t->args->which & OSH_ROTATE_R2)
+        OSH_TRY(rotation_make(cx, t, &t->r2, osh_head_dim(g), "R2"));
+done:
+    return rc;
+}
+
+/* ---- checks and preparation ---- */
+
+/* Refuses weights that no node of the graph has, because they may read the stream, too: heads for
+ * more tokens, towers. */
+static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_rewrites *p = t->p;
+    bool *known = NULL; // own [tensors]
+    if (p->in->graph->wrapped)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: %s has a tower whose outputs join the residual stream: rotations of such "
+                 "models are not made by this version",
+                 t->m->type->name, p->in->ck->dir);
+    OSH_NEW(cx, known, p->in->ck->n_tensors);
+    for (int w = 0; w < p->in->graph->n_weights; w++)
+        if (p->in->graph->weights[w].tensor >= 0) known[p->in->graph->weights[w].tensor] = true;
+    for (int64_t i = 0; i < p->in->ck->n_tensors; i++)
+        if (!known[i] && p->in->ck->tensors[i].e->ndim > 1)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s is not in the architecture's template, and would read a stream that "
+                     "is rotated",
+                     t->m->type->name, p->in->ck->tensors[i].e->name);
+done:
+    osh_free(cx, known);
+    return rc;
+}
+
+/* Gives a head that reads the embedding's weight a weight of its own, under its own name. A head
+ * may also have a tensor of its own while the config ties them: the tensor is used, and must be in
+ * the output. */
+static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    osh_rewrites *p = t->p;
+    const osh_graph *g = p->in->graph;
+    char *name = osh_sprintf(cx, "%s.weight", g->modules[g->nodes[g->head].module].name); // own
+    const osh_weight *w = &g->weights[g->nodes[g->head].w[0]];
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a tensor's name");
+    OSH_TRY(osh_graph_need_head(cx, g, p->in->ck, "rotations"));
+    bool tied = false;
+    for (int i = 0; i < g->n_nodes; i++)
+        tied |= osh_node_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
+    p->rotated->untied = tied || p->in->ck->config->tie_word_embeddings;
+    if (!tied) goto done;
+    OSH_TRY(osh_checkpoint_add_alias(cx, p->in->ck, name, w->tensor));
+    osh_graph_free(cx, t->in->graph), t->in->graph = NULL;
+    OSH_TRY(osh_graph_new(cx, &t->in->graph, p->in->ck, p->in->opt->models_dir));
+done:
+    osh_free(cx, name);
+    return rc;
+}
+
+/* Finds the writers and readers of the residual stream, then makes transform_config of them. */
+static osh_status online_nodes_find(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->in->graph;
+    bool *makes = NULL, *reads = NULL; // own [nodes]
+    OSH_NEW(cx, makes, g->n_nodes);
+    OSH_NEW(cx, reads, g->n_nodes);
+    for (int i = 0; i < g->n_nodes && t->normed; i++) {
+        makes[i] = t->outs[i] || osh_node_is(&g->nodes[i], "embedding");
+        reads[i] = reads_by_columns(&g->nodes[i]) && t->normed[g->nodes[i].in[0]] >= 0;
+    }
+    const osh_turned of = {
+        .modifier = t->m->type->name, .args = t->args, .makes = makes, .reads = reads};
+    OSH_TRY(osh_plan_transforms(cx, t->p, &of));
+done:
+    osh_free(cx, makes);
+    osh_free(cx, reads);
+    return rc;
+}
+
+/* Rotates the weights of Linears whose input or output is rotated while the model runs. */
+static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_online *o = &t->p->rotated->online;
+    for (int i = 0; i < o->n_turns; i++) {
+        const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
+        if (n->op->attends) continue; // both matrices cancel in the scores
+        OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
+            cx, t, n, &o->matrices[o->turns[i].matrix].r));
+    }
+done:
+    return rc;
+}
+
+static osh_status stream_find(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(rotation_untie_head(cx, t));
+    const osh_graph *g = t->p->in->graph;
+    OSH_TRY(rotation_check_strangers(cx, t));
+    OSH_NEW(cx, t->residual, g->n_values);
+    OSH_NEW(cx, t->normed, g->n_values);
+    OSH_NEW(cx, t->outs, g->n_nodes);
+    for (int i = 0; i < g->n_values; i++) t->normed[i] = -1;
+    for (int i = 0; i < g->n_nodes; i++) OSH_TRY(stream_mark_node(cx, t, &g->nodes[i]));
+    OSH_TRY(rotations_make(cx, t));
+done:
+    return rc;
+}
+
+static osh_status rotate_model(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    osh_rewrites *p = t->p;
+    bool quip = t->args->which & (OSH_ROTATE_V | OSH_ROTATE_U);
+    if (!p->in->graph)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
+                 t->m->type->name, p->in->ck->dir);
+    if (!quip) OSH_TRY(stream_find(cx, t));
+    OSH_TRY(online_nodes_find(cx, t)); // adds tensors
+    OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
+    OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
+    if (!quip) OSH_TRY(rotate_stream(cx, t));
+    if (t->r2) OSH_TRY(rotate_values(cx, t));
+    OSH_TRY(rotate_online_weights(cx, t));
+    OSH_TRY(osh_online_insert(cx, &p->rotated->online, p->in->graph, p->in->ck));
+done:
+    osh_free(cx, t->residual);
+    osh_free(cx, t->normed);
+    osh_free(cx, t->outs);
+    return rc;
+}
+
+osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
+{
+    osh_status rc = OSH_OK;
+    for (size_t m = 0; m < p->in->recipe->n; m++) {
+        turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
+        if (!t.m->type->rotates) continue;
+        t.args = t.m->args;
+        OSH_NEW(cx, p->rotated, 1); // a recipe has one such modifier
+        OSH_TRY(rotate_model(cx, &t));
+    }
+done:
+    return rc;
+}
+
+void osh_plan_rotations_free(osh_ctx *cx, osh_rewrites *p)
+{
+    for (int i = 0; p->rotated && i < p->rotated->n; i++)
+        osh_rotation_deinit(cx, &p->rotated->of[i]);
+    if (p->rotated) osh_free(cx, p->rotated->of);
+    if (p->rotated)
+        osh_online_deinit(cx, &p->rotated->online),
+            osh_q_transforms_deinit(cx, &p->rotated->transforms);
+    osh_free(cx, p->rotated);
+    p->rotated = NULL;
+}

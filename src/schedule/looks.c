@@ -1,0 +1,72 @@
+/* looks.c - finds the values that observers look at twice. */
+#include "schedule/looks.h"
+#include "match/cache.h"
+#include "rewrite/passthrough.h"
+#include "quant/observer.h"
+
+const char *osh_look_name(osh_look l)
+{
+    static const char *const names[] = {"ram", "disk", "recompute"};
+    return names[l];
+}
+
+static bool range_looks_twice(const osh_schedule *p, const osh_linear *l, int k)
+{
+    return l->ranged[k] >= 0 && osh_observer_twice(osh_ranged_args(p->match, l, k));
+}
+
+bool osh_linear_looks(const osh_schedule *p, const osh_linear *l, int value)
+{
+    bool any = false;
+    for (int k = 0; k < OSH_RANGED; k++) any |= l->ranged[k] == value && range_looks_twice(p, l, k);
+    return any;
+}
+
+bool osh_looks_twice(const osh_schedule *p) { return p->looks_twice; }
+
+/* True if the value is in the store when the statistics are made: it is an input of the range, or
+ * the visit runs in segments, whose values are stored. */
+static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
+{
+    int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
+    int of = osh_observed(p->in->graph, r->same, value);
+    return p->visits[visit].segments || p->in->graph->values[of].producer < r->first;
+}
+
+bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,
+                  const bool *values)
+{
+    bool any = false;
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        for (int k = 0; l->wants && (!values || values[l->input]) && k < OSH_RANGED; k++) {
+            if (!range_looks_twice(p, l, k)) continue;
+            bool *list =
+                p->looks == OSH_LOOK_AGAIN || value_rests(p, r, l->ranged[k]) ? again : kept;
+            if (list) any = list[l->ranged[k]] = true;
+        }
+    }
+    return any;
+}
+
+osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->in->graph;
+    OSH_NEW(cx, p->seen, g->n_values);
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if (l->wants && l->input >= 0) p->seen[l->input] = true;
+        for (int k = 0; k < OSH_RANGED; k++) {
+            p->looks_twice |= range_looks_twice(p, l, k);
+            if (l->wants && l->ranged[k] >= 0) p->seen[l->ranged[k]] = true;
+        }
+    }
+    for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
+    for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
+    /* The original value stands for it where both are the same. */
+    for (int v = 0; v < g->n_values; v++)
+        if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
+done:
+    return rc;
+}

@@ -1,0 +1,102 @@
+/* range.c - describes the range of a visit: its nodes, Linears, values and weights, and the weights
+ * that a step loads. The walk of visit.h uses it. */
+#include "graph/picked.h"
+#include "rewrite/folds.h"
+#include "match/cache.h"
+#include "schedule/visit.h"
+
+int osh_observed(const osh_graph *g, bool same, int value)
+{
+    int original = g->values[value].original;
+    return same && original >= 0 ? original : value;
+}
+
+bool osh_fold_inside(const osh_range *r, const osh_fold *f)
+{
+    return osh_fold_in(f, r->first_subgraph, r->n_subgraphs);
+}
+
+void osh_fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
+{
+    bool whole = s->n == r->n_nodes; // in segments they are read from the checkpoint
+    for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
+        for (int k = 0; osh_fold_inside(r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes; k++)
+            want[p->rewrites->folds[i].takes[k]] = true;
+}
+
+int osh_n_ranges(const osh_schedule *p)
+{
+    return !p->parts ? 0 : p->in->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
+}
+
+static void range_widen(int *first, int *end, int i)
+{
+    if (i < 0) return;
+    if (*end == 0 || i < *first) *first = i;
+    if (i >= *end) *end = i + 1;
+}
+
+/* Finds the first and last Linear, value and weight of the range: a model with experts has many,
+ * and work on a range must not scan all of them. */
+static void range_find_ends(osh_range *r, const osh_schedule *p)
+{
+    osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
+    for (int i = own.first; i < own.end; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        range_widen(&r->l0, &r->l1, i), range_widen(&r->v0, &r->v1, l->input),
+            range_widen(&r->w0, &r->w1, l->weight);
+    }
+    for (int i = r->first; i < r->first + r->n_nodes; i++) {
+        const osh_node *n = &p->in->graph->nodes[i];
+        for (int k = 0; k < n->op->n_in; k++) range_widen(&r->v0, &r->v1, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++) range_widen(&r->v0, &r->v1, n->out[k]);
+        for (int k = 0; k < n->op->n_weights; k++) range_widen(&r->w0, &r->w1, n->w[k]);
+    }
+    for (int i = 0; i < r->n_live_in; i++) range_widen(&r->v0, &r->v1, r->live_in[i]);
+    for (int i = 0; i < r->n_live_out; i++) range_widen(&r->v0, &r->v1, r->live_out[i]);
+}
+
+osh_range osh_range_at(const osh_schedule *p, int index)
+{
+    osh_range r = {.n_nodes = p->in->graph->n_nodes, .n_subgraphs = p->parts->n, .observe = true,
+                   .name = "the whole model"};
+    if (p->in->pipeline != OSH_PIPELINE_BASIC) {
+        const osh_subgraph *s = &p->parts->parts[index];
+        const osh_pass *ps = &p->passes[index];
+        r = (osh_range){s->first, s->n_nodes, index, 1,
+                        s->live_in, s->live_out, s->n_live_in, s->n_live_out,
+                        ps->observe, ps->propagate, ps->merged, ps->same,
+                        s->name, 0, 0, 0, 0, 0, 0, ps->fold, ps->block};
+    }
+    r.fold |= p->in->pipeline == OSH_PIPELINE_BASIC && p->rewrites->n_folds;
+    range_find_ends(&r, p);
+    return r;
+}
+
+void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s,
+                    const bool *values)
+{
+    const osh_graph *g = p->in->graph;
+    for (int i = s->first; i < s->first + s->n; i++)
+        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k))
+                want[g->nodes[i].w[k]] = true;
+    for (int i = r->l0; values && i < r->l1; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if (l->wants && values[l->input]) want[l->weight] = true;
+    }
+    osh_fold_wants(want, p, r, s);
+}
+
+size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)
+{
+    size_t n = 0, heads = 0;
+    for (int i = r->l0; i < r->l1; i++)
+        for (int k = 0; k < OSH_RANGED; k++) {
+            const osh_linear *l = &p->match->linears[i];
+            if (l->ranged[k] >= 0)
+                n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+        }
+    return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) +
+           osh_mem_gross(n * sizeof(osh_ranged)) + heads;
+}

@@ -1,0 +1,131 @@
+/* tuning.c - decides if codes, scales and norms are tuned, and counts the work. */
+#include "schedule/tuning.h"
+
+#include <string.h>
+
+
+#define MOST_WORK 2e13 // multiplications and additions that quality best spends: minutes
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // for quality best: passes over the rows, samples
+
+static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
+{
+    const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[linear].modifier];
+    const osh_tune_rule *r = m->type->tunes ? m->type->tunes(m) : NULL;
+    return r && r->steps ? r : NULL;
+}
+
+bool osh_tuning_asked(const osh_schedule *p)
+{
+    for (int i = 0; i < p->match->n_linears; i++)
+        if (tuning_rule(p, i)) return true;
+    return false;
+}
+
+static int64_t tuning_tokens(const osh_schedule *p)
+{
+    return p->in->data.n ? p->in->data.offsets[p->in->data.n] : 0;
+}
+
+double osh_tuning_flops(const osh_schedule *p)
+{
+    double weights = 0, rows = p->in->data.n ? (double)p->in->data.n : 1;
+    for (int i = 0; i < p->match->n_linears; i++)
+        weights += (double)p->match->linears[i].O * (double)p->match->linears[i].I;
+    return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
+}
+
+/* Returns why the model, the recipe or the data cannot be tuned; NULL: they can. */
+static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
+{
+    if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE || !g)
+        return "it wants data, and an architecture that is known";
+    if (g->headless) return "the model has no output head";
+    if (!osh_tune_held(&p->in->data)) return "it wants two samples at least";
+    if (p->rewrites->n_folds) return "factors are folded into weights";
+    if (p->rewrites->rotated) return "weights are rotated";
+    if (p->match->cache.present) return "keys and values are rounded, which it does not see";
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if (l->pruner >= 0 || l->scheme_index < 0) return "weights are pruned";
+        if (l->scheme->inputs.present || l->scheme->outputs.present)
+            return "activations are rounded, which it does not see";
+        if (!osh_tune_can(&l->scheme->weights))
+            return "not all weights are integers by group or channel";
+        if (!tuning_rule(p, i) || memcmp(tuning_rule(p, i), tuning_rule(p, 0), sizeof p->tune))
+            return "not all modules are to be tuned alike";
+        if (p->match->linears[i].node < 0 || !strcmp(l->name, g->modules[g->nodes[g->head].module].name))
+            return "the output head is quantized";
+    }
+    return NULL;
+}
+
+static osh_status tuning_check_model(osh_ctx *cx, osh_schedule *p)
+{
+    osh_status rc = OSH_OK;
+    bool *linear = NULL; // own
+    OSH_TRY(osh_graph_new(cx, &p->tune_graph, p->in->ck, p->in->opt->models_dir));
+    const osh_graph *g = p->tune_graph;
+    OSH_NEW(cx, linear, g->n_weights);
+    for (int i = 0; i < p->match->n_linears; i++) linear[p->match->linears[i].weight] = true;
+    OSH_TRY(osh_tune_check(cx, g, linear));
+done:
+    osh_free(cx, linear);
+    return rc;
+}
+
+/* For quality best: limits the steps to the number that the rows are worth. Returns why tuning is
+ * not worth its time then; NULL: it is. */
+static const char *tuning_shorten(osh_schedule *p)
+{
+    int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;
+    if (p->in->data.n < LEAST_ROWS) return "quality best wants 128 samples for it";
+    if (p->tune.steps > most) p->tune.steps = most;
+    if (osh_tuning_flops(p) <= MOST_WORK) return NULL;
+    return "quality best spends 2e13 operations on it at most, and this model takes more";
+}
+
+osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p)
+{
+    osh_status rc = OSH_OK;
+    const char *why = NULL;
+    for (int i = 0; i < p->match->n_linears && !p->tune.steps; i++)
+        if (tuning_rule(p, i)) p->tune = *tuning_rule(p, i);
+    if (!p->tune.steps) goto done;
+    why = tuning_hindrance(p, p->in->graph);
+    if (!why) {
+        rc = tuning_check_model(cx, p);
+        if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, why = osh_error_text(cx);
+        if (rc) goto done;
+    }
+    if (why && !p->tune.may) {
+        if (!osh_error_text(cx)[0]) osh_fail(cx, OSH_E_UNSUPPORTED, "%s", why);
+        osh_note(cx, "planning to tune codes, scales and norms (key tune)");
+        rc = OSH_E_UNSUPPORTED;
+        goto done;
+    }
+    if (!why && p->tune.may) why = tuning_shorten(p);
+    if (!why) goto done;
+    if (!(p->tune_not = osh_strdup(cx, why))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
+    osh_error_clear(cx);
+    p->tune.steps = 0;
+    osh_graph_free(cx, p->tune_graph), p->tune_graph = NULL;
+done:
+    return rc;
+}
+
+osh_status osh_tuning_kept(osh_ctx *cx, osh_manifest *p)
+{
+    osh_status rc = OSH_OK;
+    bool *norms = NULL; // own
+    if (p->tuned) goto done;
+    OSH_NEW(cx, norms, p->in->graph->n_weights);
+    OSH_NEW(cx, p->tuned, p->in->ck->n_tensors);
+    osh_tune_norms(norms, p->in->graph);
+    for (int w = 0; w < p->in->graph->n_weights; w++)
+        if (norms[w] && p->in->graph->weights[w].tensor >= 0)
+            p->tuned[p->in->graph->weights[w].tensor] = true;
+done:
+    osh_free(cx, norms);
+    return rc;
+}

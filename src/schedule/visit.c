@@ -1,0 +1,575 @@
+/* visit.c - the walk through a visit: chooses the nodes, inputs and outputs of each step and calls
+ * the visitor. */
+#include "schedule/visit.h"
+#include "graph/routed.h"
+#include "schedule/blocks.h"
+#include "rewrite/folds.h"
+#include "schedule/looks.h"
+#include "match/lookup.h"
+#include "rewrite/passthrough.h"
+
+#include <string.h>
+
+enum { N_LISTS = 10 };
+struct osh_visit_lists {
+    bool *of[N_LISTS]; // own [values]; all false between walks
+    int *wanted;       // own [values]; all -1 between walks
+};
+
+typedef struct walk {
+    const osh_schedule *p;
+    const osh_graph *g;
+    const osh_visitor *v;
+    osh_range r;
+    bool plain;   // later subgraphs see the original weights
+    bool carries; // it makes values of the original model; a pass through solved weights does not
+    bool *run;    // own [r.n_nodes]
+    bool *routed; // own [r.n_nodes]; for the pass through the solved weights
+    osh_visit_lists *made; // own; NULL: the visitor brings lists
+    osh_visit_lists *lists; // view: contains the lists below
+    int *wanted; // [values] node of the first Linear that wants statistics of the value; -1: none
+    int *last;   // own [r.v1 - r.v0]: last running node that reads the value; -1: none
+    /* [values]; shift: compared with the original's. */
+    bool *want, *stats, *shift, *in, *out, *consume, *keep;
+    bool *look;   // [values] second looks: the first of the two looks
+    bool *target; // [values] targets of a block
+    bool *mixed;  // [values] of the original model that are inputs of a block
+} walk;
+
+osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    osh_visit_lists *l = NULL; // own
+    OSH_NEW(cx, l, 1);
+    for (int i = 0; i < N_LISTS; i++) OSH_NEW(cx, l->of[i], g->n_values);
+    OSH_NEW(cx, l->wanted, g->n_values);
+    for (int v = 0; v < g->n_values; v++) l->wanted[v] = -1;
+    *out = l, l = NULL; // give
+done:
+    osh_visit_lists_free(cx, l);
+    return rc;
+}
+
+void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l)
+{
+    if (!l) return;
+    for (int i = 0; i < N_LISTS; i++) osh_free(cx, l->of[i]);
+    osh_free(cx, l->wanted);
+    osh_free(cx, l);
+}
+
+static bool value_is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
+
+static int walk_observed(const walk *w, int v) { return osh_observed(w->g, w->r.same, v); }
+
+static osh_status walk_init(osh_ctx *cx, walk *w)
+{
+    osh_status rc = OSH_OK;
+    bool **lists[N_LISTS] = {&w->want, &w->stats,   &w->shift, &w->in,    &w->out,
+                             &w->consume, &w->keep, &w->look,  &w->target, &w->mixed};
+    OSH_NEW(cx, w->run, w->r.n_nodes);
+    OSH_NEW(cx, w->routed, w->r.n_nodes);
+    OSH_NEW(cx, w->last, w->r.v1 - w->r.v0);
+    if (!w->v->lists) OSH_TRY(osh_visit_lists_new(cx, &w->made, w->g));
+    w->lists = w->made ? w->made : w->v->lists;
+    for (int i = 0; i < N_LISTS; i++) *lists[i] = w->lists->of[i];
+    w->wanted = w->lists->wanted;
+    for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
+        const osh_linear *l = &w->p->match->linears[i];
+        if (l->wants) w->wanted[l->input] = l->node;
+        if (l->shift) w->shift[l->input] = true;
+    }
+    w->carries = w->r.block && w->r.observe;
+    if (w->carries)
+        osh_block_targets(w->p, &w->r, w->target), osh_block_mixes(w->p, &w->r, w->mixed);
+    for (int i = 0; i < w->r.n_live_out; i++)
+        w->carries |= w->r.propagate && !w->r.merged && !w->plain &&
+                      value_is_original(w, w->r.live_out[i]) &&
+                      w->g->values[w->r.live_out[i]].producer >= w->r.first;
+done:
+    return rc;
+}
+
+static void walk_clear(const walk *w, bool *values)
+{
+    memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
+}
+
+/* Clears the lists. A range has marked only its own values. */
+static void walk_deinit(osh_ctx *cx, walk *w)
+{
+    for (int i = 0; w->lists && i < N_LISTS; i++) walk_clear(w, w->lists->of[i]);
+    for (int v = w->r.v0; w->lists && v < w->r.v1; v++) w->wanted[v] = -1;
+    osh_visit_lists_free(cx, w->made);
+    osh_free(cx, w->run);
+    osh_free(cx, w->routed);
+    osh_free(cx, w->last);
+}
+
+static bool ints_have(const int *list, int n, int v)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == v) return true;
+    return false;
+}
+
+static bool walk_runs(const walk *w, int node) // node: of the whole graph
+{
+    return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
+}
+
+/* Finds the last reader of each value among the running nodes (walk_choose_nodes). */
+static void visit_find_last(walk *w)
+{
+    for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
+        for (int k = 0; walk_runs(w, i) && k < w->g->nodes[i].op->n_in; k++)
+            if (w->g->nodes[i].in[k] >= 0) w->last[w->g->nodes[i].in[k] - w->r.v0] = i;
+}
+
+/* True if a running node of [first, end of the range) reads v. */
+static bool walk_reads_from(const walk *w, int first, int v)
+{
+    return w->last[v - w->r.v0] >= first;
+}
+
+/* Adds the values that statistics are made of. */
+static void walk_add_observed(const walk *w, bool *values, const bool *stats)
+{
+    for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
+        const osh_inherit *h = &w->p->rewrites->inherits[i];
+        bool mine = h->linear >= w->r.l0 && h->linear < w->r.l1;
+        int of = walk_observed(w, h->from);
+        if (!mine || of < w->r.v0 || of >= w->r.v1) continue;
+        if (stats[w->p->match->linears[h->linear].input] || stats[h->from]) values[of] = true;
+    }
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        if (!stats[v]) continue;
+        values[walk_observed(w, v)] = true;
+        if (w->shift[v] && stats != w->look) values[w->g->values[v].original] = true;
+    }
+    for (int i = w->r.l0; w->p->match->outputs && stats != w->look && i < w->r.l1; i++) {
+        const osh_linear *l = &w->p->match->linears[i];
+        if (!l->elsewhere && l->ranged[OSH_OUTPUT] >= 0 && stats[l->input])
+            values[l->ranged[OSH_OUTPUT]] = true;
+    }
+}
+
+/* Adds the routes: while statistics are collected, the experts of each token are counted
+ * (run/coverage.h). */
+static void walk_want_routes(walk *w)
+{
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
+        if (osh_node_routes(&w->g->nodes[i]) && !w->g->nodes[i].original)
+            w->want[w->g->nodes[i].out[0]] = true;
+}
+
+/* Makes a step with `in` set to the values that its running nodes and its statistics take from
+ * outside. */
+static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
+{
+    walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; walk_runs(w, i) && k < w->g->nodes[i].op->n_in; k++)
+            w->in[w->g->nodes[i].in[k]] = true;
+    if (stats) walk_add_observed(w, w->in, stats);
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        int producer = w->g->values[v].producer;
+        if (producer >= first && producer < first + n && walk_runs(w, producer)) w->in[v] = false;
+    }
+    return (osh_step){.first = first, .n = n, .run = w->run + (first - w->r.first), .in = w->in,
+                      .out = w->out, .consume = w->consume, .observe = stats != NULL};
+}
+
+/* OF_BOTH: they are the same, or made in one pass. */
+typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
+
+static void walk_want_live_out(walk *w, whose which)
+{
+    for (int i = 0; i < w->r.n_live_out; i++) {
+        int v = w->r.live_out[i];
+        if (which == OF_BOTH || value_is_original(w, v) == (which == OF_ORIGINAL))
+            w->want[v] = true;
+    }
+    for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
+}
+
+/* Chooses the nodes of the pass through solved weights that run on their expert's rows only: just
+ * their combine, which runs too, reads their outputs. */
+static void walk_choose_routed(walk *w)
+{
+    osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
+}
+
+/* Sets the step's part of these nodes. The router's weights select their rows. */
+static void walk_take_routed(walk *w, osh_step *s)
+{
+    s->routed = w->routed + (s->first - w->r.first);
+    for (int i = 0; i < s->n; i++) {
+        if (!s->routed[i]) continue;
+        int route = w->g->nodes[osh_routed_to(w->g, s->first + i)].in[2];
+        if (w->g->values[route].producer < s->first) w->in[route] = true;
+    }
+}
+
+static void walk_choose_nodes(walk *w)
+{
+    osh_exec_needed(w->run, w->g, w->r.first, w->r.n_nodes, w->want);
+}
+
+/* ---- whole, and in rounds ---- */
+
+/* Chooses the inputs of Linears that wait for statistics, from node `from` on, as many as fit into
+ * the bytes of a round. *next: node at which the next round begins, or the range's end. */
+static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
+{
+    int end = w->r.first + w->r.n_nodes;
+    int64_t bytes = 0;
+    walk_clear(w, w->stats);
+    *next = end;
+    for (int i = w->r.l0; i < w->r.l1; i++) {
+        const osh_linear *l = &w->p->match->linears[i];
+        if (!l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
+        int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
+        if (round_bytes && bytes && bytes + more > round_bytes) {
+            *next = l->node;
+            break;
+        }
+        w->stats[l->input] = true, bytes += more;
+    }
+}
+
+/* Runs the first look at values that are looked at twice and not kept, before the pass that feeds
+ * all statistics. n 0: the values are inputs. */
+static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    walk_clear(w, w->look);
+    if (!osh_looks_of(NULL, w->look, w->p, &w->r, w->stats)) goto done;
+    if (n) {
+        walk_clear(w, w->want);
+        walk_add_observed(w, w->want, w->look);
+        walk_choose_nodes(w);
+    }
+    osh_step s = walk_make_step(w, first, n, w->look);
+    s.first_look = true;
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+done:
+    return rc;
+}
+
+static osh_status walk_round(osh_ctx *cx, walk *w, int next)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
+    /* Values that came in are read. */
+    bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
+    if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
+    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    OSH_TRY(walk_look(cx, w, w->r.first, w->r.n_nodes));
+    walk_clear(w, w->want);
+    walk_add_observed(w, w->want, w->stats);
+    walk_want_routes(w);
+    if (outputs) walk_want_live_out(w, w->r.merged ? OF_BOTH : OF_ORIGINAL);
+    walk_choose_nodes(w);
+    osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, w->stats);
+    for (int x = w->r.v0; x < w->r.v1; x++) {
+        bool after = ints_have(w->r.live_out, w->r.n_live_out, x) || w->target[x];
+        w->out[x] = outputs && after && walk_runs(w, w->g->values[x].producer) &&
+                    (w->r.merged || value_is_original(w, x));
+        w->consume[x] =
+            (value_is_original(w, x) && !w->mixed[x] ? last : over) && w->in[x] && !after;
+    }
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    // Later rounds run through the original weights.
+    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last));
+done:
+    return rc;
+}
+
+/* Runs the original model's nodes of a subgraph that is solved. */
+static osh_status walk_original(osh_ctx *cx, walk *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    walk_clear(w, w->want);
+    walk_want_live_out(w, OF_ORIGINAL);
+    walk_choose_nodes(w);
+    osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
+    for (int x = w->r.v0; x < w->r.v1; x++) {
+        bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
+        w->out[x] = after && walk_runs(w, w->g->values[x].producer);
+        w->consume[x] = w->in[x] && !after && value_is_original(w, x);
+    }
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+done:
+    return rc;
+}
+
+static osh_status walk_propagate(osh_ctx *cx, walk *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    walk_clear(w, w->want);
+    walk_want_live_out(w, w->plain ? OF_BOTH : OF_QUANTIZED);
+    walk_choose_nodes(w);
+    walk_choose_routed(w);
+    osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
+    s.again = true;
+    walk_take_routed(w, &s);
+    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // no later step needs it
+    for (int x = w->r.v0; x < w->r.v1; x++) {
+        bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
+        w->out[x] = after && walk_runs(w, w->g->values[x].producer);
+        w->consume[x] = w->in[x] && !after;
+    }
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (!w->plain && v->reload) OSH_TRY(v->reload(cx, v->user, &w->r, w->r.first, w->r.n_nodes));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+done:
+    return rc;
+}
+
+static osh_status walk_whole(osh_ctx *cx, walk *w, int64_t round_bytes)
+{
+    osh_status rc = OSH_OK;
+    for (int from = w->r.first, next; w->r.observe && from < w->r.first + w->r.n_nodes;
+         from = next) {
+        walk_choose_round(w, round_bytes, from, &next);
+        OSH_TRY(walk_round(cx, w, next));
+    }
+    if (!w->r.observe && w->carries) OSH_TRY(walk_original(cx, w));
+    if (w->r.propagate && !w->r.merged) OSH_TRY(walk_propagate(cx, w));
+    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, w->r.first, w->r.n_nodes));
+done:
+    return rc;
+}
+
+/* ---- segments ---- */
+
+/* Returns node i, or the next node if i is its original. */
+static const osh_node *quantized_of(const walk *w, int i)
+{
+    const osh_node *n = &w->g->nodes[i];
+    return n->original ? n + 1 : n;
+}
+
+static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
+
+/* Returns the end of the segment that begins at first: before the next group of Linears with one
+ * input. */
+static int walk_segment_end(const walk *w, int first)
+{
+    int end = w->r.first + w->r.n_nodes, i = first;
+    const osh_node *lead = quantized_of(w, first);
+    while (i < end && visit_is_linear(quantized_of(w, i)) &&
+           quantized_of(w, i)->in[0] == lead->in[0])
+        i++;
+    while (i < end && (quantized_of(w, i) == lead || !visit_is_linear(quantized_of(w, i)))) i++;
+    return i;
+}
+
+/* Chooses the inputs of the Linears in [first, end) that wait for statistics, except inputs whose
+ * statistics an earlier segment has collected. False: there are none. */
+static bool walk_segment_stats(walk *w, int first, int end)
+{
+    bool any = false;
+    walk_clear(w, w->stats);
+    for (int i = w->r.l0; i < w->r.l1; i++) {
+        const osh_linear *l = &w->p->match->linears[i];
+        if (!l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
+        any = w->stats[l->input] = true;
+    }
+    return any;
+}
+
+/* True if a statistic of v is needed at node `end` or later. */
+static bool statistic_waits_for(const walk *w, int end, int v)
+{
+    for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
+        const osh_inherit *h = &w->p->rewrites->inherits[i];
+        bool mine = h->linear >= w->r.l0 && h->linear < w->r.l1;
+        if (mine && walk_observed(w, h->from) == v &&
+            w->wanted[w->p->match->linears[h->linear].input] >= end)
+            return true;
+    }
+    int quantized_of = w->g->values[v].quantized;
+    if (quantized_of >= 0)
+        return w->wanted[quantized_of] >= end &&
+               (w->shift[quantized_of] || walk_observed(w, quantized_of) == v);
+    return w->wanted[v] >= end && walk_observed(w, v) == v;
+}
+
+/* Chooses the values that nodes from `end` on read in this pass through the range, or that are read
+ * after the range. */
+static void walk_choose_kept(walk *w, int end, bool first_way)
+{
+    bool twice = first_way && w->r.propagate && !w->r.merged; // a second pass follows
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
+             before = ints_have(w->r.live_in, w->r.n_live_in, v);
+        bool made = w->g->values[v].producer >= w->r.first,
+             again = twice && !value_is_original(w, v);
+        w->keep[v] = walk_reads_from(w, end, v) ||
+                     (first_way && w->r.observe && statistic_waits_for(w, end, v)) ||
+                     (again && before) || (after && !(again && made));
+    }
+}
+
+static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    if (!walk_segment_stats(w, first, end)) goto done;
+    if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
+    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    OSH_TRY(walk_look(cx, w, first, 0));
+    osh_step s = walk_make_step(w, first, 0, w->stats); // no node: only the statistics of inputs
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
+    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
+done:
+    return rc;
+}
+
+static osh_status walk_run_segment(osh_ctx *cx, walk *w, int first, int end, bool first_way)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    bool any = false;
+    for (int i = first; i < end; i++) any |= walk_runs(w, i);
+    walk_choose_kept(w, end, first_way);
+    if (!any) goto done;
+    osh_step s = walk_make_step(w, first, end - first, NULL);
+    s.again = !first_way;
+    if (!first_way) walk_take_routed(w, &s);
+    for (int x = w->r.v0; x < w->r.v1; x++) {
+        int producer = w->g->values[x].producer;
+        w->out[x] = w->keep[x] && producer >= first && producer < end && walk_runs(w, producer);
+        w->consume[x] = w->in[x] && !w->keep[x];
+    }
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (!first_way && !w->plain && v->reload)
+        OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+done:
+    return rc;
+}
+
+/* Walks once through the range in segments: through the original weights, for the statistics and
+ * the original model's values, or through the solved ones. */
+static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
+{
+    osh_status rc = OSH_OK;
+    bool observing = first_way && w->r.observe;
+    walk_clear(w, w->want), walk_clear(w, w->stats);
+    for (int i = w->r.l0; observing && i < w->r.l1; i++)
+        if (w->p->match->linears[i].wants) w->stats[w->p->match->linears[i].input] = true;
+    walk_add_observed(w, w->want, w->stats);
+    if (observing) walk_want_routes(w);
+    if (first_way && w->carries) walk_want_live_out(w, OF_ORIGINAL);
+    else if (!first_way || w->r.merged)
+        walk_want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
+    walk_choose_nodes(w), visit_find_last(w);
+    if (!first_way) walk_choose_routed(w);
+    for (int first = w->r.first, end; first < w->r.first + w->r.n_nodes; first = end) {
+        end = walk_segment_end(w, first);
+        if (observing) OSH_TRY(walk_solve_segment(cx, w, first, end));
+        OSH_TRY(walk_run_segment(cx, w, first, end, first_way));
+        if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
+        if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+    }
+done:
+    return rc;
+}
+
+/* ---- factors ---- */
+
+/* Chooses the values that a segment leaves: inputs of the range, values that pass it by, and values
+ * that the rest of the pass reads. */
+static void walk_choose_kept_folding(walk *w, int end)
+{
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        bool before = w->g->values[v].producer < w->r.first;
+        w->keep[v] = walk_reads_from(w, end, v) ||
+                     (before && (ints_have(w->r.live_in, w->r.n_live_in, v) ||
+                                 ints_have(w->r.live_out, w->r.n_live_out, v)));
+    }
+}
+
+static osh_status walk_fold_segment(osh_ctx *cx, walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    bool any = false;
+    walk_choose_kept_folding(w, end);
+    for (int i = first; i < end; i++) any |= walk_runs(w, i);
+    if (any) {
+        osh_step s = walk_make_step(w, first, end - first, NULL);
+        s.fold = true;
+        for (int x = w->r.v0; x < w->r.v1; x++) {
+            int producer = w->g->values[x].producer;
+            w->out[x] = w->keep[x] && producer >= first && producer < end && walk_runs(w, producer);
+            w->consume[x] = w->in[x] && !w->keep[x];
+        }
+        if (w->v->load) OSH_TRY(w->v->load(cx, w->v->user, &w->r, &s, NULL));
+        if (w->v->pass) OSH_TRY(w->v->pass(cx, w->v->user, &w->r, &s));
+    }
+    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
+    if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+done:
+    return rc;
+}
+
+static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    walk_clear(w, w->want);
+    for (int i = 0; i < w->p->rewrites->n_folds; i++)
+        if (osh_fold_inside(&w->r, &w->p->rewrites->folds[i])) w->want[w->p->rewrites->folds[i].value] = true;
+    walk_choose_nodes(w), visit_find_last(w);
+    if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
+    for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {
+        end = walk_segment_end(w, first);
+        OSH_TRY(walk_fold_segment(cx, w, first, end));
+    }
+    if (!segments) {
+        osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
+        s.fold = true;
+        if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+        if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    }
+    if (v->fold) OSH_TRY(v->fold(cx, v->user, &w->r));
+done:
+    return rc;
+}
+
+osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const osh_visitor *v)
+{
+    osh_status rc = OSH_OK;
+    walk w = {.p = p, .g = p->in->graph, .v = v, .r = osh_range_at(p, index)};
+    const osh_visit *how = &p->visits[index];
+    w.plain = !w.r.observe; // its weights do not change
+    if (v->solved && v->solved(v->user, &w.r, NULL)) { // by an earlier run
+        w.plain |= w.r.merged;
+        w.r.observe = w.r.merged = false;
+    }
+    bool fold = w.r.fold && !(v->folded && v->folded(v->user, &w.r));
+    if (!w.r.observe && !w.r.propagate && !fold) goto done;
+    OSH_TRY(walk_init(cx, &w));
+    if (fold) OSH_TRY(walk_fold(cx, &w, how->segments));
+    if (how->segments) {
+        if (w.r.observe || w.carries) OSH_TRY(walk_way(cx, &w, true));
+        if (w.r.propagate && !w.r.merged) OSH_TRY(walk_way(cx, &w, false));
+    } else {
+        OSH_TRY(walk_whole(cx, &w, how->round_bytes));
+    }
+done:
+    walk_deinit(cx, &w);
+    return rc;
+}
