@@ -93,7 +93,7 @@ static const osh_field auto_fields[] = {
      .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where "
             "that can be"},
     {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0",
-     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 4"},
+     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 8"},
     {0},
 };
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
@@ -235,7 +235,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
     a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
     a->block.bias_rate = a->update_bias ? a->bias_learning_rate : 0;
     a->block.share = is_autoround(m) ? 1 : a->drop_ratio;
-    if (!a->block.samples) a->block.samples = is_autoround(m) ? 4 : 1;
+    if (!a->block.samples) a->block.samples = is_autoround(m) ? 8 : 1;
 done:
     return rc;
 }
@@ -415,6 +415,8 @@ static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_
                         .dtype = j->params.scale->dtype, .keep_zeros = j->pruned,
                         .period = args->log_period};
     if (is_autoround(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
+    a->rule.signed_scales = is_autoround(m) && q->symmetric && q->strategy != OSH_Q_TENSOR &&
+                            q->strategy != OSH_Q_BLOCK;
     OSH_NEW(cx, a->scale, n_scales);
     for (int64_t i = 0; i < n_scales; i++) a->scale[i] = osh_q_scale_value(&j->params, i);
     if (!j->params.zero) goto done;
@@ -428,7 +430,8 @@ done:
 static void args_take(const osh_ada_args *a, osh_linear_job *j)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
-    if (a->rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a->dtype, a->scale, n);
+    if (a->rule.scale_rate > 0 || a->rule.signed_scales)
+        osh_from_f32(j->params.scale->data, a->dtype, a->scale, n);
     for (int64_t i = 0; a->zero && i < n; i++)
         ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
 }

@@ -27,6 +27,9 @@ typedef struct osh_ada_rule {
     // a block of rows stops when the mean over this many steps no longer falls; 0: never
     int64_t window;
     bool selective;       // rows whose loss did not fall stay rounded to nearest
+    /* OSH_ADA_SIGN without zero points: scales are signed, so that all codes are used: the weight
+     * of the group with the largest magnitude gets the code lo (solver/cpu/ada.c). */
+    bool signed_scales;
 } osh_ada_rule;
 
 typedef struct osh_ada_args {
@@ -36,7 +39,8 @@ typedef struct osh_ada_args {
     const float *shift;   // [I, I] S; NULL: 0
     double n_tokens;      // T
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest; out: learned
-    float *scale;         // [rows of scales, columns of scales]; changed if scale_rate > 0
+    // [rows of scales, columns of scales]; changed if scale_rate > 0 or signed_scales
+    float *scale;
     float *zero;          // like scale; NULL: 0
     int64_t O, I, group, row_block; // group, row_block: columns, rows that share a scale
     float lo, hi;         // range of codes

@@ -23,7 +23,11 @@
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
- * with least <= 0 <= most, the range of the group's weights.
+ * with least <= 0 <= most, the range of the group's weights. Without zero points scales may be
+ * signed, as in auto-round, where the weight with the largest magnitude always has the code lo:
+ *
+ *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
+ *
  * A step follows the sign of the gradient, at a rate that falls linearly to 0. A row keeps its best
  * step.
  *
@@ -195,7 +199,7 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
         }
         if (t < a->rule.steps && t % a->period == 0) m->curve[t / a->period] = all / a->n_tokens;
     }
-    for (int64_t r = 0; r < n && a->rule.scale_rate > 0; r++)
+    for (int64_t r = 0; r < n && osh_ada_moves_scales(a); r++)
         for (int64_t g = 0; g < j->groups; g++) {
             int64_t k = r * j->groups + g, to = osh_ada_scale_at(j, row + r, g);
             a->scale[to] = m->s0[k] = m->best_s[k], m->d[k] = m->d_mean[k] = 1;
@@ -239,6 +243,7 @@ static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
     if (j->a->rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(j, &m, row, n);
     ada_judge_codes(j, &m, row, n, j->a->nearest);
     if (j->a->rule.kind == OSH_ADA_SIGN) {
+        osh_ada_sign_scales(j, &m, n);
         ada_sign_learn(j, &m, row, n);
         return OSH_OK;
     }

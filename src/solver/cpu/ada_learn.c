@@ -94,7 +94,8 @@ static osh_status learner_row_begin(osh_ctx *cx, void *user, int64_t row, int wo
     (void)cx;
     learner_row_load(l, &m, row);
     for (int64_t g = 0; g < l->j.groups; g++) m.s0[g] = l->a.scale[osh_ada_scale_at(&l->j, row, g)];
-    if (l->a.rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(&l->j, &m, row, 1);
+    if (l->a.rule.kind == OSH_ADA_SIGN)
+        osh_ada_sign_begin(&l->j, &m, row, 1), osh_ada_sign_scales(&l->j, &m, 1);
     osh_ada_begin_row(&l->j, &m, row, 0);
     return OSH_OK;
 }
@@ -105,7 +106,7 @@ static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
     osh_ada_near_error(m, 0, l->j.ld, &s);
     osh_ada_keep_row(&l->j, m, row, 0);
-    for (int64_t g = 0; l->a.rule.scale_rate > 0 && g < l->j.groups; g++) {
+    for (int64_t g = 0; osh_ada_moves_scales(&l->a) && g < l->j.groups; g++) {
         int64_t k = osh_ada_scale_at(&l->j, row, g);
         l->a.scale[k] = m->best_s[g];
         if (l->a.zero) l->a.zero[k] = m->best_z[g];

@@ -20,6 +20,15 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
     return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
 }
 
+static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
+
+/* Returns the signed scale of group k from AutoRound's shares a and b; 0 if its weights are 0. */
+static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
+{
+    float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];
+    return osh_round_to((low > high ? low : -high) / -j->a->lo, j->a->dtype);
+}
+
 /* Computes scale and zero point of group k from AutoRound's shares a and b; leaves them if both are
  * 1. */
 static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
@@ -27,6 +36,11 @@ static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64
 {
     float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
     if (a == 1 && b == 1) return;
+    if (ada_is_signed(j)) {
+        float now = ada_signed_scale(j, m, k);
+        if (now != 0) *s = now;
+        return;
+    }
     float all = j->a->zero ? high + low : fmaxf(low, high);
     float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
     *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
@@ -191,6 +205,7 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         double s = m->s[g * a->group];
         double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
         bool lower = m->d[k] * low > m->d_mean[k] * high;
+        if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
         if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
@@ -224,6 +239,14 @@ void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row
             m->least[k] = fminf(m->least[k], m->w[r * j->ld + i]);
             m->most[k] = fmaxf(m->most[k], m->w[r * j->ld + i]);
         }
+    }
+}
+
+void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
+{
+    for (int64_t k = 0; ada_is_signed(j) && k < n * j->groups; k++) {
+        float s = ada_signed_scale(j, m, k);
+        if (s != 0) m->s0[k] = s;
     }
 }
 

@@ -223,6 +223,10 @@ AVX512 static void sign_step_avx512(const osh_ada_room *m, int64_t at, int64_t n
                    dz = _mm512_mul_ps(g, _mm512_sub_ps(zero, s));
             _mm512_mask_storeu_ps(m->e + at + i, there, _mm512_mask_mov_ps(dz, in, zero));
         }
+        g = _mm512_castsi512_ps(_mm512_xor_si512(
+            _mm512_castps_si512(g),
+            _mm512_and_si512(_mm512_castps_si512(_mm512_maskz_loadu_ps(there, m->s + i)),
+                             _mm512_set1_epi32(INT32_MIN))));
         __mmask16 above = _mm512_mask_cmp_ps_mask(in, g, zero, _CMP_GT_OQ);
         __mmask16 below = _mm512_mask_cmp_ps_mask(in, g, zero, _CMP_LT_OQ);
         v = _mm512_sub_ps(v, _mm512_maskz_mov_ps(above, rate));
@@ -319,7 +323,7 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n,
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
         store_scale_slope(m->soft + at + i, &q, &u, &z, &in, &g);
         if (t->has_zero) v8_store(m->e + at + i, &dz);
-        g = (osh_v8f)((osh_v8i)g & in);
+        g = (osh_v8f)(((osh_v8i)g ^ ((osh_v8i)s & INT32_MIN)) & in); // a negative s turns it
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
         v = v - ds + dz;

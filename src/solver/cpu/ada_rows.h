@@ -56,6 +56,13 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t);
 void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                        const osh_ada_row_step *s);
 void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n);
+/* Makes the scales of n rows signed if the rule says so. */
+void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n);
+/* True if AutoRound's scales are not those of rounding to nearest. */
+static inline bool osh_ada_moves_scales(const osh_ada_args *a)
+{
+    return a->rule.scale_rate > 0 || a->rule.signed_scales;
+}
 void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
                          const osh_ada_row_step *t);
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r);

@@ -35,6 +35,8 @@ CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inp
     "quant_joint": ("quant", 40, 44, 11, 3, True, "F32", False, 60, 5e-5, 1e-3),
     "round_drop": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0, 0.5),
     "quant_drop": ("quant", 40, 44, 11, 3, True, "F32", True, 60, 5e-5, 1e-3, 0.25),
+    "signed": ("signed", 72, 64, 32, 4, False, "F32", True, 20, 1 / 100, 1 / 100),
+    "signed_three_bits": ("signed", 40, 44, 11, 3, False, "F32", False, 20, 1 / 50, 1 / 50),
 }
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 
@@ -77,8 +79,8 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     rnd = lambda t: t.to(dt).float()  # noqa: E731
     y = x0 @ w.T
-    if kind == "auto":
-        return auto(x, y, w, s0, z, n, lo, hi, zeros, steps, rate)
+    if kind in ("auto", "signed"):
+        return auto(x, y, w, s0, z, n, lo, hi, "signed" if kind == "signed" else zeros, steps, rate)
     base = (x @ w.T - y).pow(2).sum(-1).mean()
     loss_of = lambda h: (x @ h.T - y).pow(2).sum(-1).mean() - base  # noqa: E731
     nearest = ((w / wide(s0)).round() + wide(z)).clamp(lo, hi)
@@ -120,7 +122,9 @@ def rows_of(h, x, y):  # loss of each row
 
 
 def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
-    """AutoRound: sign gradient descent; returns for each row the codes of its best step."""
+    """AutoRound: sign gradient descent; returns for each row the codes of its best step.
+
+    zeros: true with zero points; "signed": no zero points, and signed scales."""
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)
     low, high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
@@ -129,7 +133,9 @@ def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
 
     def codes():
         moved = (a != 1) | (b != 1)
-        if zeros:
+        if zeros == "signed":
+            s, z = torch.where(a * low > b * high, a * low, -b * high) / -lo, z0
+        elif zeros:
             s = s0 * (b * high + a * low) / (high + low)
             s = s + (torch.where(moved, s, s0) - s).detach()
             z = lo + a * low / s

@@ -90,7 +90,8 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
     osh_grid grid = osh_grid_of((int)number(of, "bits"), false);
     *p = (problem){.of = of};
     p->a = (osh_ada_args){
-        .rule = {.kind = *kind == 'a' ? OSH_ADA_SIGN : *kind == 'q' ? OSH_ADA_QUANT : OSH_ADA_ROUND,
+        .rule = {.signed_scales = *kind == 's',
+                 .kind = *kind == 'a' || *kind == 's' ? OSH_ADA_SIGN : *kind == 'q' ? OSH_ADA_QUANT : OSH_ADA_ROUND,
                  .steps = (int64_t)number(of, "steps"), .reg = 0.01, .rate = number(of, "rate"),
                  .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
         .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1, .lo = grid.lo, .hi = grid.hi,

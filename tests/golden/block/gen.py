@@ -28,8 +28,9 @@ spec.loader.exec_module(tiny)
 
 SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
+SIGNS = {"auto", "signed"}  # AutoRound: scales are positive, or signed
 # learning rates of codes and of scales
-KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}
+KINDS = {"auto": (0.05, 0.05), "signed": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 BIAS_RATE, SHARE = 1e-3, 0.5
 
@@ -74,12 +75,15 @@ class Codes:
         self.low, self.high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
         u = w / wide(self.s0, group)
         self.below = u.floor()
-        first = {"auto": torch.zeros_like(w), "quant": w.clone(), "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
+        first = {"auto": torch.zeros_like(w), "signed": torch.zeros_like(w), "quant": w.clone(),
+                 "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
         self.v = first[kind].requires_grad_()
         self.a, self.b = (torch.ones_like(self.s0, requires_grad=True) for _ in range(2))
         self.d = torch.zeros_like(self.s0, requires_grad=True)
 
     def scale(self):
+        if self.kind == "signed":
+            return torch.where(self.a * self.low > self.b * self.high, self.a * self.low, -self.b * self.high) / -LO
         if self.kind == "auto":
             s = self.s0 * torch.where(self.a * self.low > self.b * self.high, self.a * self.low, self.b * self.high)
             s = s / torch.maximum(self.low, self.high)
@@ -94,7 +98,7 @@ class Codes:
         s = wide(self.scale(), self.group)
         if self.kind == "round":
             return clip(self.below + self.soft())
-        return clip(near(self.w / s + self.v if self.kind == "auto" else self.v / s))
+        return clip(near(self.w / s + self.v if self.kind in SIGNS else self.v / s))
 
     def weight(self):
         return self.codes() * wide(self.scale(), self.group)
@@ -146,12 +150,12 @@ def learn_layer(run, layer, x, x0, kinds, take=SAMPLES, group=GROUP):
             taken, weights = next(samples), {n: c.weight() for n, c in learn.items()} | free
             of = {i: mixed(x[i], x0[i], i, t) if called == "drop" else x[i] for i in taken}
             errors = torch.cat([(run(of[i], weights) - y0[i]) for i in taken])
-            loss = errors.pow(2).mean() if kind == "auto" else errors.pow(2).sum(-1).mean()
+            loss = errors.pow(2).mean() if kind in SIGNS else errors.pow(2).sum(-1).mean()
             loss = loss + sum(c.term(t) for c in learn.values())
             curve.append(loss.item())
             adam.zero_grad()
             loss.backward()
-            if kind == "auto":
+            if kind in SIGNS:
                 for c in learn.values():
                     c.follow(t, rates)
             else:

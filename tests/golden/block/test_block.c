@@ -144,11 +144,14 @@ static void learn(layer *l, const osh_ada_rule *rule, size_t *predicted)
 
 static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"auto", {.kind = OSH_ADA_SIGN, .steps = STEPS, .rate = 0.05, .scale_rate = 0.05}},
+    {"signed",
+     {.kind = OSH_ADA_SIGN, .steps = STEPS, .rate = 0.05, .scale_rate = 0.05,
+      .signed_scales = true}},
     {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
 /* Cases after the kinds: AdaQuant with biases, and AdaRound with a drop_ratio. */
-enum { KINDS = 3, QUANT = 2, DROP = 4, CASES };
+enum { KINDS = 4, ROUND = 2, QUANT, DROP = KINDS + 1, CASES };
 
 /* Each step moves a bias by at most 1e-3, so 40 steps by 0.04. They are within 2e-4 of PyTorch's,
  * except for one in a hundred whose gradient is near 0. */
@@ -194,7 +197,7 @@ static void test_pytorch(void **state)
         model_open(&l, k == KINDS ? "qwen2" : "llama_default", 2);
         l.biased = k == KINDS;
         if (k == DROP) l.with.share = 0.5;
-        learn(&l, &kinds[k == DROP ? 1 : l.biased ? QUANT : k].rule, &predicted);
+        learn(&l, &kinds[k == DROP ? ROUND : l.biased ? QUANT : k].rule, &predicted);
         const char *name = k == DROP ? "drop" : l.biased ? "bias" : kinds[k].name;
         const char *codes = want + (k == DROP ? KINDS * CODES + MOST : k * CODES);
         const cJSON *curve = cJSON_GetObjectItemCaseSensitive(json, name);
@@ -220,7 +223,7 @@ static void test_threads_and_memory(void **state)
     for (int k = 0; k < CASES; k++) {
         layer one, three;
         size_t predicted, before;
-        const osh_ada_rule *rule = &kinds[k < KINDS ? k : k == DROP ? 1 : QUANT].rule;
+        const osh_ada_rule *rule = &kinds[k < KINDS ? k : k == DROP ? ROUND : QUANT].rule;
         const char *name = k == KINDS ? "qwen2" : "llama_default";
         model_open(&one, name, 1), model_open(&three, name, 3);
         one.biased = three.biased = k == KINDS;
@@ -252,7 +255,7 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
  * AdaRound without its regularizer stops in the second window after the warm start. */
 static void test_early_stop(void **state)
 {
-    osh_ada_rule quant = kinds[QUANT].rule, round = kinds[1].rule;
+    osh_ada_rule quant = kinds[QUANT].rule, round = kinds[ROUND].rule;
     layer stopped, shorter;
     (void)state;
     quant.rate = quant.scale_rate = 1e-12; // the loss does not fall
@@ -282,8 +285,8 @@ static void test_selective(void **state)
     assert_true(!l.did.kept && l.did.learned >= l.did.nearest);
     assert_memory_equal(l.codes, l.nearest, CODES);
     layer_close(&l);
-    learn_with(&l, &kinds[1].rule, (osh_block_rule){.selective = true});
-    learn_with(&plain, &kinds[1].rule, (osh_block_rule){0});
+    learn_with(&l, &kinds[ROUND].rule, (osh_block_rule){.selective = true});
+    learn_with(&plain, &kinds[ROUND].rule, (osh_block_rule){0});
     assert_true(l.did.kept && l.did.learned < l.did.nearest);
     assert_memory_equal(l.codes, plain.codes, CODES);
     assert_true(memcmp(l.codes, l.nearest, CODES) != 0);
