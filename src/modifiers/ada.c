@@ -9,6 +9,7 @@
 #include "modifiers/modifier.h"
 #include "solver/ada.h"
 #include "math/grid.h"
+#include "quant/observer.h"
 #include "solver/gptq_solve.h"
 
 #include <stdlib.h>
@@ -329,6 +330,8 @@ static unsigned ada_wants(const osh_modifier *m, const osh_q_scheme *s)
 
 static unsigned ada_freedom(const osh_modifier *m)
 {
+    if (is_autoround(m) && !ada_is_nearest(m))
+        return OSH_FREE_TARGET | OSH_FREE_SCALES | OSH_FREE_SIGNS;
     return OSH_FREE_TARGET | (learns_scales(m) ? OSH_FREE_SCALES : 0);
 }
 
@@ -415,8 +418,7 @@ static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_
                         .dtype = j->params.scale->dtype, .keep_zeros = j->pruned,
                         .period = args->log_period};
     if (is_autoround(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
-    a->rule.signed_scales = is_autoround(m) && q->symmetric && q->strategy != OSH_Q_TENSOR &&
-                            q->strategy != OSH_Q_BLOCK;
+    a->rule.signed_scales = is_autoround(m) && osh_q_may_be_signed(q) && osh_q_observer_is_plain(q);
     OSH_NEW(cx, a->scale, n_scales);
     for (int64_t i = 0; i < n_scales; i++) a->scale[i] = osh_q_scale_value(&j->params, i);
     if (!j->params.zero) goto done;

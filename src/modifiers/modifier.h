@@ -27,7 +27,8 @@ enum { // statistics of a value, bit set
 enum { // the freedom of a solve, bit set
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may become other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those of the observer
-    OSH_FREE_TARGET = 2  // codes approximate another weight than the source's
+    OSH_FREE_TARGET = 2, // codes approximate another weight than the source's
+    OSH_FREE_SIGNS = 8   // scales may be negative where osh_q_may_be_signed() is true
 };
 
 enum { OSH_LOSSES = 9 };

@@ -32,6 +32,11 @@ const osh_observer *osh_observer_of(const osh_q_args *a)
     return osh_observer_find(a->observer[0] ? a->observer : "minmax");
 }
 
+bool osh_q_observer_is_plain(const osh_q_args *a)
+{
+    return !strcmp(a->observer, "") || strstr(a->observer, "minmax");
+}
+
 void osh_q_observer_plain(osh_q_args *a)
 {
     snprintf(a->observer, sizeof a->observer, "memoryless_minmax");

@@ -54,6 +54,7 @@ const osh_observer *osh_observer_of(const osh_q_args *a); // minmax if a names n
  * memoryless_minmax for weights, minmax for static activations, none for dynamic ones. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
 void osh_q_observer_plain(osh_q_args *a); // sets minimum and maximum of the data
+bool osh_q_observer_is_plain(const osh_q_args *a); // true if the range is from minimum to maximum
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,
                                 const char *where);
 /* Fails if there is no such observer. The error lists all names. */

@@ -80,6 +80,13 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
+/* True if the format has a place for the sign of a scale: whole numbers without zero points, with a
+ * scale for each group or row. Their codes reach one step further below 0 than above. */
+static inline bool osh_q_may_be_signed(const osh_q_args *a)
+{
+    return a->type == OSH_Q_INT && a->symmetric &&
+           (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
+}
 /* Return the number of rows, and of columns, of a weight [O, I] that share a scale. The last ones
  * may be fewer. */
 static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)

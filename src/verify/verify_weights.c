@@ -49,21 +49,40 @@ static bool args_have_code(const osh_q_args *a, int c)
     return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1);
 }
 
+/* Adds findings for scales below 0. */
+static osh_status scales_check_signs(osh_ctx *cx, osh_verify *v, const char *module,
+                                     const osh_qparams *p)
+{
+    osh_status rc = OSH_OK;
+    int n = 0;
+    for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
+        float s = osh_tensor_at(p->scale, i);
+        if (!(s < 0)) continue;
+        n++;
+        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g",
+                               (long long)i, (double)s));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                              const osh_qparams *p)
 {
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
+    bool signs = osh_q_may_be_signed(a); // the modifier, which decides, is known with a plan only
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
                                (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
         float s = osh_tensor_at(p->scale, i);
-        if (s > 0 && isfinite(s)) continue;
+        if ((s > 0 || (s < 0 && signs)) && isfinite(s)) continue;
         n++;
-        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g",
-                               (long long)i, (double)s));
+        OSH_TRY(osh_verify_add(cx, v, module,
+                               signs ? "a number that is not 0" : "a positive number",
+                               "weight_scale %lld is %g", (long long)i, (double)s));
     }
     n = 0;
     for (int64_t i = 0; p->zero && i < osh_tensor_numel(p->zero) && n < MAX_PER_MODULE; i++) {
@@ -420,6 +439,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     uint8_t *nearest = NULL; // own
     size_t before = v->n;
     OSH_TRY(module_stored_load(cx, &s, v, l));
+    if (!(freedom & OSH_FREE_SIGNS)) OSH_TRY(scales_check_signs(cx, v, l->name, &s.params));
     if (l->prune.modifier >= 0) OSH_TRY(module_prune_source(cx, &known, &e.removed, v, l, s.w));
     if (!known) // codes and scales of another weight than the source's
         solved = true, freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET;
