@@ -1,5 +1,6 @@
 /* block.cc - plays a grid: its blocks one after the other, the threads of a block as fibers. A thread runs until it
- * meets the others: at a barrier all threads of the block, at a warp call the lanes that the mask names. */
+ * meets the others: at a barrier all threads of the block, at a warp call the lanes that the mask names. Then it switches
+ * to the next thread that can run. A thread that has not begun gets a fiber of its own only if the one before it waits. */
 #include "block.h"
 #include "fiber.h"
 
@@ -13,7 +14,7 @@
 #include <vector>
 
 enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096, SKEW = 192 };
-enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { AT_BARRIER, AT_WARP, ENDED };
 
 struct async_copy {
     char *to;
@@ -23,10 +24,10 @@ struct async_copy {
 };
 
 struct thread {
-    osh_fiber fiber;
+    osh_fiber *fiber; // that runs it; NULL: it has not begun
     uint3 index;
-    state at;
-    osh_play_site site; // where it waits
+    state at; // where it waits, or waited last
+    osh_play_site site;
     int predicate;
     int group;                      // of asynchronous copies, that is open
     std::vector<async_copy> copies; // under way, in their order
@@ -42,11 +43,16 @@ struct warp {
 
 static struct {
     const osh_play_grid *g;
-    osh_fiber scheduler;
+    osh_fiber scheduler, fibers[MAX_THREADS];
+    osh_fiber *idle[MAX_THREADS], *from; // fibers that run no thread; the fiber that ran before this one
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
+    const int *order;                  // [n] the threads in the order in which they run
+    int places[MAX_THREADS];           // of the threads in that order
+    uint64_t ready[MAX_THREADS / 64];  // places of the threads that can run, a bit each
     int n, count; // threads of the block; those whose predicate held at the last barrier
+    int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;
 
@@ -69,11 +75,64 @@ static int index_of(const thread *t) { return (int)(t - block.threads); }
 int osh_play_lane(void) { return index_of(block.now) % warpSize; }
 void *osh_play_dynamic_shared(void) { return block.dynamic.data(); }
 
+static void pass_barrier(void);
+static void fiber_main(void);
+static char *stack_of(int i);
+
+static void set_ready(int thread)
+{
+    int place = block.places[thread];
+    block.ready[place / 64] |= (uint64_t)1 << place % 64;
+}
+
+/* The first thread in the block's order that can run; NULL: none. A warp so runs on its own until its lanes wait for
+ * the others, and its stacks stay in the cache. */
+static thread *find_ready(void)
+{
+    for (int i = 0; i < (block.n + 63) / 64; i++) {
+        if (!block.ready[i]) continue;
+        int place = 64 * i + __builtin_ctzll(block.ready[i]);
+        block.ready[i] &= block.ready[i] - 1;
+        return &block.threads[block.order[place]];
+    }
+    return nullptr;
+}
+
+/* Makes the next thread the one that runs, and returns its fiber: `own` if the thread has not begun and own is not
+ * NULL, a fresh one if own is NULL. If all threads wait, they pass a barrier. After the last one: the scheduler. */
+static osh_fiber *next_fiber(osh_fiber *own)
+{
+    thread *t;
+    while (!(t = find_ready())) {
+        if (block.n_ended == block.n) {
+            if (osh_race_thread) osh_race_thread(-1);
+            return &block.scheduler;
+        }
+        pass_barrier();
+    }
+    block.now = t, threadIdx = t->index;
+    if (osh_race_thread) osh_race_thread(index_of(t));
+    if (t->fiber) return t->fiber;
+    if (own) return t->fiber = own;
+    t->fiber = block.idle[--block.n_idle];
+    int i = (int)(t->fiber - block.fibers);
+    size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
+    osh_fiber_init(t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
+    return t->fiber;
+}
+
+static void switch_fibers(osh_fiber *from, osh_fiber *to, bool ends)
+{
+    block.from = from;
+    osh_fiber_switch(from, to, ends);
+}
+
 static void wait_at(state at, osh_play_site site)
 {
     thread *t = block.now;
     t->at = at, t->site = site;
-    osh_fiber_switch(&t->fiber, &block.scheduler, false);
+    osh_fiber *next = next_fiber(nullptr);
+    if (next != t->fiber) switch_fibers(t->fiber, next, false);
 }
 
 int osh_play_barrier(osh_play_site site, int predicate)
@@ -102,8 +161,8 @@ static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_pl
         wait_at(AT_WARP, site);
     } else {
         if (orders && osh_race_syncwarp) osh_race_syncwarp(me), osh_race_thread(me);
-        for (int i = 0; i < warpSize; i++)
-            if (mask >> i & 1) block.threads[first + i].at = READY;
+        for (uint32_t others = mask & ~(1u << lane); others; others &= others - 1)
+            set_ready(first + __builtin_ctz(others));
         w->turn = !turn, w->arrived = 0;
     }
     return w->slots[turn];
@@ -153,13 +212,19 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
+/* Runs a thread, and after it each thread that comes next and has not begun. */
 static void fiber_main(void)
 {
-    osh_fiber_enter(&block.now->fiber, &block.scheduler);
-    block.g->body();
-    if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
-    block.now->at = ENDED;
-    osh_fiber_switch(&block.now->fiber, &block.scheduler, true);
+    osh_fiber *self = block.now->fiber, *next;
+    osh_fiber_enter(self, block.from);
+    do {
+        block.g->body();
+        if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
+        block.now->at = ENDED, block.n_ended++;
+        next = next_fiber(self);
+    } while (next == self);
+    block.idle[block.n_idle++] = self;
+    switch_fibers(self, next, true);
 }
 
 static char *stacks; // for the process's life
@@ -203,13 +268,11 @@ static void pass_barrier(void)
         block.count += t->predicate;
     }
     if (osh_race_barrier) osh_race_barrier();
-    for (int i = 0; i < block.n; i++) block.threads[i].at = READY;
+    for (int i = 0; i < block.n; i++) set_ready(i);
 }
 
-static void run_block(const std::vector<int> &order)
+static void run_block(void)
 {
-    int n_ended = 0;
-
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
     for (warp &w : block.warps) w.arrived = 0, w.turn = 0;
     osh_play_poison_shared(block.g->entry);
@@ -218,23 +281,12 @@ static void run_block(const std::vector<int> &order)
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;
         t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
-        t->at = READY, t->group = 0;
-        size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
-        osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
+        t->fiber = nullptr, t->group = 0;
+        set_ready(i);
     }
-    while (n_ended < block.n) {
-        bool ran = false;
-        for (int i : order) {
-            thread *t = &block.threads[i];
-            if (t->at != READY) continue;
-            block.now = t, threadIdx = t->index, ran = true;
-            if (osh_race_thread) osh_race_thread(i);
-            osh_fiber_switch(&block.scheduler, &t->fiber, false);
-            if (osh_race_thread) osh_race_thread(-1);
-            n_ended += t->at == ENDED;
-        }
-        if (!ran) pass_barrier();
-    }
+    block.n_ended = 0, block.n_idle = 0;
+    while (block.n_idle < block.n) block.idle[block.n_idle] = &block.fibers[block.n - 1 - block.n_idle], block.n_idle++;
+    switch_fibers(&block.scheduler, next_fiber(nullptr), false);
 }
 
 /* 0 .. n - 1 forward, in reverse, or shuffled. */
@@ -257,12 +309,14 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
     block.dynamic.shrink_to_fit(); // what lies behind is AddressSanitizer's
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
+    block.order = threads.data();
+    for (int i = 0; i < block.n; i++) block.places[threads[(size_t)i]] = i;
     stack_of(0); // they are there
     if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;
         blockIdx = {u % gridDim.x, u / gridDim.x % gridDim.y, u / (gridDim.x * gridDim.y)};
-        run_block(threads);
+        run_block();
     }
     block.g = nullptr;
 }

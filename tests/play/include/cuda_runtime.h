@@ -72,7 +72,7 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-struct osh_play_slot { uint64_t word[3]; }; // what a lane gives to the others: a shuffle's value, an mma's fragments
+struct osh_play_slot { uint64_t word[6]; }; // what a lane gives to the others: a shuffle's value, an mma's fragments
 /* Slots [32] of the lanes that mask names; view: until this lane's next call but one. */
 const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
