@@ -55,6 +55,17 @@ static inline void card_order(int k)
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
+/* True if the emulated GPU looks for wrong addresses or races. The instances of a kernel for BF16
+ * and for F16 have the same ones, and more blocks that do the same have no others. */
+static inline bool card_looks_at_addresses(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return osh_play_order;
+#else
+    return osh_race_barrier;
+#endif
+}
+
 /* A copy of a host tensor on the GPU, with guards on both sides. */
 typedef struct carded {
     osh_tensor t;

@@ -1,6 +1,7 @@
 /* block.cc - runs a grid: its blocks one after the other, the threads of a block as fibers. A
  * thread runs until it must meet others: all threads of the block at a barrier, the lanes of the
- * mask at a warp call. */
+ * mask at a warp call. Then it switches to the next thread that can run. A thread that has not
+ * begun gets its own fiber only if the thread before it waits. */
 #include "block.h"
 #include "fiber.h"
 
@@ -14,7 +15,7 @@
 #include <vector>
 
 enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096, SKEW = 192 };
-enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { AT_BARRIER, AT_WARP, ENDED };
 
 struct async_copy {
     char *to;
@@ -24,9 +25,9 @@ struct async_copy {
 };
 
 struct thread {
-    osh_fiber fiber;
+    osh_fiber *fiber; // runs the thread; NULL: the thread has not begun
     uint3 index;
-    state at;
+    state at;           // what it waits for, or waited for last
     osh_play_site site; // the call at which it waits
     int predicate;
     int group;                      // the open group of asynchronous copies
@@ -44,11 +45,16 @@ struct warp {
 
 static struct {
     const osh_play_grid *g;
-    osh_fiber scheduler;
+    osh_fiber scheduler, fibers[MAX_THREADS];
+    osh_fiber *idle[MAX_THREADS], *from; // fibers that run no thread; the fiber that ran before this one
     thread threads[MAX_THREADS];
     warp warps[MAX_THREADS / warpSize];
     thread *now;
+    const int *order;                 // [n]: the threads in the order in which they run
+    int places[MAX_THREADS];          // position of each thread in that order
+    uint64_t ready[MAX_THREADS / 64]; // one bit for each position: the thread can run
     int n, count; // threads of the block; those whose predicate held at the last barrier
+    int n_ended, n_idle;
     std::vector<char> dynamic;
 } block;
 
@@ -71,11 +77,65 @@ static int index_of(const thread *t) { return (int)(t - block.threads); }
 int osh_play_lane(void) { return index_of(block.now) % warpSize; }
 void *osh_play_dynamic_shared(void) { return block.dynamic.data(); }
 
+static void pass_barrier(void);
+static void fiber_main(void);
+static char *stack_of(int i);
+
+static void set_ready(int thread)
+{
+    int place = block.places[thread];
+    block.ready[place / 64] |= (uint64_t)1 << place % 64;
+}
+
+/* Returns the first thread of the block's order that can run; NULL: none. A warp thus runs alone
+ * until its lanes wait for the others, and its stacks stay in the cache. */
+static thread *find_ready(void)
+{
+    for (int i = 0; i < (block.n + 63) / 64; i++) {
+        if (!block.ready[i]) continue;
+        int place = 64 * i + __builtin_ctzll(block.ready[i]);
+        block.ready[i] &= block.ready[i] - 1;
+        return &block.threads[block.order[place]];
+    }
+    return nullptr;
+}
+
+/* Makes the next thread the running one, and returns its fiber. A thread that has not begun gets
+ * `own`, or a fresh fiber if own is NULL. If all threads wait, they pass a barrier. Returns the
+ * scheduler after the last thread. */
+static osh_fiber *next_fiber(osh_fiber *own)
+{
+    thread *t;
+    while (!(t = find_ready())) {
+        if (block.n_ended == block.n) {
+            if (osh_race_thread) osh_race_thread(-1);
+            return &block.scheduler;
+        }
+        pass_barrier();
+    }
+    block.now = t, threadIdx = t->index;
+    if (osh_race_thread) osh_race_thread(index_of(t));
+    if (t->fiber) return t->fiber;
+    if (own) return t->fiber = own;
+    t->fiber = block.idle[--block.n_idle];
+    int i = (int)(t->fiber - block.fibers);
+    size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
+    osh_fiber_init(t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
+    return t->fiber;
+}
+
+static void switch_fibers(osh_fiber *from, osh_fiber *to, bool ends)
+{
+    block.from = from;
+    osh_fiber_switch(from, to, ends);
+}
+
 static void wait_at(state at, osh_play_site site)
 {
     thread *t = block.now;
     t->at = at, t->site = site;
-    osh_fiber_switch(&t->fiber, &block.scheduler, false);
+    osh_fiber *next = next_fiber(nullptr);
+    if (next != t->fiber) switch_fibers(t->fiber, next, false);
 }
 
 int osh_play_barrier(osh_play_site site, int predicate)
@@ -105,8 +165,8 @@ static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_pl
         wait_at(AT_WARP, site);
     } else {
         if (orders && osh_race_syncwarp) osh_race_syncwarp(me), osh_race_thread(me);
-        for (int i = 0; i < warpSize; i++)
-            if (mask >> i & 1) block.threads[first + i].at = READY;
+        for (uint32_t others = mask & ~(1u << lane); others; others &= others - 1)
+            set_ready(first + __builtin_ctz(others));
         w->turn = !turn, w->arrived = 0;
     }
     return w->slots[turn];
@@ -156,13 +216,19 @@ void osh_play_async_wait(int n_left)
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
+/* Runs a thread, and after it each thread that comes next and has not begun. */
 static void fiber_main(void)
 {
-    osh_fiber_enter(&block.now->fiber, &block.scheduler);
-    block.g->body();
-    if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
-    block.now->at = ENDED;
-    osh_fiber_switch(&block.now->fiber, &block.scheduler, true);
+    osh_fiber *self = block.now->fiber, *next;
+    osh_fiber_enter(self, block.from);
+    do {
+        block.g->body();
+        if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
+        block.now->at = ENDED, block.n_ended++;
+        next = next_fiber(self);
+    } while (next == self);
+    block.idle[block.n_idle++] = self;
+    switch_fibers(self, next, true);
 }
 
 static char *stacks; // until the process ends
@@ -207,13 +273,11 @@ static void pass_barrier(void)
         block.count += t->predicate;
     }
     if (osh_race_barrier) osh_race_barrier();
-    for (int i = 0; i < block.n; i++) block.threads[i].at = READY;
+    for (int i = 0; i < block.n; i++) set_ready(i);
 }
 
-static void run_block(const std::vector<int> &order)
+static void run_block(void)
 {
-    int n_ended = 0;
-
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
     for (warp &w : block.warps) w.arrived = 0, w.turn = 0;
     osh_play_poison_shared(block.g->entry);
@@ -222,24 +286,12 @@ static void run_block(const std::vector<int> &order)
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;
         t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
-        t->at = READY, t->group = 0;
-        // otherwise all stacks would share a few sets of the cache
-        size_t skew = (size_t)(i % 128) * SKEW;
-        osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
+        t->fiber = nullptr, t->group = 0;
+        set_ready(i);
     }
-    while (n_ended < block.n) {
-        bool ran = false;
-        for (int i : order) {
-            thread *t = &block.threads[i];
-            if (t->at != READY) continue;
-            block.now = t, threadIdx = t->index, ran = true;
-            if (osh_race_thread) osh_race_thread(i);
-            osh_fiber_switch(&block.scheduler, &t->fiber, false);
-            if (osh_race_thread) osh_race_thread(-1);
-            n_ended += t->at == ENDED;
-        }
-        if (!ran) pass_barrier();
-    }
+    block.n_ended = 0, block.n_idle = 0;
+    while (block.n_idle < block.n) block.idle[block.n_idle] = &block.fibers[block.n - 1 - block.n_idle], block.n_idle++;
+    switch_fibers(&block.scheduler, next_fiber(nullptr), false);
 }
 
 /* 0 .. n - 1 in order, in reverse, or shuffled. */
@@ -262,12 +314,14 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
     block.dynamic.shrink_to_fit(); // AddressSanitizer then finds accesses after its end
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
+    block.order = threads.data();
+    for (int i = 0; i < block.n; i++) block.places[threads[(size_t)i]] = i;
     stack_of(0); // makes the stacks
     if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;
         blockIdx = {u % gridDim.x, u / gridDim.x % gridDim.y, u / (gridDim.x * gridDim.y)};
-        run_block(threads);
+        run_block();
     }
     block.g = nullptr;
 }

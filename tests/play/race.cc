@@ -12,15 +12,18 @@
 #include <sys/mman.h>
 
 enum { WORD = 4, PAGE_WORDS = 1 << 14 };
+/* Two words, so that two accesses are compared at once. */
 struct access {
-    uint32_t grid, block;             // counted from 1
-    uint16_t thread, barriers, warps; // barriers and __syncwarps before the access
-    uint8_t bytes;                    // bytes of the word, one bit each
+    uint64_t where; // grid << 32 | block, counted from 1
+    // thread | barriers << 16 | __syncwarps << 32 | one bit for each byte of the word << 48;
+    // barriers and __syncwarps are those before the access
+    uint64_t who;
 };
+enum { BARRIERS = 16, WARPS = 32, BYTES = 48, WRITTEN = 0x80 };
 struct word { access write, read[2]; };
 
 static struct {
-    access now;
+    access now; // the present access, without bytes
     bool inside; // a thread of a block runs
     uint16_t barriers, warps[32];
     uintptr_t stacks, stacks_end, card, card_end;
@@ -30,9 +33,11 @@ static struct {
 enum { TOP_BITS = 17, MID_BITS = 14 };
 static word **top[1 << TOP_BITS];
 
-static word *word_of(uintptr_t p)
+static struct { uintptr_t number; word *page; } recent[64]; // pages by the lowest bits of their numbers
+
+static __attribute__((noinline)) word *find_page(uintptr_t n)
 {
-    uintptr_t n = p / WORD / PAGE_WORDS, hi = n >> MID_BITS & ((1 << TOP_BITS) - 1), lo = n & ((1 << MID_BITS) - 1);
+    uintptr_t hi = n >> MID_BITS & ((1 << TOP_BITS) - 1), lo = n & ((1 << MID_BITS) - 1);
     if (!top[hi]) top[hi] = (word **)calloc(1 << MID_BITS, sizeof(word *));
     if (!top[hi][lo]) {
         void *m = mmap(nullptr, PAGE_WORDS * sizeof(word), PROT_READ | PROT_WRITE,
@@ -40,62 +45,81 @@ static word *word_of(uintptr_t p)
         if (m == MAP_FAILED) osh_play_die("no memory to look for races");
         top[hi][lo] = (word *)m;
     }
-    return &top[hi][lo][p / WORD % PAGE_WORDS];
+    return top[hi][lo];
+}
+
+static inline word *word_of(uintptr_t p)
+{
+    uintptr_t n = p / WORD / PAGE_WORDS;
+    auto &r = recent[n % 64];
+    if (r.number != n || !r.page) r = {n, find_page(n)};
+    return &r.page[p / WORD % PAGE_WORDS];
 }
 
 /* ---- rules ---- */
-static bool ordered(const access &a, bool on_card) // true if a is ordered before the present access
+static inline unsigned part(const access &a, int shift) { return (unsigned)(a.who >> shift & 0xffff); }
+
+/* True if a is ordered before the present access. */
+static inline bool ordered(const access &a, bool on_card)
 {
     const access &b = at.now;
-    if (a.grid != b.grid) return true;
-    if (a.block != b.block) return !on_card;
-    if (a.thread == b.thread || a.barriers < b.barriers) return true;
-    return a.thread / 32 == b.thread / 32 && a.warps < b.warps;
+    if (a.where != b.where) return a.where >> 32 != b.where >> 32 || !on_card;
+    if (part(a, 0) == part(b, 0) || part(a, BARRIERS) < part(b, BARRIERS)) return true;
+    return part(a, 0) / 32 == part(b, 0) / 32 && part(a, WARPS) < part(b, WARPS);
 }
 
-static void look(const access &a, uint8_t bytes, bool on_card, uintptr_t p, const char *what)
+[[noreturn]] static __attribute__((noinline)) void say_race(const access &a, uintptr_t p, const char *what)
 {
-    if (!(a.bytes & bytes) || ordered(a, on_card)) return;
-    osh_play_die("race: thread %u %s %p, %s by thread %u of %s", at.now.thread, what, (void *)p,
-                 a.bytes & 0x80 ? "written" : "read", a.thread, a.block == at.now.block ? "this block" : "another block");
+    osh_play_die("race: thread %u %s %p, %s by thread %u of %s", part(at.now, 0), what, (void *)p,
+                 part(a, BYTES) & WRITTEN ? "written" : "read", part(a, 0),
+                 a.where == at.now.where ? "this block" : "another block");
 }
 
-static void note(uintptr_t p, size_t n, bool write)
+static inline void look(const access &a, unsigned bytes, bool on_card, uintptr_t p, const char *what)
+{
+    if (part(a, BYTES) & bytes && !ordered(a, on_card)) say_race(a, p, what);
+}
+
+/* Notes an access to some bytes of the word at p. A repeated access is not checked again: the
+ * accesses of other threads between the two were checked when they happened. */
+static inline void note_word(uintptr_t p, unsigned bytes, bool write, bool on_card)
+{
+    word *w = word_of(p);
+    access mine = {at.now.where, at.now.who | (uint64_t)(write ? bytes | WRITTEN : bytes) << BYTES};
+    const access &last = write ? w->write : w->read[0];
+    if (last.where == mine.where && last.who == mine.who) return;
+    look(w->write, bytes, on_card, p, write ? "writes" : "reads");
+    if (write) {
+        for (const access &r : w->read) look(r, bytes, on_card, p, "writes");
+        w->write = mine;
+    } else {
+        if (last.where != mine.where || part(last, 0) != part(mine, 0)) w->read[1] = w->read[0];
+        w->read[0] = mine;
+    }
+}
+
+static inline __attribute__((always_inline)) void note(uintptr_t p, size_t n, bool write)
 {
     if (!at.inside || (p >= at.stacks && p < at.stacks_end)) return;
     bool on_card = p >= at.card && p < at.card_end;
     for (uintptr_t end = p + n, next; p < end; p = next) {
         next = (p / WORD + 1) * WORD;
         if (next > end) next = end;
-        uint8_t bytes = (uint8_t)(((1u << (next - p)) - 1) << p % WORD);
-        word *w = word_of(p);
-        look(w->write, bytes, on_card, p, write ? "writes" : "reads");
-        access mine = at.now;
-        if (write) {
-            for (const access &r : w->read) look(r, bytes, on_card, p, "writes");
-            mine.bytes = bytes | 0x80;
-            w->write = mine;
-        } else {
-            mine.bytes = bytes;
-            bool again = w->read[0].thread == mine.thread && w->read[0].block == mine.block &&
-                         w->read[0].grid == mine.grid;
-            if (!again) w->read[1] = w->read[0];
-            w->read[0] = mine;
-        }
+        note_word(p, ((1u << (next - p)) - 1) << p % WORD, write, on_card);
     }
 }
 
 /* ---- from block.cc ---- */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes)
 {
-    at.now.grid++, at.now.block = 0;
+    at.now.where = ((at.now.where >> 32) + 1) << 32;
     at.stacks = stacks, at.stacks_end = stacks + stack_bytes;
     at.card = osh_play_card_range(&at.card_end);
 }
 
 void osh_race_block(void)
 {
-    at.now.block++, at.barriers = 0;
+    at.now.where++, at.barriers = 0;
     for (uint16_t &w : at.warps) w = 0;
 }
 
@@ -103,7 +127,7 @@ void osh_race_thread(int i) // the thread that runs from now on; -1: none
 {
     at.inside = i >= 0;
     if (i < 0) return;
-    at.now.thread = (uint16_t)i, at.now.barriers = at.barriers, at.now.warps = at.warps[i / 32];
+    at.now.who = (uint64_t)i | (uint64_t)at.barriers << BARRIERS | (uint64_t)at.warps[i / 32] << WARPS;
 }
 
 // card.h looks for this name to know that races are checked

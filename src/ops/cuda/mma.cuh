@@ -33,42 +33,46 @@ struct osh_cu_frag_b { uint32_t r[2]; };
 struct osh_cu_frag_c { float v[4]; };
 
 #ifdef OSH_PLAY
-template <class T> static inline float osh_cu_half_of(uint32_t r, int i)
-{
-    return osh_cu_load(T{(uint16_t)(i & 1 ? r >> 16 : r)});
-}
+typedef float osh_play_f4 __attribute__((vector_size(16)));
 
 /* Adds the products of the four sums of a lane in f32, k ascending. The order inside the
- * instruction is not documented. of [32]: the operands of the lanes of the warp. */
-template <class T>
-OSH_RANGES_CHECKED static void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of, int lane)
+ * instruction is not documented. `of` [32] holds the operands of the lanes of the warp as f32,
+ * a [8] and b [4]. */
+OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_play_slot *of,
+                                                      int lane)
 {
     int g = lane / 4, t = lane % 4;
-    uint32_t r[6];
-    float left[2][16], right[2][16]; // rows g and g + 8 of A, columns 2t and 2t + 1 of B
+    osh_play_f4 products[16], sums;
     for (int i = 0; i < 4; i++) { // lane i of the group has k = 2i, 2i + 1, 2i + 8, 2i + 9
-        memcpy(r, &of[4 * g + i], sizeof r);
-        for (int k = 0; k < 4; k++)
-            for (int row = 0; row < 2; row++)
-                left[row][2 * i + k % 2 + k / 2 * 8] = osh_cu_half_of<T>(r[row + k / 2 * 2], k);
-        for (int col = 0; col < 2; col++) {
-            memcpy(r, &of[4 * (2 * t + col) + i], sizeof r);
-            for (int k = 0; k < 4; k++)
-                right[col][2 * i + k % 2 + k / 2 * 8] = osh_cu_half_of<T>(r[4 + k / 2], k);
+        float a[8], b[2][4];      // rows g and g + 8 of A, columns 2t and 2t + 1 of B
+        memcpy(a, &of[4 * g + i], sizeof a);
+        for (int col = 0; col < 2; col++)
+            memcpy(b[col], of[4 * (2 * t + col) + i].word + 4, sizeof b[col]);
+        for (int k = 0; k < 4; k++) {
+            float upper = a[4 * (k / 2) + k % 2], lower = a[4 * (k / 2) + 2 + k % 2];
+            products[2 * i + k % 2 + k / 2 * 8] = (osh_play_f4){upper, upper, lower, lower} *
+                                                  (osh_play_f4){b[0][k], b[1][k], b[0][k], b[1][k]};
         }
     }
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) c[i] += left[i / 2][k] * right[i % 2][k];
+    memcpy(&sums, c, sizeof sums);
+    for (int k = 0; k < 16; k++) sums += products[k];
+    memcpy(c, &sums, sizeof sums);
 }
 
 template <class T>
 static inline void osh_cu_mma(osh_cu_frag_c &c, const osh_cu_frag_a &a, const osh_cu_frag_b &b)
 {
     osh_play_slot mine;
-    memcpy(mine.word, &a, sizeof a), memcpy(mine.word + 2, &b, sizeof b);
+    float f[12];
+    static_assert(sizeof f == sizeof mine, "a slot holds the operands of a lane");
+    for (int i = 0; i < 12; i++) {
+        uint32_t r = i < 8 ? a.r[i / 2] : b.r[i / 2 - 4];
+        f[i] = osh_cu_load(T{(uint16_t)(i & 1 ? r >> 16 : r)});
+    }
+    memcpy(&mine, f, sizeof mine);
     const osh_play_slot *of = osh_play_warp(OSH_PLAY_SITE, 0xffffffffu, mine);
     osh_check_range(of, 32 * sizeof *of);
-    osh_cu_mma_sums<T>(c.v, of, osh_play_lane());
+    osh_cu_mma_sums(c.v, of, osh_play_lane());
 }
 
 template <bool TRANS> static inline void osh_cu_ldmatrix(uint32_t (&r)[4], const void *row)

@@ -75,7 +75,7 @@ struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
 // the data of one lane for the others: a shuffle's value, an mma's fragments
-struct osh_play_slot { uint64_t word[3]; };
+struct osh_play_slot { uint64_t word[6]; };
 /* Returns slots [32] of the lanes in the mask. view: valid until this lane's next call but one. */
 const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
