@@ -27,7 +27,7 @@ struct async_copy {
 struct thread {
     osh_fiber *fiber; // runs the thread; NULL: the thread has not begun
     uint3 index;
-    state at;           // what it waits for, or waited for last
+    state at;           // the last wait, or the present one
     osh_play_site site; // the call at which it waits
     int predicate;
     int group;                      // the open group of asynchronous copies
