@@ -90,7 +90,8 @@ size_t osh_ranged_counts(const osh_plan *p, int linear)
     size_t sum = 0;
     for (int k = 0; k < OSH_RANGED; k++)
         if (leads_range(p, linear, k))
-            sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
+            sum += (size_t)l->heads[k] *
+                   osh_act_observer_bytes(osh_ranged_args(p, l, k), &p->groups);
     return sum;
 }
 
@@ -100,8 +101,11 @@ size_t osh_ranged_lists(const osh_plan *p, const osh_range *r)
     for (int i = r->l0; i < r->l1; i++)
         for (int k = 0; k < OSH_RANGED; k++) {
             const osh_linear *l = &p->linears[i];
-            if (l->ranged[k] >= 0)
-                n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+            if (l->ranged[k] < 0) continue;
+            n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+            if (!p->on_device && leads_range(p, i, k))
+                heads += osh_tensor_gross((size_t)(2 * p->data.n * l->heads[k]) * sizeof(float)) +
+                         osh_mem_gross((size_t)l->heads[k] * 2 * sizeof(float));
         }
     return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) +
            osh_mem_gross(n * sizeof(osh_ranged)) + heads;

@@ -38,6 +38,8 @@ typedef struct osh_ranged { // a range during the run (run/ranges.h)
     int linear, k;           // first Linear that wants it, and the index of its range
     int next;                // 1 + the next of the same value; 0: none
     osh_act_observer *heads; // own [heads of the Linear]; NULL: its scales are made
+    osh_tensor *rows; // own: osh_stat_sample_ranges [2, samples * heads]; NULL: the GPU has them,
+                      // or the observers were fed with them
 } osh_ranged;
 /* Bytes of the lists for its Linears, gross. */
 size_t osh_ranged_lists(const osh_plan *p, const struct osh_range *r);

@@ -27,10 +27,17 @@ done:
     return rc;
 }
 
-int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f)
+osh_fold_types osh_fold_types_of(const osh_plan *p, const osh_fold *f)
 {
-    size_t bytes = osh_tensor_gross((size_t)f->n * 2 * sizeof(float));
-    if (osh_fold_searches(p, f)) bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
+    if (!osh_fold_searches(p, f)) return (osh_fold_types){&osh_stat_channel_range, NULL};
+    return (osh_fold_types){&osh_stat_channel_sum, &osh_stat_hessian};
+}
+
+int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f, const osh_groups *groups)
+{
+    osh_fold_types types = osh_fold_types_of(p, f);
+    size_t bytes = osh_stat_bytes(types.channels, groups, f->n);
+    if (types.squares) bytes += osh_stat_bytes(types.squares, groups, f->n);
     return (int64_t)bytes;
 }
 

@@ -27,7 +27,13 @@ bool osh_fold_searches(const osh_plan *p, const osh_fold *f);
 /* Makes the descriptions of its Linears, in a model that is cut. *out: own [f->n_takes]. */
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, const osh_fold *f);
 /* gross: statistics for its factors. */
-int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f);
+typedef struct osh_fold_types { // statistics of the fold's value
+    const osh_stat_type *channels, *squares; // squares NULL: not wanted
+} osh_fold_types;
+osh_fold_types osh_fold_types_of(const osh_plan *p, const osh_fold *f);
+/* Gross bytes of the statistics. groups: those of the plan while they are collected; one group
+ * afterwards. */
+int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f, const osh_groups *groups);
 /* Bytes (gross) for making its factors. reads: weights may have to be read for it. */
 osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f,
                             bool reads);

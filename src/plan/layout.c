@@ -47,6 +47,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
     c->p = p;
     c->n[OSH_LAYOUT_WEIGHT] = p->graph->n_weights;
     c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] = p->graph->n_values;
+    c->n[OSH_LAYOUT_HESSIAN_PART] = c->n[OSH_LAYOUT_SHIFT_PART] = p->graph->n_values;
     c->n[OSH_LAYOUT_ROWS] = p->graph->n_values * p->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));

@@ -209,6 +209,7 @@ osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
         .collator = o->data_collator, .n_vocab = p->graph->n_vocab,
     };
     OSH_TRY(osh_dataset_load(cx, &p->data, p->tok, &d));
+    p->groups = osh_groups_of(p->data.n, o->sum_groups);
     for (int64_t s = 0; s < p->data.n; s++)
         if (p->data.offsets[s + 1] - p->data.offsets[s] > p->graph->max_positions)
             OSH_FAIL(cx, OSH_E_USAGE,

@@ -4,6 +4,7 @@
 #define OSH_PLAN_H
 #include "graph/exec.h"
 #include "modifiers/recipe.h"
+#include "ops/stat.h"
 #include "solver/tune.h"
 #include "plan/options.h"
 #include "quant/format.h"
@@ -239,6 +240,7 @@ typedef struct osh_plan {
                                              // not exist; NULL: none
     int ordinal;             // device number
     osh_device *device;      // own: the GPU; NULL: none, or not opened
+    osh_groups groups;       // groups of samples, in which statistics are summed (ops/stat.h)
     int64_t *batch_at;       // own [n_batches + 1]: first sample of each batch
     int64_t batch_size, n_batches, batch_tokens; // batch_size: most samples of a batch;
                                                  // batch_tokens: tokens of the largest
@@ -299,12 +301,12 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p);
 /* True if some batch runs sample by sample (osh_exec_by_sample). */
 bool osh_plan_by_sample(const osh_plan *p, int n_threads);
 
-/* A GPU makes Hessians of whole batches, each with enough samples to have this many tokens. The
- * number decides output bytes. */
+/* A GPU makes Hessians of whole batches, each with enough samples to have this many tokens, or with
+ * the last samples of a group. The number decides output bytes. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // smaller in a tool of the tests
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* End of the batch that begins with sample `first`. */
+/* End of the batch that begins with sample `first`, if no group ends before. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 /* Opens the GPU with an arena of p->memory's size or the budget's. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);

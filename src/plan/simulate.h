@@ -21,6 +21,7 @@ typedef struct osh_sim {
     int64_t frame;  // host: a sample of the widest value, compressed, on its way from the GPU
     bool *loaded, *stored, *held; // own: weights; values in the tier; values that are kept
     bool *open[OSH_N_SUMS]; // own: sums by value
+    int64_t parts;          // bytes of their blocks of groups (osh_stat.part), a part of stats
     bool *counts;   // own [linears]: its histograms exist
     size_t *hook;   // own [values]: bytes that statistics take while they are fed
     bool *ever;     // own [weights]: some visit loads it
@@ -59,6 +60,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
 /* Returns the bytes of a sum, with those that a solve derives from it. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
+/* Returns the bytes of osh_stat.part of a sum; 0: it has none. */
+int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
 /* Returns the bytes of values kept for a second look. */
