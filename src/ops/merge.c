@@ -21,15 +21,26 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
+enum { WIDE = 16 }; // elements of a step, which the compiler turns into vectors
+
+/* to[n] += from[n], from[n] = 0 */
+static void f32_merge(float *restrict to, float *restrict from, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        for (int k = 0; k < WIDE; k++) to[i + k] += from[i + k];
+        for (int k = 0; k < WIDE; k++) from[i + k] = 0;
+    }
+    for (; i < n; i++) to[i] += from[i], from[i] = 0;
+}
+
 /* ---- merge_lower ---- */
 
 static void triangle_merge_rows(const osh_op_args *a, int64_t row, int64_t end)
 {
     int64_t n = a->out[0]->shape[0];
-    for (; row < end; row++) {
-        float *to = (float *)a->out[0]->data + row * n, *from = (float *)a->out[1]->data + row * n;
-        for (int64_t c = 0; c <= row; c++) to[c] += from[c], from[c] = 0;
-    }
+    for (; row < end; row++)
+        f32_merge((float *)a->out[0]->data + row * n, (float *)a->out[1]->data + row * n, row + 1);
 }
 
 static osh_status triangle_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -88,12 +99,10 @@ static void sums_merge(const osh_op_args *a, int64_t i, int64_t end)
 {
     void *to = a->out[0]->data, *from = a->out[1]->data;
     osh_dtype dt = a->out[0]->dtype;
-    float *f = to, *f1 = from;
     double *d = to, *d1 = from;
     int64_t *k = to, *k1 = from;
     assert(dt == OSH_F32 || dt == OSH_F64 || dt == OSH_I64);
-    if (dt == OSH_F32)
-        for (; i < end; i++) f[i] += f1[i], f1[i] = 0;
+    if (dt == OSH_F32) f32_merge((float *)to + i, (float *)from + i, end - i);
     else if (dt == OSH_F64)
         for (; i < end; i++) d[i] += d1[i], d1[i] = 0;
     else

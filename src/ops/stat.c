@@ -178,6 +178,8 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
     osh_status rc = OSH_OK;
     const int64_t *at = a->seqs->offsets;
     const osh_op *op = osh_op_find(s->type->feed);
+    assert(first_sample >= s->next);
+    s->next = first_sample + a->seqs->n;
     for (int64_t k = 0, end; k < a->seqs->n; k = end) {
         end = a->seqs->n;
         if (s->part) {

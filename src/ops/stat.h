@@ -74,6 +74,7 @@ typedef struct osh_stat { // a statistic of a value
                       // osh_stat_is_grouped
     int64_t group;    // group that was fed last; -1: none
     bool apart;       // the present group is fed into `part`
+    int64_t next;     // osh_stat_feed has taken all samples before this one
 } osh_stat;
 /* Begins a statistic: makes `all`. Then osh_stat_new_part makes `part`, if there is one. They are
  * two functions, because on a GPU the caller says where each block goes. */
@@ -82,8 +83,9 @@ osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
 /* The state to which the next sample is added. Samples come in order. *to: view. */
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample);
-/* Adds the rows of a->in[0], and in[1] if it is set: a->seqs has the samples from first_sample on.
- * The samples of each group are fed by a call of their own. a->out is not used. */
+/* Adds the rows of a->in[0], and in[1] if it is set: a->seqs has the samples from first_sample on,
+ * which must not be fed twice. The samples of each group are fed by a call of their own. a->out is
+ * not used. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
 /* Merges the last group, frees `part`, and makes the result. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);

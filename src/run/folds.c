@@ -74,6 +74,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->folds[s->fold].value != value) continue;
+        if (b->first_sample < s->channels->next) continue; // the pass of an earlier segment fed it
         osh_op_args a = {.in = {x}, .seqs = &b->seqs};
         OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
         s->n_tokens += x->shape[0];
