@@ -52,9 +52,18 @@ done:
     return rc;
 }
 
-static osh_status refuse_budget(osh_ctx *cx, const osh_options *o, const char *option,
-                                int64_t given, int64_t least, int64_t of_linears)
+/* True if Hessians have a second block, which --sum-groups 1 saves (ops/stat.h). */
+static bool has_grouped_hessians(const osh_plan *p)
 {
+    bool any = false;
+    for (int i = 0; i < p->n_linears; i++) any |= (p->linears[i].wants & OSH_STAT_HESSIAN) != 0;
+    return any && osh_stat_is_grouped(&osh_stat_hessian, &p->groups);
+}
+
+static osh_status refuse_budget(osh_ctx *cx, const osh_plan *p, const char *option, int64_t given,
+                                int64_t least, int64_t of_linears)
+{
+    const osh_options *o = p->opt;
     char less[128] = "", others[160] = "";
     bool host = !strcmp(option, "host-memory");
     if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
@@ -68,9 +77,10 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_options *o, const char *o
                                                         : "");
     int digits = given % (1 << 20) ? 2 : 0; // the budget as it was given, or near to it
     return osh_fail(cx, OSH_E_USAGE,
-                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s",
+                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,
-                    less);
+                    less,
+                    has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
 }
 
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b,
@@ -83,13 +93,13 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
     osh_budget l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
     if (b->host_given && (m->least_host > b->host || o->others_host > o->host_memory))
-        OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
+        OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least_device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least_device));
     if (b->device_given && m->least_device > b->device)
-        OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
+        OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least_device, l.device));
     if (b->scratch_given && m->scratch_peak > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
