@@ -8,6 +8,7 @@
 /* Long-lived blocks of a GPU's arena (layout.h). */
 typedef enum { // index: graph weight; graph value; value * n_batches + batch
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
+    OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART, // osh_stat.part
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // layout.h

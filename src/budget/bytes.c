@@ -19,14 +19,15 @@ int64_t osh_stats_bytes(const osh_budget *p, int subgraph)
 }
 
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
-    [OSH_SUM_HESSIAN] = {.op = "hessian_accum", .stat = OSH_STAT_HESSIAN, .dtype = OSH_F32,
-                         .ndim = 2, .mixed = true, .on_card = true, .layout = OSH_LAYOUT_HESSIAN},
-    [OSH_SUM_SHIFT] = {.op = "shift_accum", .stat = OSH_STAT_SHIFT, .dtype = OSH_F32, .ndim = 2,
-                       .original = true, .mixed = true, .on_card = true,
-                       .layout = OSH_LAYOUT_SHIFT},
-    [OSH_SUM_SQUARES] = {.op = "channel_squares", .stat = OSH_STAT_SQUARES, .dtype = OSH_F64,
-                         .ndim = 1, .solving = sizeof(float)}, // weights of the channels
-    [OSH_SUM_PEAKS] = {.op = "token_peaks", .stat = OSH_STAT_PEAKS, .dtype = OSH_F64},
+    [OSH_SUM_HESSIAN] = {.type = &osh_stat_hessian, .stat = OSH_STAT_HESSIAN, .mixed = true,
+                         .on_card = true, .layout = OSH_LAYOUT_HESSIAN,
+                         .part = OSH_LAYOUT_HESSIAN_PART},
+    [OSH_SUM_SHIFT] = {.type = &osh_stat_shift, .stat = OSH_STAT_SHIFT, .original = true,
+                       .mixed = true, .on_card = true, .layout = OSH_LAYOUT_SHIFT,
+                       .part = OSH_LAYOUT_SHIFT_PART},
+    [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
+                         .solving = sizeof(float)}, // weights of the channels
+    [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
 };
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
@@ -35,22 +36,14 @@ bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
     return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 
-osh_tensor osh_sum_shape(osh_sum sum, int64_t I)
-{
-    const osh_sum_type *t = &osh_sums[sum];
-    return osh_tensor_view(t->dtype, t->ndim ? t->ndim : 1,
-                           t->ndim ? (int64_t[]){I, I} : (int64_t[]){1, 1}, NULL);
-}
-
 int64_t osh_sum_bytes(osh_sum sum, int64_t I)
 {
-    osh_tensor t = osh_sum_shape(sum, I);
-    return (int64_t)osh_tensor_gross(osh_tensor_bytes(&t));
+    return (int64_t)osh_stat_bytes(osh_sums[sum].type, &(osh_groups){0}, I);
 }
 
 int64_t osh_stats_device_bytes(const osh_budget *p, int value, bool hessian, bool range)
 {
-    osh_tensor h = osh_sum_shape(OSH_SUM_HESSIAN, p->in->graph->values[value].width);
+    osh_tensor h = osh_stat_shape(&osh_stat_hessian, p->in->graph->values[value].width);
     return (int64_t)((hessian ? osh_arena_gross(osh_tensor_bytes(&h)) : 0) +
                      (range ? osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float)) : 0));
 }

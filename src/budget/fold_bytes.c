@@ -2,11 +2,11 @@
 #include "budget/fold_bytes.h"
 #include "rewrite/folds.h"
 
-int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f)
+int64_t osh_fold_seen_bytes(const osh_budget *p, const osh_fold *f, const osh_groups *groups)
 {
-    size_t bytes = osh_tensor_gross((size_t)f->n * 2 * sizeof(float));
-    if (osh_fold_searches(p->rewrites, f))
-        bytes += osh_tensor_gross((size_t)(f->n * f->n) * sizeof(float));
+    osh_fold_types types = osh_fold_types_of(p->rewrites, f);
+    size_t bytes = osh_stat_bytes(types.channels, groups, f->n);
+    if (types.squares) bytes += osh_stat_bytes(types.squares, groups, f->n);
     return (int64_t)bytes;
 }
 

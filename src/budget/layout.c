@@ -48,6 +48,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_WEIGHT] = p->in->graph->n_weights;
     c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] =
         p->in->graph->n_values;
+    c->n[OSH_LAYOUT_HESSIAN_PART] = c->n[OSH_LAYOUT_SHIFT_PART] = p->in->graph->n_values;
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));

@@ -62,9 +62,19 @@ done:
     return rc;
 }
 
-static osh_status refuse_budget(osh_ctx *cx, const osh_options *o, const char *option,
-                                int64_t given, int64_t least, int64_t of_linears)
+/* True if Hessians have a second block, which --sum-groups 1 saves (ops/stat.h). */
+static bool has_grouped_hessians(const osh_budget *p)
 {
+    bool any = false;
+    for (int i = 0; i < p->match->n_linears; i++)
+        any |= (osh_wants(p->schedule, &p->match->linears[i]) & OSH_STAT_HESSIAN) != 0;
+    return any && osh_stat_is_grouped(&osh_stat_hessian, &p->in->groups);
+}
+
+static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *option, int64_t given,
+                                int64_t least, int64_t of_linears)
+{
+    const osh_options *o = p->in->opt;
     char less[128] = "", others[160] = "";
     bool host = !strcmp(option, "host-memory");
     if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
@@ -78,9 +88,10 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_options *o, const char *o
                                                         : "");
     int digits = given % (1 << 20) ? 2 : 0; // the budget as it was given, or near to it
     return osh_fail(cx, OSH_E_USAGE,
-                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s",
+                    "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,
-                    less);
+                    less,
+                    has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
 }
 
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
@@ -93,13 +104,13 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits 
     osh_limits l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
     if (b->host_given && (m->least.host > b->host || o->others_host > o->host_memory))
-        OSH_TRY(refuse_budget(cx, o, "host-memory", o->host_memory, least_host, l.host));
+        OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least.device));
     if (b->device_given && m->least.device > b->device)
-        OSH_TRY(refuse_budget(cx, o, "device-memory", o->device_memory, m->least.device, l.device));
+        OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least.device, l.device));
     if (b->scratch_given && m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",

@@ -22,6 +22,7 @@ typedef struct osh_sim {
     int64_t frame;  // host: a sample of the widest value, compressed, on its way from the GPU
     bool *loaded, *stored, *held; // own: weights; values in the tier; values that are kept
     bool *open[OSH_N_SUMS]; // own: sums by value
+    int64_t parts;  // bytes of their blocks of groups (osh_stat.part), a part of stats
     bool *counts;   // own [linears]: its histograms exist
     size_t *hook;   // own [values]: bytes that statistics take while they are fed
     bool *ever;     // own [weights]: some visit loads it

@@ -102,6 +102,7 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     if (s->card) { // the readers of the samples' ranges; a sample between GPU and disk
         s->lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
+                      nv * osh_mem_gross(sizeof(osh_stat)) +
                       2 * osh_mem_gross((size_t)p->in->data.n * 2 * sizeof(float)) +
                       osh_mem_gross((size_t)g->n_nodes * OSH_OP_MAX_OUT * sizeof(int64_t)) +
                       (size_t)p->in->data.n * sizeof(void *) + osh_mem_gross(nv * sizeof(int)));
@@ -138,12 +139,14 @@ static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
         const osh_sum_type *t = &osh_sums[k];
         if (!osh_sum_wanted(k, l) || s->open[k][l->input]) continue;
         s->open[k][l->input] = true;
-        s->stats += osh_sim_sum_bytes(s, k, l);
+        int64_t part = osh_sim_part_bytes(s, k, l);
+        s->stats += osh_sim_sum_bytes(s, k, l) + part, s->parts += part;
         if (s->card && !t->on_card) continue;
-        size_t accum = osh_sim_accum_scratch(s, t->op, l->I);
+        size_t accum = osh_sim_accum_scratch(s, t->type->feed, l->I);
         if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
         if (accum > *hook) *hook = accum;
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, t->layout, l->input));
+        if (s->card && part) OSH_TRY(osh_layout_take(cx, s->card, t->part, l->input));
     }
 done:
     return rc;
@@ -412,9 +415,9 @@ static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats += osh_fold_seen_bytes(s->p, f);
+        s->stats += osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
         if (osh_fold_searches(s->p->rewrites, f))
-            s->hook[f->value] = osh_sim_accum_scratch(s, "hessian_accum", f->n);
+            s->hook[f->value] = osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n);
     }
     osh_sim_note(s, 0, 0, s->values);
     return OSH_OK;
@@ -424,7 +427,14 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     osh_sim *s = user;
+    const osh_groups one = {0};
     int64_t bytes;
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the last groups are merged first
+        const osh_fold *f = &s->p->rewrites->folds[i];
+        if (!osh_fold_inside(s->p->schedule, r, f)) continue;
+        s->stats -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
+        s->stats += osh_fold_seen_bytes(s->p, f, &one);
+    }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
         OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
@@ -433,7 +443,7 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats -= osh_fold_seen_bytes(s->p, f);
+        s->stats -= osh_fold_seen_bytes(s->p, f, &one);
         s->hook[f->value] = 0;
     }
 done:

@@ -99,6 +99,14 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
            (t->solving ? (int64_t)osh_mem_gross((size_t)l->I * t->solving) : 0);
 }
 
+int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
+{
+    const osh_sum_type *t = &osh_sums[sum];
+    if (!osh_stat_is_grouped(t->type, &s->p->in->groups)) return 0;
+    if (s->card && t->on_card) return osh_layout_bytes(s->card, t->part, l->input);
+    return osh_sum_bytes(sum, l->I);
+}
+
 size_t *osh_sim_hook(const osh_sim *s, int value)
 {
     return &s->hook[osh_observed(s->p->in->graph, s->r->same, value)];

@@ -19,6 +19,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
 size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
 /* Returns the bytes of a sum, with those that a solve derives from it. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
+/* Returns the bytes of osh_stat.part of a sum; 0: it has none. */
+int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
 /* Returns the bytes of values kept for a second look. */

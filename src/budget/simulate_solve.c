@@ -134,6 +134,16 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
+/* Merges the last groups: frees the blocks of groups of all sums. */
+static void sim_merge_groups(osh_sim *s, const osh_range *r)
+{
+    for (int v = r->v0; s->card && v < r->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (s->open[k][v] && osh_sums[k].on_card)
+                osh_layout_give(s->card, osh_sums[k].part, v);
+    s->stats -= s->parts, s->parts = 0;
+}
+
 /* Returns the bytes of the statistics that a solve destroys and another one still needs. */
 static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 {
@@ -305,6 +315,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
     const osh_budget *p = s->p;
     group g; // own
     window w = {.like = -1};
+    sim_merge_groups(s, r);
     osh_sim_look(s);
     OSH_TRY(group_init(cx, &g, s, r));
     osh_sim_drop_copies(s);

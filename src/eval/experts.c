@@ -14,7 +14,8 @@ struct osh_reaping {
     osh_forward *f; // own
     int *layer_of;  // own [values]: layer of an expert's output or of a router's logits; -1: none
     int *expert_of; // own [values]: expert that makes the value; -1: none
-    double *sum, *count; // own [layers, experts]: sum of g |f(x)|, number of tokens
+    int layer;             // the layer that is measured
+    osh_stat *sum, *count; // own [experts]: its sums of g |f(x)|; its numbers of tokens
     bool *gone;     // own [layers, experts]: the expert is dropped
     bool *run, *keep, *stay; // own: [nodes], [values], [values]
     float *row;     // own [hidden]: output of an expert for one token
@@ -32,8 +33,6 @@ osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
     const osh_graph *g = r->f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);
-    OSH_NEW(cx, r->sum, x->n * x->n_all);
-    OSH_NEW(cx, r->count, x->n * x->n_all);
     OSH_NEW(cx, r->gone, x->n * x->n_all);
     OSH_NEW(cx, r->run, g->n_nodes);
     OSH_NEW(cx, r->keep, g->n_values);
@@ -61,8 +60,8 @@ void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
     osh_forward_close(cx, r->f);
     osh_free(cx, r->layer_of);
     osh_free(cx, r->expert_of);
-    osh_free(cx, r->sum);
-    osh_free(cx, r->count);
+    osh_stat_free(cx, r->sum);
+    osh_stat_free(cx, r->count);
     osh_free(cx, r->gone);
     osh_free(cx, r->run);
     osh_free(cx, r->keep);
@@ -71,13 +70,18 @@ void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
     osh_free(cx, r);
 }
 
-/* Adds the tokens that are routed to an expert to its sum and count. y [T, D]: the output of the
- * expert for all tokens. route [T, E]: the weights of the router; 0: not routed to the expert. */
-static void reaping_add_tokens(osh_reaping *r, int value, const osh_tensor *y,
-                               const osh_tensor *route)
+/* Adds the tokens of a sample that are routed to an expert to its sum and count. y [T, D]: the
+ * output of the expert for all tokens. route [T, E]: the weights of the router; 0: not routed to
+ * the expert. */
+static osh_status reaping_add_tokens(osh_ctx *cx, osh_reaping *r, int value, const osh_tensor *y,
+                                     const osh_batch *b)
 {
+    osh_status rc = OSH_OK;
+    const osh_tensor *route = b->values[r->p->rewrites.experts->layers[r->layer].route];
     int64_t D = y->shape[1], E = route->shape[1], e = r->expert_of[value];
-    int64_t at = r->layer_of[value] * E + e;
+    osh_tensor *sum, *count; // views
+    OSH_TRY(osh_stat_at(cx, &sum, r->sum, b->first_sample));
+    OSH_TRY(osh_stat_at(cx, &count, r->count, b->first_sample));
     for (int64_t t = 0; t < y->shape[0]; t++) {
         double squares = 0;
         float g;
@@ -88,9 +92,11 @@ static void reaping_add_tokens(osh_reaping *r, int value, const osh_tensor *y,
         osh_to_f32(r->row, (const char *)y->data + (size_t)(t * D) * osh_dtype_bytes(y->dtype),
                    y->dtype, D);
         for (int64_t i = 0; i < D; i++) squares += (double)r->row[i] * r->row[i];
-        r->sum[at] += (double)g * sqrt(squares);
-        r->count[at] += 1;
+        ((double *)sum->data)[e] += (double)g * sqrt(squares);
+        ((int64_t *)count->data)[e] += 1;
     }
+done:
+    return rc;
 }
 
 static void reaping_mask_logits(const osh_reaping *r, int layer, osh_tensor *logits)
@@ -110,12 +116,10 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
 {
     osh_reaping *r = user;
     int l = r->layer_of[value];
-    (void)cx;
     if (l < 0) return OSH_OK;
     if (r->expert_of[value] < 0 && !r->measuring) reaping_mask_logits(r, l, b->values[value]);
-    if (r->expert_of[value] >= 0 && r->measuring)
-        reaping_add_tokens(r, value, x, b->values[r->p->rewrites.experts->layers[l].route]);
-    return OSH_OK;
+    bool measured = r->measuring && l == r->layer && r->expert_of[value] >= 0;
+    return measured ? reaping_add_tokens(cx, r, value, x, b) : OSH_OK;
 }
 
 /* Drops the experts with the smallest means; of equal means the expert with the lowest number. */
@@ -123,17 +127,17 @@ static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;
     int *kept = x->layers[layer].kept;
-    const double *sum = r->sum + (int64_t)layer * x->n_all,
-                 *count = r->count + (int64_t)layer * x->n_all;
+    const double *sum = r->sum->all->data;
+    const int64_t *count = r->count->all->data;
     bool *gone = r->gone + (int64_t)layer * x->n_all;
     for (int e = 0; e < x->n_all; e++)
-        osh_log(cx, OSH_LOG_DEBUG, "%s: expert %d: %.0f tokens, %.5g", x->layers[layer].name, e,
-                count[e], sum[e] / (count[e] > 1 ? count[e] : 1));
+        osh_log(cx, OSH_LOG_DEBUG, "%s: expert %d: %lld tokens, %.5g", x->layers[layer].name, e,
+                (long long)count[e], sum[e] / (double)(count[e] > 1 ? count[e] : 1));
     for (int k = x->n_kept; k < x->n_all; k++) {
         int least = -1;
         double mean = INFINITY;
         for (int e = 0; e < x->n_all; e++) {
-            double m = sum[e] / (count[e] > 1 ? count[e] : 1);
+            double m = sum[e] / (double)(count[e] > 1 ? count[e] : 1);
             if (!gone[e] && (least < 0 || m < mean)) least = e, mean = m;
         }
         gone[least] = true;
@@ -156,6 +160,27 @@ done:
     return rc;
 }
 
+/* Measures the experts of a layer of the subgraph and chooses those to keep. */
+static osh_status reaping_measure(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s,
+                                  const osh_weights *w, int layer)
+{
+    osh_status rc = OSH_OK;
+    const osh_where host = {NULL, OSH_LIFE_LONG};
+    int64_t n = r->p->rewrites.experts->n_all;
+    OSH_TRY(osh_stat_new(cx, &r->sum, &osh_stat_sums, r->p->in.groups, n, host));
+    OSH_TRY(osh_stat_new_part(cx, r->sum, host));
+    OSH_TRY(osh_stat_new(cx, &r->count, &osh_stat_routes, r->p->in.groups, n, host));
+    r->measuring = true, r->layer = layer;
+    OSH_TRY(reaping_pass(cx, r, s, w, r->stay));
+    OSH_TRY(osh_stat_finish(cx, r->sum));
+    reaping_choose_kept(cx, r, layer);
+done:
+    osh_stat_free(cx, r->sum), r->sum = NULL;
+    osh_stat_free(cx, r->count), r->count = NULL;
+    r->measuring = false;
+    return rc;
+}
+
 static osh_status reaping_visit(osh_ctx *cx, osh_reaping *r, int subgraph)
 {
     osh_status rc = OSH_OK;
@@ -173,11 +198,8 @@ static osh_status reaping_visit(osh_ctx *cx, osh_reaping *r, int subgraph)
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
         if (node < s->first || node >= s->first + s->n_nodes) continue;
-        r->measuring = true;
-        OSH_TRY(reaping_pass(cx, r, s, w, r->stay));
-        reaping_choose_kept(cx, r, l);
+        OSH_TRY(reaping_measure(cx, r, s, w, l));
     }
-    r->measuring = false;
     if (subgraph + 1 < r->f->parts->n) OSH_TRY(reaping_pass(cx, r, s, w, r->keep));
 done:
     osh_weights_free(cx, w);
@@ -213,6 +235,8 @@ osh_status osh_reaping_bytes(osh_ctx *cx, int64_t *peak, const osh_reaping *r)
 {
     osh_forward_memory m = {0};
     osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->in.data, r->p->in.data.n, 1);
-    *peak = m.peak;
+    int64_t n = r->p->rewrites.experts->n_all;
+    *peak = m.peak + (int64_t)(osh_stat_bytes(&osh_stat_sums, &r->p->in.groups, n) +
+                               osh_stat_bytes(&osh_stat_routes, &r->p->in.groups, n));
     return rc;
 }

@@ -19,8 +19,12 @@ struct osh_gradients {
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]
     bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values]
+    osh_groups groups; // the samples of d
+    osh_stat **made, **read; // own [values]: of the present subgraph, osh_stat_squares for the
+                             // gradients of linear_of and of reader_of
+    int64_t sample;   // at work
     int *linear_of;   // own [values]: the Linear that makes it; -1: none
-    int *reader_of;   // own [values]: the Linear with care_in that reads it; -1: none
+    int *reader_of;   // own [values]: the Linear with gradients.inputs that reads it; -1: none
     int stop; // subgraph with the first Linear: the backward pass ends with it
 };
 
@@ -58,7 +62,10 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
     OSH_TRY(osh_graph_need_head(cx, s->f->graph, osh_source_checkpoint(s->f->source),
                                 "a choice of bits by predictions"));
     OSH_TRY(osh_dataset_head(cx, &s->d, &p->in.data, OSH_GRADIENTS_SAMPLES, OSH_GRADIENTS_LENGTH));
+    s->groups = osh_groups_of(s->d.n, p->in.opt->sum_groups);
     const osh_graph *g = s->f->graph;
+    OSH_NEW(cx, s->made, g->n_values);
+    OSH_NEW(cx, s->read, g->n_values);
     OSH_NEW(cx, s->run, g->n_nodes);
     OSH_NEW(cx, s->keep, g->n_values);
     OSH_NEW(cx, s->in, g->n_values);
@@ -79,6 +86,10 @@ done:
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
 {
     if (!s) return;
+    for (int v = 0; s->made && s->read && v < s->f->graph->n_values; v++)
+        osh_stat_free(cx, s->made[v]), osh_stat_free(cx, s->read[v]);
+    osh_free(cx, s->made);
+    osh_free(cx, s->read);
     for (int b = 0; s->dv && b < OSH_GRADIENTS_SAMPLES; b++) {
         for (int v = 0; s->dv[b] && v < s->f->graph->n_values; v++)
             osh_tensor_free(cx, s->dv[b][v]);
@@ -122,18 +133,62 @@ done:
     return rc;
 }
 
-/* A hook: adds the squares of dv to the care of the Linear that makes the value and to the care_in
- * of the Linear that reads it. */
-static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
+/* Adds the squares of dv to the statistic, which is made for the first sample. */
+static osh_status squares_add(osh_ctx *cx, osh_stat **to, const osh_gradients *s,
+                              const osh_tensor *dv)
+{
+    osh_status rc = OSH_OK;
+    const osh_where host = {NULL, OSH_LIFE_LONG};
+    osh_seqs one = {1, (int64_t[]){0, dv->shape[0]}};
+    osh_op_args a = {.in = {dv}, .seqs = &one};
+    if (!*to) {
+        OSH_TRY(osh_stat_new(cx, to, &osh_stat_squares, s->groups, dv->shape[1], host));
+        OSH_TRY(osh_stat_new_part(cx, *to, host));
+    }
+    OSH_TRY(osh_stat_feed(cx, *to, &a, s->sample));
+done:
+    return rc;
+}
+
+/* A hook: adds the squares of dv to the statistics of the Linear that makes the value and of the
+ * Linear that reads it. */
+static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
     const osh_gradients *s = user;
     int made = s->linear_of[value], read = s->reader_of[value];
-    osh_tensor *to[] = {made < 0 ? NULL : s->p->match.linears[made].gradients.outputs,
-                        read < 0 ? NULL : s->p->match.linears[read].gradients.inputs};
-    for (int k = 0; k < 2; k++) {
-        osh_op_args a = {.in = {dv}, .out = {to[k]}};
-        if (to[k]) OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
+    if (made >= 0 && s->p->match.linears[made].gradients.outputs)
+        OSH_TRY(squares_add(cx, &s->made[value], s, dv));
+    if (read >= 0 && s->p->match.linears[read].gradients.inputs)
+        OSH_TRY(squares_add(cx, &s->read[value], s, dv));
+done:
+    return rc;
+}
+
+/* Adds a finished statistic to the gradients of a Linear, and frees the statistic. */
+static osh_status squares_take(osh_ctx *cx, osh_tensor *gradients, osh_stat **from)
+{
+    osh_status rc = OSH_OK;
+    if (!*from) goto done;
+    OSH_TRY(osh_stat_finish(cx, *from));
+    const double *sum = (*from)->all->data;
+    double *to = gradients->data;
+    for (int64_t i = 0; i < gradients->shape[0]; i++) to[i] += sum[i];
+    osh_stat_free(cx, *from), *from = NULL;
+done:
+    return rc;
+}
+
+/* Moves the statistics of a subgraph, which all samples have passed, to the Linears. */
+static osh_status gradients_take(osh_ctx *cx, const osh_gradients *s)
+{
+    osh_status rc = OSH_OK;
+    for (int v = 0; v < s->f->graph->n_values; v++) {
+        int made = s->linear_of[v], read = s->reader_of[v];
+        if (made >= 0)
+            OSH_TRY(squares_take(cx, s->p->match.linears[made].gradients.outputs, &s->made[v]));
+        if (read >= 0)
+            OSH_TRY(squares_take(cx, s->p->match.linears[read].gradients.inputs, &s->read[v]));
     }
 done:
     return rc;
@@ -155,7 +210,7 @@ static osh_back subgraph_back(const osh_gradients *s, int subgraph)
                       .weights = s->none,
                       .in = s->in,
                       .seen = s->seen,
-                      .value = add_squares,
+                      .value = gradients_value,
                       .user = (void *)s};
 }
 
@@ -172,10 +227,12 @@ static osh_status subgraph_back_run(osh_ctx *cx, osh_gradients *s, int subgraph)
                 osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
     for (int64_t b = 0; b < s->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
+        s->sample = b;
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, k.first, k.n, s->run, NULL}, w,
                              s->f->batches[b], NULL, true));
         OSH_TRY(osh_back_run(cx, &k, w, s->f->batches[b], s->dv[b]));
     }
+    OSH_TRY(gradients_take(cx, s));
 done:
     osh_weights_free(cx, w);
     return rc;
@@ -225,6 +282,21 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
     return sum;
 }
 
+/* Returns the bytes of the statistics of a subgraph. */
+static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
+{
+    const osh_graph *g = s->f->graph;
+    size_t sum = 0;
+    for (int v = 0; v < g->n_values; v++) {
+        int producer = g->values[v].producer;
+        bool here = producer >= sub->first && producer < sub->first + sub->n_nodes;
+        for (int k = 0; k < sub->n_live_in; k++) here |= sub->live_in[k] == v;
+        int n = here * ((s->linear_of[v] >= 0) + (s->reader_of[v] >= 0));
+        sum += (size_t)n * osh_stat_bytes(&osh_stat_squares, &s->groups, g->values[v].width);
+    }
+    return (int64_t)sum;
+}
+
 /* Returns the bytes that the head needs for one sample: logits and their gradient, tile by tile. */
 static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
@@ -265,7 +337,8 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
                           &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
                           &(osh_exec_brought){.in = m->in}, &whole));
     int64_t work = bytes_larger((int64_t)(back > forth ? back : forth), reading);
-    *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
+    *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work +
+           squares_bytes(s, sub);
 done:
     return rc;
 }

@@ -9,7 +9,8 @@
 #include "eval/forward.h"
 
 typedef struct norms { // norms of a value that Linears of a layer read
-    double *sum, *now; // own [width]: a; sums of squares of the current sample
+    osh_stat *sum; // own: osh_stat_sums [width]: a
+    double *now;   // own [width]: sums of squares of the current sample
 } norms;
 
 struct osh_owl_measure {
@@ -19,6 +20,7 @@ struct osh_owl_measure {
     int *layer_of; // own [nodes]: decoder layer of a Linear; -1: no Linear, or in no layer
     osh_layer_share *layers; // own [n]; the names are views of the graph
     double *outliers;       // own [n]: D
+    osh_groups groups;
     int n;
     norms *of;              // own [values]
     bool *run, *keep;       // own [nodes], [values]
@@ -60,6 +62,7 @@ osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, c
     int64_t widest = 1;
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = owl;
+    m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
@@ -79,7 +82,7 @@ done:
 static void norms_drop(osh_ctx *cx, osh_owl_measure *m)
 {
     for (int v = 0; m->of && v < m->f->graph->n_values; v++) {
-        osh_free(cx, m->of[v].sum);
+        osh_stat_free(cx, m->of[v].sum);
         osh_free(cx, m->of[v].now);
         m->of[v] = (norms){0};
     }
@@ -102,26 +105,30 @@ void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
 
 /* ---- a subgraph ---- */
 
-static void norms_add_sample(osh_owl_measure *m, int value, const osh_tensor *x)
+static osh_status norms_add_sample(osh_ctx *cx, osh_owl_measure *m, int value, const osh_tensor *x,
+                                   int64_t sample)
 {
+    osh_status rc = OSH_OK;
     norms *a = &m->of[value];
     int64_t I = x->shape[1];
+    osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
     memset(a->now, 0, (size_t)I * sizeof *a->now);
     for (int64_t t = 0; t < x->shape[0]; t++) {
         osh_to_f32(m->row, (const char *)x->data + (size_t)t * row, x->dtype, I);
         for (int64_t i = 0; i < I; i++) a->now[i] += (double)m->row[i] * m->row[i];
     }
-    for (int64_t i = 0; i < I; i++) a->sum[i] += sqrt(a->now[i]);
+    OSH_TRY(osh_stat_at(cx, &to, a->sum, sample));
+    for (int64_t i = 0; i < I; i++) ((double *)to->data)[i] += sqrt(a->now[i]);
+done:
+    return rc;
 }
 
 static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b)
 {
     osh_owl_measure *m = user;
-    (void)cx, (void)b;
-    if (m->of[value].sum) norms_add_sample(m, value, x);
-    return OSH_OK;
+    return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
 /* Returns the number of a Linear's scores above `limit`; with a negative limit, the sum of its
@@ -129,7 +136,7 @@ static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor
 static double linear_count_scores(osh_owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
 {
-    const double *a = m->of[n->in[0]].sum;
+    const double *a = m->of[n->in[0]].sum->all->data;
     int64_t O = w->shape[0], I = w->shape[1];
     double sum = 0;
     for (int64_t o = 0; o < O; o++) {
@@ -161,6 +168,20 @@ static void layer_count_outliers(osh_owl_measure *m, const osh_subgraph *s, cons
     m->outliers[layer] = n > 0 ? above / n : 0;
 }
 
+/* Begins the norms of a value. */
+static osh_status norms_begin(osh_ctx *cx, osh_owl_measure *m, int value)
+{
+    osh_status rc = OSH_OK;
+    const osh_where host = {NULL, OSH_LIFE_LONG};
+    int64_t width = m->f->graph->values[value].width;
+    norms *a = &m->of[value];
+    OSH_TRY(osh_stat_new(cx, &a->sum, &osh_stat_sums, m->groups, width, host));
+    OSH_TRY(osh_stat_new_part(cx, a->sum, host));
+    OSH_NEW(cx, a->now, width);
+done:
+    return rc;
+}
+
 static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
 {
     osh_status rc = OSH_OK;
@@ -175,17 +196,19 @@ static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
         if (!m->run[i]) continue;
         OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(m->f->source), s->first + i, 1));
         if (m->layer_of[s->first + i] < 0 || m->of[n->in[0]].sum) continue;
-        OSH_NEW(cx, m->of[n->in[0]].sum, g->values[n->in[0]].width);
-        OSH_NEW(cx, m->of[n->in[0]].now, g->values[n->in[0]].width);
+        OSH_TRY(norms_begin(cx, m, n->in[0]));
     }
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         OSH_TRY(osh_check_interrupt(cx));
         for (int v = 0; v < g->n_values; v++) // values of earlier subgraphs: no hook sees them
-            if (m->of[v].sum && at->values[v]) norms_add_sample(m, v, at->values[v]);
+            if (m->of[v].sum && at->values[v])
+                OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
                              &hooks, true));
     }
+    for (int v = 0; v < g->n_values; v++)
+        if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
     for (int l = 0; l < m->n; l++)
         for (int i = 0; i < s->n_nodes; i++)
             if (m->run[i] && m->layer_of[s->first + i] == l) {
@@ -263,9 +286,11 @@ osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m)
         int64_t now = 0;
         const osh_subgraph *part = &m->f->parts->parts[s];
         for (int i = part->first; i < part->first + part->n_nodes; i++)
-            if (m->layer_of[i] >= 0)
-                now += 2 * (int64_t)osh_mem_gross((size_t)g->values[g->nodes[i].in[0]].width *
-                                                  sizeof(double));
+            if (m->layer_of[i] >= 0) {
+                int64_t width = g->values[g->nodes[i].in[0]].width;
+                now += (int64_t)(osh_stat_bytes(&osh_stat_sums, &m->groups, width) +
+                                 osh_mem_gross((size_t)width * sizeof(double)));
+            }
         if (now > most) most = now;
     }
     *peak = bytes.peak + most;

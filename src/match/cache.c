@@ -73,7 +73,7 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
 
 /* True if the Linear is the first one with this range. Linears with the same input follow each
  * other. */
-static bool leads_range(const osh_matching *p, int linear, int k)
+bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
     if (l->ranged[k] < 0) return false;
@@ -89,8 +89,9 @@ size_t osh_ranged_counts(const osh_matching *p, int linear)
     const osh_linear *l = &p->linears[linear];
     size_t sum = 0;
     for (int k = 0; k < OSH_RANGED; k++)
-        if (leads_range(p, linear, k))
-            sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_ranged_args(p, l, k));
+        if (osh_leads_range(p, linear, k))
+            sum += (size_t)l->heads[k] *
+                   osh_act_observer_bytes(osh_ranged_args(p, l, k), &p->in->groups);
     return sum;
 }
 

@@ -31,6 +31,8 @@ int osh_cache_modifier(const osh_matching *p, int node);
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
 /* For the tokens of a sample. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
+/* True if no Linear before it shares its range k. */
+bool osh_leads_range(const osh_matching *p, int linear, int k);
 /* Bytes that its observers keep beside a range. */
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
@@ -38,5 +40,7 @@ typedef struct osh_ranged { // a range during the run (run/ranges.h)
     int linear, k;           // first Linear that wants it, and the index of its range
     int next;                // 1 + the next of the same value; 0: none
     osh_act_observer *heads; // own [heads of the Linear]; NULL: its scales are made
+    osh_tensor *rows; // own: osh_stat_sample_ranges [2, samples * heads]; NULL: the GPU has them,
+                      // or the observers were fed with them
 } osh_ranged;
 #endif

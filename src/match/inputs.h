@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "match/options.h"
 #include "modifiers/recipe.h"
+#include "ops/stat.h"
 #include "tensor/device.h"
 
 typedef enum {
@@ -28,6 +29,7 @@ typedef struct osh_inputs {
     bool by_route;             // experts are calibrated on the tokens that are routed to them
     const char *spared; // view of graph: output head that --scheme leaves dense; NULL: none
     osh_dataset data;   // own; empty when data-free
+    osh_groups groups;  // groups of samples, in which statistics are summed (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // calibration runs on a GPU

@@ -81,6 +81,9 @@ const osh_field osh_option_fields[] = {
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e6,
      .doc = "samples run together; 0: a few for each thread, where memory allows; changes no "
             "result without a collator"},
+    {ROW(sum_groups), .type = OSH_F_INT, .dflt = "8", .min = 1, .max = 1e6,
+     .doc = "groups of neighbouring samples: each is summed by itself, then the sums are added in "
+            "order (docs/explanation/numerics.md). Decides last bits"},
     {ROW(shuffle_calibration_samples), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "choose and order samples by --seed instead of taking the file's order"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,

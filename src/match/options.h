@@ -12,7 +12,7 @@ typedef struct osh_options {
     int64_t num_bits, group_size; // 0: the scheme's; group_size < 0: one scale for a row
     char *symmetric;              // "true", "false"; NULL: the scheme's
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
-    int64_t num_calibration_samples, max_seq_length, batch_size, seed;
+    int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
     char *pipeline;
     osh_strs sequential_targets, calib_passthrough;

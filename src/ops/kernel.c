@@ -88,16 +88,16 @@ osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const os
 {
     const int64_t one[2] = {0, N};
     const int64_t *off = seqs ? seqs->offsets : one;
-    int64_t n_seqs = seqs ? seqs->n : 1, n = 0;
+    int64_t n_seqs = seqs ? seqs->n : 1, n = 0, base = off[0];
 
-    assert(off[0] == 0 && off[n_seqs] == N);
+    assert(off[n_seqs] - base == N);
     for (int64_t s = 0; s < n_seqs; s++) n += osh_div_up(off[s + 1] - off[s], tile_rows);
     osh_tile *tiles = osh_alloc(cx, (size_t)(n + 1) * sizeof *tiles);
     if (!tiles) return OSH_E_NOMEM;
     n = 0;
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t r = off[s]; r < off[s + 1]; r += tile_rows)
-            tiles[n++] = (osh_tile){.row = r,
+            tiles[n++] = (osh_tile){.row = r - base,
                                     .n = osh_min64(tile_rows, off[s + 1] - r),
                                     .pos = r - off[s],
                                     .len = off[s + 1] - off[s]};

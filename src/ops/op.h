@@ -20,7 +20,8 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
-    const int64_t *offsets; // [n + 1] tokens; view
+    const int64_t *offsets; // [n + 1] tokens; view. offsets[0] is 0, but for the samples of a group
+                            // in a batch (stat.h)
 } osh_seqs;
 
 /* Row numbers of a batch, ascending, in the memory of its tensors (host or device). */
@@ -239,6 +240,8 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // nll, kl: [0] mode
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, in sample order
  *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, in order
  *   mix            in x [N, D], x0 [N, D]; out y [N, D]: each element is one of both, drawn (mix.c)
+ *   count_routes   in route [N, E]; count I64 [E] in place: elements that are not 0
+ *   merge_lower, merge_sums, merge_channel_sum, merge_ranges: two states of a statistic (merge.c)
  *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. The
  *                  logits are rounded to the compute dtype, log-softmax is f32; never N x V at once
  *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]

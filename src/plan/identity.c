@@ -154,6 +154,7 @@ static osh_status identity_add_calibration(osh_ctx *cx, osh_identity *id, const 
     h = XXH3_64bits_withSeed(d->offsets, (size_t)(d->n + 1) * sizeof *d->offsets, h);
     FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens,
           (ull)h);
+    FIELD("sum_groups", "%lld", (long long)p->in.groups.n);
     if (p->in.by_route) FIELD("moe_calibrate_all_experts", "false");
     if (p->budget.memory.looks_f16) FIELD("calib_cache", "second looks at F16");
     FIELD("sequential_targets", "%d subgraphs, %016llx", p->schedule.parts->n,

@@ -222,6 +222,7 @@ osh_status osh_plan_data(osh_ctx *cx, osh_inputs *in)
         .collator = o->data_collator, .n_vocab = in->graph->n_vocab,
     };
     OSH_TRY(osh_dataset_load(cx, &in->data, in->tok, &d));
+    in->groups = osh_groups_of(in->data.n, o->sum_groups);
     for (int64_t s = 0; s < in->data.n; s++)
         if (in->data.offsets[s + 1] - in->data.offsets[s] > in->graph->max_positions)
             OSH_FAIL(cx, OSH_E_USAGE,

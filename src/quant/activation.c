@@ -71,17 +71,15 @@ static osh_status rows_by_head(osh_ctx *cx, uint8_t **rows, const osh_tensor *x,
     return OSH_OK;
 }
 
-osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
-                           const osh_q_args *a)
+osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
+                                 const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
     uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
-    float *range = NULL;  // own: [2, heads]
     int64_t n = osh_tensor_numel(x) / heads;
     size_t size = osh_dtype_bytes(x->dtype);
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
     bool finite = true;
-    OSH_NEW(cx, range, 2 * heads);
     OSH_TRY(rows_by_head(cx, &rows, x, heads));
     const uint8_t *at = heads > 1 ? rows : x->data;
     for (int64_t h = 0; h < heads; h++) {
@@ -94,12 +92,24 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
                        .I = heads > 1 ? n : x->shape[1], .min = range, .max = range + heads};
     if (finite && !osh_observer_counts(a)) OSH_TRY(osh_observer_search(cx, &j));
     for (int64_t h = 0; h < heads; h++) {
-        osh_act_observer_feed(&o[h], a, range[h], range[heads + h], x->dtype);
         osh_tensor head = osh_tensor_view(x->dtype, 1, &n, (uint8_t *)at + (size_t)(h * n) * size);
         OSH_TRY(count_sample(cx, &o[h], a, &head, (float[]){range[h], range[heads + h]}));
     }
 done:
     osh_free(cx, rows);
+    return rc;
+}
+
+osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
+                           const osh_q_args *a)
+{
+    osh_status rc = OSH_OK;
+    float *range = NULL; // own: [2, heads]
+    OSH_NEW(cx, range, 2 * heads);
+    OSH_TRY(osh_act_observe_range(cx, range, o, heads, x, a));
+    for (int64_t h = 0; h < heads; h++)
+        osh_act_observer_feed(&o[h], a, range[h], range[heads + h], x->dtype);
+done:
     osh_free(cx, range);
     return rc;
 }
@@ -110,6 +120,7 @@ typedef struct looking { // a second look at a sample
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
+    double **losses; // [heads] of the group; NULL: a head without values
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -120,16 +131,38 @@ static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     const osh_act_observer *o = &l->o[head];
     double lo, hi;
     (void)cx, (void)worker;
-    if (!o->losses) return OSH_OK;
+    if (!l->losses[head]) return OSH_OK;
     osh_tensor x = osh_tensor_view(
         l->dt, 1, &l->n, (uint8_t *)l->at + (size_t)(head * l->n) * osh_dtype_bytes(l->dt));
     row->candidate(&lo, &hi, o->counts, l->a, i);
-    o->losses[i] += row->exact(&x, l->a, lo, hi);
+    l->losses[head][i] += row->exact(&x, l->a, lo, hi);
     return OSH_OK;
 }
 
+/* Sets *to (view) to the losses of the sample's group; NULL: the range has no candidates, because
+ * all values are 0. */
+static osh_status observer_losses(osh_ctx *cx, double **to, osh_act_observer *o, int64_t candidates,
+                                  const osh_act_sample *at)
+{
+    osh_status rc = OSH_OK;
+    const osh_where host = {NULL, OSH_LIFE_LONG};
+    osh_tensor *state;
+    *to = NULL;
+    if (!o->counts || !(o->counts->width > 0)) goto done;
+    if (!o->losses) {
+        osh_groups groups = at ? at->groups : (osh_groups){0};
+        OSH_TRY(osh_stat_new(cx, &o->losses, &osh_stat_sums, groups, candidates, host));
+        OSH_TRY(osh_stat_new_part(cx, o->losses, host));
+    }
+    OSH_TRY(osh_stat_at(cx, &state, o->losses, at ? at->sample : 0));
+    *to = state->data;
+done:
+    return rc;
+}
+
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
-                                 const osh_tensor *x, const osh_q_args *a)
+                                 const osh_tensor *x, const osh_q_args *a,
+                                 const osh_act_sample *at)
 {
     osh_status rc = OSH_OK;
     uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
@@ -137,11 +170,12 @@ osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads
                  .candidates = osh_observer_of(a)->candidates(a)};
     OSH_TRY(rows_by_head(cx, &rows, x, heads));
     l.at = heads > 1 ? rows : x->data;
-    for (int64_t h = 0; h < heads; h++) // a range of zeros has no candidates
-        if (o[h].counts && o[h].counts->width > 0 && !o[h].losses)
-            OSH_NEW(cx, o[h].losses, l.candidates);
+    OSH_NEW(cx, l.losses, heads);
+    for (int64_t h = 0; h < heads; h++)
+        OSH_TRY(observer_losses(cx, &l.losses[h], &o[h], l.candidates, at));
     OSH_TRY(osh_parallel_for(cx, heads * l.candidates, second_look_chunk, &l));
 done:
+    osh_free(cx, l.losses);
     osh_free(cx, rows);
     return rc;
 }
@@ -153,34 +187,40 @@ void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh
     *lo = o->min, *hi = o->max;
     if (!o->counts) return;
     l = *lo = o->counts->min, u = *hi = o->counts->max;
-    if (o->losses) osh_calibrate_least_of(&l, &u, o->counts, a, o->losses);
+    if (o->losses) osh_calibrate_least_of(&l, &u, o->counts, a, o->losses->all->data);
     else if (o->counts->width > 0) osh_observer_of(a)->choose(&l, &u, o->counts, a);
     *lo = osh_q_round_to((float)l, dt), *hi = osh_q_round_to((float)u, dt);
+}
+
+osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o)
+{
+    return o->losses ? osh_stat_finish(cx, o->losses) : OSH_OK;
 }
 
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o)
 {
     if (o->counts) osh_histogram_deinit(cx, o->counts);
     osh_free(cx, o->counts);
-    osh_free(cx, o->losses);
+    osh_stat_free(cx, o->losses);
     o->counts = NULL, o->losses = NULL;
 }
 
-size_t osh_act_observer_bytes(const osh_q_args *a)
+size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups)
 {
     if (!osh_observer_counts(a)) return 0;
-    size_t losses =
-        osh_observer_twice(a) ? (size_t)osh_observer_of(a)->candidates(a) * sizeof(double) : 0;
+    size_t losses = 0;
+    if (osh_observer_twice(a))
+        losses = osh_stat_bytes(&osh_stat_sums, groups, osh_observer_of(a)->candidates(a));
     return osh_mem_gross(sizeof(osh_histogram)) +
-           osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW) +
-           (losses ? osh_mem_gross(losses) : 0);
+           osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW) + losses;
 }
 
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
+    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float)); // or osh_act_observe_again's
+                                                                       // list
     size_t search = osh_observer_counts(a) ? 0
                     : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
                                  : osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);

@@ -4,6 +4,7 @@
  * accurate. */
 #ifndef OSH_ARITH_H
 #define OSH_ARITH_H
+#include "ops/stat.h"
 #include "quant/scheme.h"
 
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
@@ -76,20 +77,33 @@ typedef struct osh_act_observer {
     bool seen;
     float min, max;
     struct osh_histogram *counts; // own; NULL: the observer does not count, or has seen nothing
-    double *losses;               // own [candidates]: set by the second look
+    osh_stat *losses;             // own: osh_stat_sums [candidates]: made by the second look
 } osh_act_observer;
+typedef struct osh_act_sample { // a sample among all samples
+    osh_groups groups;
+    int64_t sample;
+} osh_act_sample;
 /* Observes one sample x [tokens, heads * head_dim] with o [heads]. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* Observes a sample a second time, after all have been observed once. Only for observers that look
- * twice (osh_observer_twice). */
-osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
+/* osh_act_observe in two steps. This one computes the ranges [2, heads] of a sample, smallest
+ * values first, and counts its values if the observer counts; samples come in order.
+ * osh_act_observer_feed adds a range to one head. */
+osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
+/* Observes a sample a second time, after all have been observed once. Only for observers that look
+ * twice (osh_observer_twice). at: NULL: all samples are one group. */
+osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
+                                 const osh_tensor *x, const osh_q_args *a,
+                                 const osh_act_sample *at);
+/* Merges the last group of the losses of the second look. */
+osh_status osh_act_observer_finish(osh_ctx *cx, osh_act_observer *o);
 /* Returns the range of all samples. */
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a,
                       osh_dtype dt);
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
-size_t osh_act_observer_bytes(const osh_q_args *a); // host bytes of one head
+/* Returns the host bytes of one head. */
+size_t osh_act_observer_bytes(const osh_q_args *a, const osh_groups *groups);
 /* Returns the scratch bytes that observing a sample takes. */
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads,
                              osh_dtype dt);

@@ -618,3 +618,9 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *
 done:
     return rc;
 }
+
+osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f)
+{
+    if (!osh_fold_searches(p, f)) return (osh_fold_types){&osh_stat_channel_range, NULL};
+    return (osh_fold_types){&osh_stat_channel_sum, &osh_stat_hessian};
+}

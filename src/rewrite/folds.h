@@ -24,6 +24,10 @@ enum { OSH_FOLD_PIECE = 1 << 20 };
 /* True if the factors come from a search over the inputs of the Linears: f->value is then that
  * input, not the layer's output. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
+typedef struct osh_fold_types { // statistics of the fold's value
+    const osh_stat_type *channels, *squares; // squares NULL: not wanted
+} osh_fold_types;
+osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f);
 /* Makes the descriptions of its Linears, in a model that is cut. *out: own [f->n_takes]. */
 osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
                             const osh_fold *f);

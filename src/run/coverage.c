@@ -25,7 +25,9 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p
         *r = (osh_router_tokens){
             .node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
         c->router[r->value] = c->n++;
-        OSH_NEW(cx, r->tokens, r->n_experts);
+        OSH_TRY(osh_stat_new(cx, &r->count, &osh_stat_routes, p->in->groups, r->n_experts,
+                             (osh_where){NULL, OSH_LIFE_LONG}));
+        r->tokens = r->count->all->data;
     }
     *out = c, c = NULL; // give
 done:
@@ -36,7 +38,7 @@ done:
 void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
 {
     if (!c) return;
-    for (int i = 0; i < c->n; i++) osh_free(cx, c->routers[i].tokens);
+    for (int i = 0; i < c->n; i++) osh_stat_free(cx, c->routers[i].count);
     osh_free(cx, c->routers);
     osh_free(cx, c->router);
     osh_free(cx, c);
@@ -47,16 +49,14 @@ osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_
 {
     osh_status rc = OSH_OK;
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
-    float row[OSH_MOE_MAX_EXPERTS];
     if (!r || r->n_samples != b->first_sample) return OSH_OK;
     size_t each = (size_t)r->n_experts * osh_dtype_bytes(x->dtype), most = sizeof c->room / each;
     for (int64_t t = 0, n; t < b->n_tokens; t += n) {
         n = osh_min64((int64_t)most, b->n_tokens - t);
         OSH_TRY(osh_tensor_get(cx, c->room, x, (size_t)t * each, (size_t)n * each));
-        for (int64_t i = 0; i < n; i++) {
-            osh_to_f32(row, c->room + (size_t)i * each, x->dtype, r->n_experts);
-            for (int64_t e = 0; e < r->n_experts; e++) r->tokens[e] += row[e] != 0;
-        }
+        osh_tensor rows = osh_tensor_view(x->dtype, 2, (int64_t[]){n, r->n_experts}, c->room);
+        osh_op_args a = {.in = {&rows}, .out = {r->count->all}}; // counts are exact
+        OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
     }
     r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
 done:

@@ -6,7 +6,9 @@
 
 typedef struct osh_router_tokens { // counts of one router
     int node, value;
-    int64_t n_experts, *tokens; // own [n_experts]
+    int64_t n_experts;
+    osh_stat *count;             // own: osh_stat_routes
+    const int64_t *tokens;       // view of count [n_experts]
     int64_t n_samples, n_tokens; // counted so far
 } osh_router_tokens;
 typedef struct osh_coverage {

@@ -9,8 +9,8 @@
 
 typedef struct seen { // statistics of one fold; own
     int fold;
-    osh_tensor *channels; // F32 [2, n]: smallest and largest of each channel, or sums (channel_sum)
-    osh_tensor *squares;  // F32 [n, n]: X^T X; NULL: the factors are not searched for
+    osh_stat *channels; // osh_stat_channel_range; osh_stat_channel_sum if factors are searched for
+    osh_stat *squares;  // osh_stat_hessian; NULL: factors are not searched for
     int64_t n_tokens;
 } seen;
 
@@ -20,6 +20,25 @@ struct osh_folding {
     seen *of; // own [n]: only the folds of the range, in the order of the plan
     int n;
 };
+
+/* Begins the statistics of a fold of the plan. */
+static osh_status folding_begin(osh_ctx *cx, osh_folding *f, int fold)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = f->plan;
+    const osh_where host = {NULL, OSH_LIFE_LONG};
+    int64_t n = p->rewrites->folds[fold].n;
+    osh_fold_types types = osh_fold_types_of(p->rewrites, &p->rewrites->folds[fold]);
+    seen *s = &f->of[f->n++];
+    s->fold = fold;
+    OSH_TRY(osh_stat_new(cx, &s->channels, types.channels, p->in->groups, n, host));
+    OSH_TRY(osh_stat_new_part(cx, s->channels, host));
+    if (!types.squares) goto done;
+    OSH_TRY(osh_stat_new(cx, &s->squares, types.squares, p->in->groups, n, host));
+    OSH_TRY(osh_stat_new_part(cx, s->squares, host));
+done:
+    return rc;
+}
 
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, const osh_range *r)
 {
@@ -33,17 +52,7 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_budget *p, 
     OSH_NEW(cx, f->of, n_inside);
     for (int i = 0; i < p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(p->schedule, r, &p->rewrites->folds[i])) continue;
-        int64_t n = p->rewrites->folds[i].n;
-        bool searches = osh_fold_searches(p->rewrites, &p->rewrites->folds[i]);
-        seen *s = &f->of[f->n++];
-        s->fold = i;
-        OSH_TRY(osh_tensor_new(cx, &s->channels, OSH_F32, 2, (int64_t[]){2, n}));
-        float *x = s->channels->data;
-        for (int64_t c = 0; c < n; c++)
-            x[c] = searches ? 0 : INFINITY, x[n + c] = searches ? 0 : -INFINITY;
-        if (!searches) continue;
-        OSH_TRY(osh_tensor_new(cx, &s->squares, OSH_F32, 2, (int64_t[]){n, n}));
-        OSH_TRY(osh_tensor_zero(cx, s->squares));
+        OSH_TRY(folding_begin(cx, f, i));
     }
     *out = f, f = NULL; // give
 done:
@@ -55,7 +64,7 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f)
 {
     if (!f) return;
     for (int i = 0; i < f->n; i++)
-        osh_tensor_free(cx, f->of[i].channels), osh_tensor_free(cx, f->of[i].squares);
+        osh_stat_free(cx, f->of[i].channels), osh_stat_free(cx, f->of[i].squares);
     osh_free(cx, f->of);
     osh_free(cx, f);
 }
@@ -67,12 +76,11 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_folding *f = user;
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        osh_op_args a = {.in = {x}, .out = {s->channels}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find(s->squares ? "channel_sum" : "channel_range"), &a));
+        if (b->first_sample < s->channels->next) continue; // the pass of an earlier segment fed it
+        osh_op_args a = {.in = {x}, .seqs = &b->seqs};
+        OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
         s->n_tokens += x->shape[0];
-        if (!s->squares) continue;
-        a.out[0] = s->squares;
-        OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
+        if (s->squares) OSH_TRY(osh_stat_feed(cx, s->squares, &a, b->first_sample));
     }
 done:
     return rc;
@@ -188,7 +196,7 @@ static osh_status factors_by_range(osh_ctx *cx, const osh_budget *p, const seen 
     osh_fold *f = &p->rewrites->folds[s->fold];
     const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
-    const float *lo = s->channels->data;
+    const float *lo = s->channels->all->data;
     if (!most)
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s",
                  p->in->graph->modules[f->module].name);
@@ -228,7 +236,7 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Factors of the smallest error. The sums of s become the mean of each channel and X^T X times 2
+/* Factors of the smallest error. Sums of |x| become the mean of each channel, and X^T X is doubled
  * below the diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
@@ -239,9 +247,9 @@ static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen
     const char *name = p->in->graph->modules[f->module].name;
     source from = {p, f, w};
     osh_balance *balance = NULL; // own
-    float *mean = s->channels->data, *h = s->squares->data;
+    float *mean = s->channels->all->data, *h = s->squares->all->data;
     OSH_TRY(osh_fold_balance(cx, &balance, p->rewrites, f));
-    for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)s->n_tokens;
+    for (int64_t c = 0; c < f->n; c++) mean[c] /= (float)s->n_tokens;
     hessian_double_lower(h, f->n);
     osh_search j = {.name = name,
                     .n = f->n,
@@ -266,7 +274,7 @@ static osh_status fold_make_factors(osh_ctx *cx, const osh_budget *p, const seen
     osh_fold *f = &p->rewrites->folds[s->fold];
     const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
     const char *name = p->in->graph->modules[f->module].name;
-    const float *lo = s->channels->data;
+    const float *lo = s->channels->all->data;
     if (!s->n_tokens || (!s->squares && !(lo[0] <= lo[f->n])))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
     OSH_TRY(s->squares ? factors_by_search(cx, p, s, w) : factors_by_range(cx, p, s, w));
@@ -278,13 +286,25 @@ done:
     return rc;
 }
 
+/* Merges the last groups of all statistics. */
+static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < f->n; i++) {
+        OSH_TRY(osh_stat_finish(cx, f->of[i].channels));
+        if (f->of[i].squares) OSH_TRY(osh_stat_finish(cx, f->of[i].squares));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = r->budget;
     double all = 0, work = 0;
-    for (int i = 0; i < g->n; i++)
-        all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
+    OSH_TRY(folding_finish(cx, g));
+    for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
     if (all > 0) // a search takes time: it counts as a part of the solve

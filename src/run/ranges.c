@@ -1,5 +1,5 @@
-/* ranges.c - feeds observers with samples, and makes static scales from the ranges that they
- * found. */
+/* ranges.c - gathers the range of each sample, feeds observers with them in order, and makes static
+ * scales from the ranges that they found. */
 #include "run/ranges.h"
 
 #include <string.h>
@@ -37,6 +37,7 @@ static void range_drop(osh_ctx *cx, const osh_ranges *r, osh_ranged *x)
     for (int64_t h = 0; x->heads && h < r->plan->match->linears[x->linear].heads[x->k]; h++)
         osh_act_observer_deinit(cx, &x->heads[h]);
     osh_free(cx, x->heads), x->heads = NULL;
+    osh_tensor_free(cx, x->rows), x->rows = NULL;
 }
 
 void osh_ranges_free(osh_ctx *cx, osh_ranges *r)
@@ -87,6 +88,10 @@ osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear)
         osh_ranged *x = &r->all[r->n++];
         x->linear = linear, x->k = k, x->next = *first, *first = r->n;
         OSH_NEW(cx, x->heads, l->heads[k]);
+        if (!r->plan->in->device)
+            OSH_TRY(osh_stat_state(cx, &x->rows, &osh_stat_sample_ranges,
+                                   r->plan->in->data.n * l->heads[k],
+                                   (osh_where){NULL, OSH_LIFE_LONG}));
     }
 done:
     return rc;
@@ -94,16 +99,33 @@ done:
 
 bool osh_ranges_has(const osh_ranges *r, int value) { return range_first(r, value) != NULL; }
 
-static osh_status range_feed(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
-                             const osh_tensor *sample, bool again)
+/* Puts the ranges of a sample into its columns of x->rows. */
+static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
+                               const osh_tensor *rows, int64_t sample)
+{
+    osh_status rc = OSH_OK;
+    int64_t heads = r->plan->match->linears[x->linear].heads[x->k], n = x->rows->shape[1];
+    float *range = NULL, *at = (float *)x->rows->data + sample * heads; // range: own: [2, heads]
+    OSH_NEW(cx, range, 2 * heads);
+    OSH_TRY(osh_act_observe_range(cx, range, x->heads, heads, rows, range_args(r, x)));
+    memcpy(at, range, (size_t)heads * sizeof *at);
+    memcpy(at + n, range + heads, (size_t)heads * sizeof *at);
+done:
+    osh_free(cx, range);
+    return rc;
+}
+
+static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
+                                   const osh_tensor *rows, int64_t sample)
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->match->linears[x->linear].heads[x->k];
+    osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
-    if (!again) return osh_act_observe(cx, x->heads, heads, sample, range_args(r, x));
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, sample)); // also a sample that was not kept
-    OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : sample, range_args(r, x)));
+        OSH_TRY(osh_narrow(cx, &narrow, rows)); // also a sample that was not kept
+    OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
+                                  &at));
 done:
     osh_tensor_free(cx, narrow);
     return rc;
@@ -120,20 +142,43 @@ osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tens
             osh_tensor sample = *x;
             sample.data = (char *)x->data + (size_t)seqs->offsets[k] * row;
             sample.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k];
-            if (sample.shape[0]) OSH_TRY(range_feed(cx, r, to, &sample, twice && look.again));
+            if (!sample.shape[0]) continue;
+            OSH_TRY((twice && look.again ? range_look_again : range_gather)(
+                cx, r, to, &sample, look.first_sample + k));
         }
     }
 done:
     return rc;
 }
 
+/* Feeds the observers of a range with rows [2, n * heads]. */
+static void range_follow(const osh_ranges *r, osh_ranged *x, const float *rows, int64_t n,
+                         int64_t heads)
+{
+    for (int64_t k = 0; k < n * heads; k++)
+        if (rows[k] <= rows[n * heads + k])
+            osh_act_observer_feed(&x->heads[k % heads], range_args(r, x), rows[k],
+                                  rows[n * heads + k], r->plan->in->graph->dtype);
+}
+
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n)
 {
     for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to))
-        for (int64_t k = 0; to->heads && k < n; k++)
-            if (minmax[2 * k] <= minmax[2 * k + 1])
-                osh_act_observer_feed(to->heads, range_args(r, to), minmax[2 * k],
-                                      minmax[2 * k + 1], r->plan->in->graph->dtype);
+        if (to->heads) range_follow(r, to, minmax, n, 1);
+}
+
+osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r)
+{
+    osh_status rc = OSH_OK;
+    for (osh_ranged *x = r->all; x < r->all + r->n; x++) {
+        int64_t heads = r->plan->match->linears[x->linear].heads[x->k];
+        if (x->rows) range_follow(r, x, x->rows->data, r->plan->in->data.n, heads);
+        osh_tensor_free(cx, x->rows), x->rows = NULL;
+        for (int64_t h = 0; x->heads && h < heads; h++)
+            OSH_TRY(osh_act_observer_finish(cx, &x->heads[h]));
+    }
+done:
+    return rc;
 }
 
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear)

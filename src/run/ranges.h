@@ -1,5 +1,6 @@
 /* ranges.h - follows the ranges of values that give static scales (osh_linear.ranged): inputs and
- * outputs of Linears, keys, values and queries. An observer follows a range sample by sample; some
+ * outputs of Linears, keys, values and queries. The range of each sample is gathered
+ * (osh_stat_sample_ranges); when all samples are there, an observer follows them in order. Some
  * observers look at each sample twice. Linears that read one value in the same way share its
  * range. */
 #ifndef OSH_RUN_RANGES_H
@@ -14,13 +15,19 @@ void osh_ranges_free(osh_ctx *cx, osh_ranges *r);
 osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is followed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
-/* Feeds samples of a value. once: feeds observers that look once, too; again: it is the second look
- * of observers that look twice. */
-typedef struct osh_looking { bool once, again; } osh_looking;
+/* Feeds samples of a value, from first_sample on. once: feeds observers that look once, too; again:
+ * it is the second look of observers that look twice. */
+typedef struct osh_looking {
+    bool once, again;
+    int64_t first_sample;
+} osh_looking;
 osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tensor *x,
                            const osh_seqs *seqs, osh_looking look);
-/* Feeds all samples of a value at once: minmax [n, 2]; a sample without tokens has min > max. */
+/* With a GPU: feeds the observers of a value with the ranges of all samples, minmax [2, n]. A
+ * sample without tokens has min > max. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
+/* Feeds all observers with the gathered ranges of the samples, after all samples were looked at. */
+osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
 /* Frees the observers of a Linear's ranges. */
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
 /* Makes scale and zero point (own) of a Linear's static input; both are NULL if the scheme has no

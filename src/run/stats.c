@@ -1,6 +1,6 @@
-/* stats.c - collects Hessians, other sums and input ranges. The CPU adds samples one by one in
- * their order, so the batch size changes no bit. A device adds a batch at once; its batches are the
- * same in each run. */
+/* stats.c - collects Hessians, other sums and input ranges. Sums are collected in groups of samples
+ * (ops/stat.h). The CPU adds samples one by one in their order, so the batch size changes no bit. A
+ * device adds a batch at once; its batches follow from the samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 #include "run/narrow.h"
 
 typedef struct sums {     // statistics of a value; own
-    osh_tensor *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // on the device, F32 [samples, 2]
+    osh_stat *of[OSH_N_SUMS];
+    osh_tensor *minmax;   // on the device: osh_stat_sample_ranges
 } sums;
 
 enum { MIX_SEED = 42 };
@@ -58,13 +58,14 @@ static void stats_aim(const osh_stats *s, osh_layout_kind kind, int value)
 static osh_status stats_new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    osh_tensor **t = &stats_sums(s, value)->of[sum], shape = osh_sum_shape(sum, I);
-    osh_device *d = osh_sums[sum].on_card ? s->plan->in->device : NULL;
-    if (*t) goto done;
-    if (d) stats_aim(s, osh_sums[sum].layout, value);
-    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim,
-                              shape.shape));
-    OSH_TRY(osh_tensor_zero(cx, *t));
+    const osh_sum_type *t = &osh_sums[sum];
+    osh_stat **of = &stats_sums(s, value)->of[sum];
+    osh_where where = {t->on_card ? s->plan->in->device : NULL, OSH_LIFE_LONG};
+    if (*of) goto done;
+    if (where.d) stats_aim(s, t->layout, value);
+    OSH_TRY(osh_stat_new(cx, of, t->type, s->plan->in->groups, I, where));
+    if (where.d && osh_stat_is_grouped(t->type, &s->plan->in->groups)) stats_aim(s, t->part, value);
+    OSH_TRY(osh_stat_new_part(cx, *of, where));
 done:
     return rc;
 }
@@ -72,20 +73,11 @@ done:
 /* Makes an empty range for each sample. */
 static osh_status stats_new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
-    osh_status rc = OSH_OK;
-    int64_t n = s->plan->in->data.n;
     osh_tensor **t = &stats_sums(s, value)->minmax;
-    float *empty = NULL; // own
-    if (*t) goto done;
-    OSH_NEW(cx, empty, 2 * n);
+    if (*t) return OSH_OK;
     stats_aim(s, OSH_LAYOUT_RANGE, value);
-    for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
-    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->in->device, OSH_LIFE_LONG}, OSH_F32, 2,
-                              (int64_t[]){n, 2}));
-    OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
-done:
-    osh_free(cx, empty);
-    return rc;
+    return osh_stat_state(cx, t, &osh_stat_sample_ranges, s->plan->in->data.n,
+                          (osh_where){s->plan->in->device, OSH_LIFE_LONG});
 }
 
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
@@ -141,7 +133,7 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
     for (int v = s->v0; s->of && v < s->v1; v++) {
-        for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, stats_sums(s, v)->of[k]);
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_stat_free(cx, stats_sums(s, v)->of[k]);
         osh_tensor_free(cx, stats_sums(s, v)->minmax);
     }
     osh_free(cx, s->of);
@@ -158,14 +150,14 @@ const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
 osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
 {
     const sums *of = stats_sums(s, value);
-    return of ? of->of[sum] : NULL;
+    return of && of->of[sum] ? of->of[sum]->all : NULL;
 }
 
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 {
     sums *of = stats_sums(s, value);
     if (!of) return;
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_tensor_free(cx, of->of[k]), of->of[k] = NULL;
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_stat_free(cx, of->of[k]), of->of[k] = NULL;
     for (int i = osh_first_reader(s->plan->match, value); i >= 0;
          i = osh_next_reader(s->plan->match, i))
         osh_ranges_drop(cx, s->ranges, i);
@@ -191,10 +183,11 @@ static osh_status stats_feed_minmax(osh_ctx *cx, osh_stats *s, int value, const 
                                     const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    float *at = (float *)stats_sums(s, value)->minmax->data + 2 * b->first_sample;
+    const osh_tensor *t = stats_sums(s, value)->minmax;
+    float *low = (float *)t->data + b->first_sample, *high = low + t->shape[1];
     for (int64_t k = 0; k < b->seqs.n; k++) {
         int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
-        if (n > 0) OSH_TRY(osh_cuda_minmax(cx, at + 2 * k, x, first, n));
+        if (n > 0) OSH_TRY(osh_cuda_minmax(cx, low + k, high + k, x, first, n));
     }
 done:
     return rc;
@@ -241,10 +234,9 @@ static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int or
     for (osh_sum k = 0; all && k < OSH_N_SUMS; k++) {
         const osh_sum_type *t = &osh_sums[k];
         if (!of->of[k]) continue;
-        osh_op_args a = {
-            .in = {t->mixed && mixed ? mixed : x}, .out = {of->of[k]}, .seqs = &b->seqs};
+        osh_op_args a = {.in = {t->mixed && mixed ? mixed : x}, .seqs = &b->seqs};
         if (t->original) a.in[1] = b->values[original];
-        OSH_TRY(osh_op_run(cx, osh_op_find(t->op), &a));
+        OSH_TRY(osh_stat_feed(cx, of->of[k], &a, b->first_sample));
     }
     osh_tensor_free(cx, mixed), mixed = NULL;
     if (of->minmax) {
@@ -252,7 +244,9 @@ static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int or
         goto done;
     }
     OSH_TRY(osh_ranges_feed(cx, s->ranges, value, x, &b->seqs,
-                            (osh_looking){all, s->look == LOOK_KEPT || (all && s->again[value])}));
+                            (osh_looking){.once = all,
+                                          .again = s->look == LOOK_KEPT || (all && s->again[value]),
+                                          .first_sample = b->first_sample}));
 done:
     osh_tensor_free(cx, mixed);
     return rc;
@@ -354,12 +348,25 @@ done:
     return rc;
 }
 
+/* Merges the last group of each sum. */
+static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
+{
+    osh_status rc = OSH_OK;
+    for (int v = s->v0; v < s->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (stats_sums(s, v)->of[k]) OSH_TRY(osh_stat_finish(cx, stats_sums(s, v)->of[k]));
+done:
+    return rc;
+}
+
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = s->plan;
-    float *minmax = NULL; // own: [samples, 2]
+    float *minmax = NULL; // own: [2, samples]
+    OSH_TRY(stats_finish_sums(cx, s));
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
+    OSH_TRY(osh_ranges_finish(cx, s->ranges));
     if (!p->in->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->in->data.n);
     for (int v = s->v0; v < s->v1; v++) {

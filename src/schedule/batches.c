@@ -1,10 +1,12 @@
 /* batches.c - makes batches: samples that go through the model together.
  *
- * On a GPU a batch is a run of whole samples in their order. It ends with the sample that brings it
- * to OSH_DEVICE_BATCH_TOKENS tokens. So the shapes of all products, which decide their last bits,
- * follow from the data alone. The host's results do not depend on batches; a batch has --batch-size
- * samples, or a few for each thread. */
+ * On a GPU a batch is a run of whole samples of one group (ops/stat.h) in their order. It ends with
+ * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. So the shapes of
+ * all products, which decide their last bits, follow from the samples of the group alone. The
+ * host's results do not depend on batches; a batch has --batch-size samples, or a few for each
+ * thread, and may have samples of several groups. */
 #include "schedule/schedule.h"
+#include "tensor/scalar.h"
 
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
 {
@@ -21,7 +23,8 @@ static int64_t batch_end(const osh_schedule *p, int64_t first)
 {
     const osh_dataset *d = &p->in->data;
     if (!p->in->on_device) return d->n - first < p->batch_size ? d->n : first + p->batch_size;
-    return osh_batch_end_on_device(d, first);
+    int64_t group = osh_group_at(&p->in->groups, first);
+    return osh_min64(osh_batch_end_on_device(d, first), osh_group_first(&p->in->groups, group + 1));
 }
 
 static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)

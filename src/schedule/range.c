@@ -105,8 +105,12 @@ size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)
     for (int i = r->l0; i < r->l1; i++)
         for (int k = 0; k < OSH_RANGED; k++) {
             const osh_linear *l = &p->match->linears[i];
-            if (l->ranged[k] >= 0)
-                n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+            if (l->ranged[k] < 0) continue;
+            n++, heads += osh_mem_gross((size_t)l->heads[k] * sizeof(osh_act_observer));
+            if (!p->in->on_device && osh_leads_range(p->match, i, k))
+                heads +=
+                    osh_tensor_gross((size_t)(2 * p->in->data.n * l->heads[k]) * sizeof(float)) +
+                    osh_mem_gross((size_t)l->heads[k] * 2 * sizeof(float));
         }
     return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) +
            osh_mem_gross(n * sizeof(osh_ranged)) + heads;

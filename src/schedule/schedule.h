@@ -108,11 +108,11 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
 /* True if some batch runs sample by sample (osh_exec_by_sample). */
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
-/* A GPU makes Hessians of whole batches, each with enough samples to have this many tokens. The
- * number decides output bytes. */
+/* A GPU makes Hessians of whole batches, each with enough samples to have this many tokens, or with
+ * the last samples of a group. The number decides output bytes. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // smaller in a tool of the tests
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* End of the batch that begins with sample `first`. */
+/* End of the batch that begins with sample `first`, if no group ends before. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 #endif

@@ -29,7 +29,7 @@ P
     n=$((n + 1))
 done <fields
 cp manifest out/oneshot-manifest.json
-for field in program 'source config.json' 'source model.safetensors' 'source tokenizer.json' recipe schemes data sequential_targets \
+for field in program 'source config.json' 'source model.safetensors' 'source tokenizer.json' recipe schemes data sum_groups sequential_targets \
     pipeline propagate_error arithmetic max_shard_size layout back_end isa; do
     grep -qx "$field" fields || fail "no field '$field': $(tr '\n' ' ' <fields)"
 done
@@ -49,5 +49,7 @@ finished || fail "a shard that was only touched"
 echo '# read again' >>recipe.yaml && changed recipe
 cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
 sed -n 2,12p m/data/calibration.jsonl >rows.jsonl && changed data --dataset rows.jsonl
+changed sum_groups --sum-groups 1
+finished --sum-groups 3 || fail "3 groups of 2 samples are 2"
 finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "a flag that changes no byte is refused"
 echo "$n fields"

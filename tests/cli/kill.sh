@@ -12,10 +12,10 @@ RANDOM=42
 declare -A how=(
     [gptq]="--scheme W4A16 --method gptq"
     [rtn]="--scheme W4A16 --method rtn"
-    [asym]="--scheme W4A16_ASYM --method gptq --sequential-targets Linear"
+    [asym]="--scheme W4A16_ASYM --method gptq --sequential-targets Linear --sum-groups 2"
     [int8]="--scheme W8A8 --method gptq --propagate-error false"
     [fp8]="--scheme FP8 --method gptq"
-    [basic]="--scheme W8A16 --method gptq --pipeline basic"
+    [basic]="--scheme W8A16 --method gptq --pipeline basic --sum-groups 1"
 )
 names=(gptq asym gptq int8 rtn fp8 gptq basic)
 one() { # kind of job, output

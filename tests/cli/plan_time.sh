@@ -28,8 +28,13 @@ check 48 6 --device-model h200 --num-calibration-samples 512 --max-seq-length 20
 rm -r model
 "$OSH_TOOLS/make_model" model hidden=16384 intermediate=53248 heads=128 kv=8 layers=126 vocab=128256 samples=512 \
     tokens=2048 ragged=1 holes=1
-took=$( { time "$ONESHOT" plan --model model --scheme W4A16 --method gptq --ignore lm_head --device-model h100 \
-    --dataset model/calibration.jsonl --num-calibration-samples 512 --max-seq-length 2048 --device-memory 14GiB >plan; } 2>&1)
+large="plan --model model --scheme W4A16 --method gptq --ignore lm_head --device-model h100 --dataset model/calibration.jsonl \
+    --num-calibration-samples 512 --max-seq-length 2048 --device-memory 14GiB"
+code=0
+"$ONESHOT" $large >plan 2>err || code=$?
+[ $code = 2 ] && grep -q 'smallest that would do is --device-memory 2.*MiB; --sum-groups 1 halves the bytes of Hessians' err ||
+    fail "two Hessians of 11.3 GB in 14 GiB: $code, $(cat err)"
+took=$( { time "$ONESHOT" $large --sum-groups 1 >plan; } 2>&1)
 echo "126 layers of 16,384: $took s of 2"
 grep -q "882 modules quantized" plan || fail "no plan of 882 Linears: $(head -3 plan)"
 awk "BEGIN { exit !($took <= 2) }" || fail "more than 2 s"

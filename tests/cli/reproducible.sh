@@ -22,6 +22,21 @@ batch() { # flags: prints the batch size of the plan
 }
 [ "$(batch --threads 1) $(batch --threads 2) $(batch --threads 3) $(batch --threads 8)" = "1 4 6 1" ] || { echo "batches"; exit 1; }
 [ "$(batch --threads 2 --batch-size 5) $(batch --threads 2 --device-memory 2.5MiB)" = "5 1" ] || { echo "batches in a budget"; exit 1; }
+# Bytes follow from the number of groups of samples, and from nothing else.
+[ "$(run groups.8 --sum-groups 8 --threads 2 --batch-size 7)" = "$base" ] || { echo "8 groups of 7 samples are not 7"; exit 1; }
+sums=
+for groups in 1 2 3; do
+    want=$(run groups.$groups --sum-groups $groups --threads 1 --batch-size 1)
+    for flags in "--threads 2" "--threads 3 --batch-size 5" "--batch-size 16" "--mem-opt-level 2"; do
+        got=$(run "g$groups${flags// /_}" --sum-groups $groups $flags)
+        [ "$got" = "$want" ] || { echo "$groups groups: $flags changes the bytes"; exit 1; }
+    done
+    sums="$sums $(run basic.$groups --sum-groups $groups --pipeline basic --batch-size 5)"
+    [ "${sums##* }" = "$(run cut.$groups --sum-groups $groups --propagate-error false)" ] ||
+        { echo "$groups groups: basic and sequential without error propagation differ"; exit 1; }
+    sums="$sums $want"
+done
+[ "$(printf '%s\n' $sums | sort -u | wc -l)" = 6 ] || { echo "groups change nothing: $sums"; exit 1; }
 whole=$(run basic --pipeline basic)
 cut=$(run cut --propagate-error false)
 [ "$whole" = "$cut" ] || { echo "basic and sequential without error propagation differ"; exit 1; }

@@ -909,7 +909,7 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     carded c = card_put(cx, d, &all.t), m = card_put(cx, d, &g.t), f = card_put(cx, d, &at_first.t);
     osh_tensor x = c.t;
     x.ndim = 2, x.shape[0] = 11, x.shape[1] = width, x.data = osh_elem(&c.t, shift);
-    assert_int_equal(osh_cuda_minmax(cx, m.t.data, &x, 2, 5), OSH_OK);
+    assert_int_equal(osh_cuda_minmax(cx, m.t.data, (float *)m.t.data + 1, &x, 2, 5), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, got, &m.t, 0, sizeof got), OSH_OK);
     assert_true(got[0] == want[0] && got[1] == want[1]);
     assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, 1000), OSH_OK);

@@ -1,8 +1,11 @@
 /* test_stats.c - compares hessian_accum, shift_accum, nll and kl with their references. The bytes
- * are the same for any batch and any number of threads. */
+ * are the same for any batch and any number of threads. Each statistic of ops/stat.h is summed in
+ * groups of samples. */
 #include "card.h"
 
 #include <math.h>
+
+#include "ops/stat.h"
 
 typedef struct fixture {
     osh_ctx *one, *three;
@@ -575,6 +578,185 @@ static void test_kl(void **state)
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
 }
 
+/* ---- rows of ops/stat.h ---- */
+
+enum { SAMPLES = 11, WIDTH = 37, LONGEST = 19 };
+typedef struct fed { // samples that are fed to statistics
+    guarded x, x0, route;
+    int64_t offsets[SAMPLES + 1];
+} fed;
+
+static void fed_init(fixture *f, fed *s)
+{
+    for (int k = 0; k < SAMPLES; k++) // sample 4 has no tokens
+        s->offsets[k + 1] = s->offsets[k] + (k == 4 ? 0 : 1 + k * 7 % LONGEST);
+    int64_t n = s->offsets[SAMPLES];
+    s->x = guarded_new(f->one, OSH_BF16, 2, n, WIDTH),
+    s->x0 = guarded_new(f->one, OSH_BF16, 2, n, WIDTH);
+    s->route = guarded_new(f->one, OSH_BF16, 2, n, WIDTH);
+    guarded_fill(&s->x, 1, 3), guarded_fill(&s->x0, 2, 3), guarded_fill(&s->route, 3, 1);
+    for (int64_t i = 0; i < n * WIDTH; i += 3) memset(osh_elem(&s->route.t, i), 0, 2);
+}
+
+static void fed_free(fixture *f, fed *s)
+{
+    guarded_free(f->one, &s->x), guarded_free(f->one, &s->x0), guarded_free(f->one, &s->route);
+}
+
+/* Adds the range and the sum of a sample, like a collector. n is the width of a state. */
+static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int64_t k)
+{
+    int64_t n = to->shape[to->ndim - 1], first = s->offsets[k] * WIDTH,
+            end = s->offsets[k + 1] * WIDTH;
+    for (int64_t i = first; i < end; i++) {
+        double v = value_at(&s->x.t, i);
+        float *range = to->data;
+        if (t->dtype == OSH_F64)
+            ((double *)to->data)[i % n] += v * 1.1;
+        else if (v < range[k])
+            range[k] = (float)v;
+        if (t->dtype == OSH_F32 && v > range[n + k]) range[n + k] = (float)v;
+    }
+}
+
+/* Feeds samples [first, end) in batches of `size`. d: where the rows are; NULL: on the host. */
+static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t span[2],
+                         int64_t size, osh_device *d)
+{
+    const osh_tensor *x = st->type == &osh_stat_routes ? &s->route.t : &s->x.t;
+    osh_tensor *to;
+    for (int64_t k = span[0], n; k < span[1]; k += n) {
+        n = osh_min64(size, span[1] - k);
+        int64_t rows = s->offsets[k + n] - s->offsets[k], at[SAMPLES + 1];
+        for (int64_t i = 0; i <= n; i++) at[i] = s->offsets[k + i] - s->offsets[k];
+        for (int64_t i = 0; !st->type->feed && i < n; i++) {
+            assert_int_equal(osh_stat_at(cx, &to, st, k + i), OSH_OK);
+            add_sample(st->type, to, s, k + i);
+        }
+        if (!st->type->feed || !rows) continue;
+        osh_tensor part[2] = {*x, s->x0.t};
+        carded on[2];
+        for (int i = 0; i < 2; i++) {
+            part[i].data = osh_elem(&part[i], s->offsets[k] * WIDTH), part[i].shape[0] = rows;
+            if (d) on[i] = card_put(cx, d, &part[i]);
+        }
+        osh_seqs seqs = {n, at};
+        bool shift = st->type == &osh_stat_shift;
+        osh_op_args a = {.in = {d ? &on[0].t : &part[0]}, .seqs = &seqs};
+        if (shift) a.in[1] = d ? &on[1].t : &part[1];
+        assert_int_equal(osh_stat_feed(cx, st, &a, k), OSH_OK);
+        for (int i = 0; d && i < 2; i++) card_take(cx, NULL, &on[i]);
+    }
+}
+
+static osh_stat *stat_begin(osh_ctx *cx, const osh_stat_type *t, osh_groups groups, osh_device *d)
+{
+    osh_stat *st = NULL;
+    osh_where where = {d, OSH_LIFE_LONG};
+    int64_t n = t == &osh_stat_sample_ranges ? SAMPLES : WIDTH;
+    assert_int_equal(osh_stat_new(cx, &st, t, groups, n, where), OSH_OK);
+    assert_int_equal(osh_stat_new_part(cx, st, where), OSH_OK);
+    assert_int_equal(st->part != NULL, !t->exact && groups.n > 1);
+    return st;
+}
+
+/* Copies the result to `to`; elements above the diagonal of a Hessian are 0. */
+static void stat_take(osh_ctx *cx, osh_tensor *to, osh_stat *st)
+{
+    assert_int_equal(osh_stat_finish(cx, st), OSH_OK);
+    assert_null(st->part);
+    assert_int_equal(osh_tensor_copy(cx, to, st->all), OSH_OK);
+    for (int64_t i = 0; st->type == &osh_stat_hessian && i < WIDTH; i++)
+        memset((float *)to->data + i * WIDTH + i + 1, 0, (size_t)(WIDTH - 1 - i) * sizeof(float));
+    osh_stat_free(cx, st);
+}
+
+/* The groups by hand: each is a statistic of its own, and is merged into the first one. */
+static void stat_by_hand(fixture *f, osh_tensor *to, const osh_stat_type *t, const fed *s,
+                         int64_t n_groups, osh_device *d)
+{
+    osh_stat *all = stat_begin(f->one, t, (osh_groups){SAMPLES, 1}, d);
+    for (int64_t g = 0; g < n_groups; g++) {
+        osh_stat *part = g ? stat_begin(f->one, t, (osh_groups){SAMPLES, 1}, d) : all;
+        feed_samples(f->one, part, s,
+                     (int64_t[]){g * SAMPLES / n_groups, (g + 1) * SAMPLES / n_groups}, 1, d);
+        if (!g) continue;
+        osh_op_args a = {.out = {all->all, part->all}};
+        assert_int_equal(osh_op_run(f->three, osh_op_find(t->merge), &a), OSH_OK);
+        osh_stat_free(f->one, part);
+    }
+    stat_take(f->one, to, all);
+}
+
+static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_device *d)
+{
+    const int64_t counts[] = {1, 2, 3, 8, SAMPLES}, sizes[] = {1, 3, 4, SAMPLES},
+                  whole[] = {0, SAMPLES};
+    osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
+    size_t bytes = osh_tensor_bytes(&shape);
+    osh_tensor *x[3]; // one group; groups by hand; groups
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
+                         OSH_OK);
+    for (int c = 0; c < 5; c++) {
+        osh_groups groups = osh_groups_of(SAMPLES, counts[c]);
+        stat_by_hand(f, x[1], t, s, counts[c], d);
+        for (int i = 0; i < 4; i++) {
+            /* A GPU's batch has samples of one group; its sums are those of the same batches. */
+            if (d && sizes[i] > 1) continue;
+            osh_stat *st = stat_begin(f->three, t, groups, d);
+            feed_samples(f->three, st, s, whole, sizes[i], d);
+            stat_take(f->three, x[2], st);
+            if (memcmp(x[1]->data, x[2]->data, bytes))
+                fail_msg("%s: %ld groups in batches of %ld are not the sums by hand", t->name,
+                         (long)counts[c], (long)sizes[i]);
+        }
+        if (!c) memcpy(x[0]->data, x[2]->data, bytes);
+        if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
+        double e = t->exact ? 0 : nmse(x[2], x[0]); // sums of n terms in two orders
+        if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
+    }
+    for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);
+}
+
+/* For each row and any batch size, groups of samples give the bytes of parts merged by hand. An
+ * exact row does not depend on groups; sums of several groups are close to the sum of one. */
+static void test_stat_rows(void **state)
+{
+    fixture *f = *state;
+    fed s = {0};
+    fed_init(f, &s);
+    for (size_t i = 0; i < osh_stat_type_count(); i++) {
+        const osh_stat_type *t = osh_stat_type_at(i);
+        stat_case(f, t, &s, NULL);
+        bool on_card =
+            t->feed && osh_op_find(t->feed)->run[OSH_CUDA] && osh_op_find(t->merge)->run[OSH_CUDA];
+        if (f->d && on_card) stat_case(f, t, &s, f->d);
+    }
+    fed_free(f, &s);
+}
+
+/* Groups are neighbours of nearly equal size, and as many as samples at most. */
+static void test_groups(void **state)
+{
+    (void)state;
+    assert_int_equal(osh_groups_of(5, 8).n, 5);
+    assert_int_equal(osh_groups_of(0, 8).n, 1);
+    for (int64_t n = 1; n < 40; n++)
+        for (int64_t wanted = 1; wanted < 12; wanted++) {
+            osh_groups g = osh_groups_of(n, wanted);
+            assert_true(osh_group_first(&g, 0) == 0 && osh_group_first(&g, g.n) == n);
+            for (int64_t k = 0; k < n; k++) {
+                int64_t at = osh_group_at(&g, k);
+                assert_true(osh_group_first(&g, at) <= k && k < osh_group_first(&g, at + 1));
+            }
+            for (int64_t k = 0; k < g.n; k++) {
+                int64_t size = osh_group_first(&g, k + 1) - osh_group_first(&g, k);
+                assert_true(size == n / g.n || size == n / g.n + 1);
+            }
+        }
+}
+
 static void test_torture(void **state)
 {
     (void)state;
@@ -609,6 +791,7 @@ int main(void)
         cmocka_unit_test(test_hessian),     cmocka_unit_test(test_channel_range),
         cmocka_unit_test(test_channel_sum), cmocka_unit_test(test_channel_squares),
         cmocka_unit_test(test_token_peaks), cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_stat_rows),   cmocka_unit_test(test_groups),
         cmocka_unit_test(test_shift),       cmocka_unit_test(test_nll),
         cmocka_unit_test(test_nll_past),    cmocka_unit_test(test_kl_ties),
         cmocka_unit_test(test_kl),          cmocka_unit_test(test_torture)};

@@ -68,9 +68,10 @@ osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m)
     return osh_cuda_absent(cx);
 }
 
-osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n)
+osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
+                           int64_t n)
 {
-    (void)minmax, (void)x, (void)row, (void)n;
+    (void)low, (void)high, (void)x, (void)row, (void)n;
     return osh_cuda_absent(cx);
 }
 

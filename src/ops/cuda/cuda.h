@@ -100,6 +100,9 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
  * elements above the diagonal are undefined afterwards. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // all tokens at once
+/* Merges of statistics (merge.c). */
+osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // F32 only
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the status
@@ -157,9 +160,10 @@ size_t osh_gptq_factor_cuda_scratch(int64_t I);
 /* Lowers *first (int64 in device memory) to `base` plus the index of the first non-finite element
  * of x. Does not change it if all elements are finite. Does not wait. */
 osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
-/* Extends minmax, two f32 in device memory, to the smallest and the largest element of rows
- * [row, row + n) of x [N, D]. */
-osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
+/* Extends the range [*low, *high], in device memory, to the smallest and the largest element of
+ * rows [row, row + n) of x [N, D]. */
+osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
+                           int64_t n);
 
 /* ---- factors of Hessians ---- */
 /* Replaces Hessians [I, I] of at most OSH_FACTORS_MOST columns by their factors U (gptq_factor).

@@ -75,9 +75,10 @@ static __device__ inline void minmax_raise(float *p, float x)
     else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
 }
 
-/* minmax [2], x [n] */
+/* x [n] */
 template <class T>
-static __global__ void minmax_kernel(float *minmax, const T *x, int64_t n, int64_t n_packs)
+static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
+                                     int64_t n_packs)
 {
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
@@ -98,12 +99,13 @@ static __global__ void minmax_kernel(float *minmax, const T *x, int64_t n, int64
     high = osh_cu_warp_max(high);
     low = -osh_cu_warp_max(low);
     if (threadIdx.x % 32 == 0 && low <= high) {
-        minmax_lower(&minmax[0], low);
-        minmax_raise(&minmax[1], high);
+        minmax_lower(to_low, low);
+        minmax_raise(to_high, high);
     }
 }
 
-osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n)
+osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
+                           int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t numel = n * osh_width(x);
@@ -113,7 +115,7 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int6
         const T *from = static_cast<const T *>(x->data) + row * osh_width(x);
         int64_t n_packs = osh_cu_aligned(from) ? numel / osh_cu_pack<T>::N : 0;
         OSH_LAUNCH(minmax_kernel<T>, osh_cu_grid(x->device, n_packs ? n_packs : numel, 256), 256, 0,
-                   osh_cuda_stream(x->device), minmax, from, numel, n_packs);
+                   osh_cuda_stream(x->device), low, high, from, numel, n_packs);
     });
     OSH_CUDA(cx, cudaGetLastError());
 done:

@@ -77,7 +77,7 @@ static void check(const cJSON *c, int number)
             uint64_t stream = (uint64_t)(10 * number + 100 * k++);
             for (int copies = 1; copies <= 2; copies++) {
                 osh_tensor *x = sample(stream, n, (float)s->child->next->valuedouble, one_sided, copies);
-                if (look) assert_ok(cx, osh_act_observe_again(cx, &o[copies - 1], copies, x, a));
+                if (look) assert_ok(cx, osh_act_observe_again(cx, &o[copies - 1], copies, x, a, NULL));
                 else assert_ok(cx, osh_act_observe(cx, &o[copies - 1], copies, x, a));
                 osh_tensor_free(cx, x);
             }
@@ -143,7 +143,7 @@ static void test_weights(void **state)
                 float *from = (float *)x->data + r * each, l, u;
                 osh_tensor part = osh_tensor_view(OSH_F32, 2, (int64_t[]){each / 100, 100}, from);
                 assert_ok(cx, osh_act_observe(cx, &o, 1, &part, &a));
-                if (twice) assert_ok(cx, osh_act_observe_again(cx, &o, 1, &part, &a));
+                if (twice) assert_ok(cx, osh_act_observe_again(cx, &o, 1, &part, &a, NULL));
                 osh_act_observed(&l, &u, &o, &a, OSH_F32);
                 if (l != lo[r] || u != hi[r])
                     fail_msg("%s: [%g, %g], want [%g, %g]", observers[i], (double)lo[r], (double)hi[r], (double)l,
@@ -180,7 +180,7 @@ static osh_status look_twice(osh_ctx *tortured, void *user)
                     .kwargs = {{.name = "exact", .value = 1}}};
     osh_act_observer o[2] = {{0}};
     for (int look = 0; look < 2; look++) {
-        if (look) OSH_TRY(osh_act_observe_again(tortured, o, 2, user, &a));
+        if (look) OSH_TRY(osh_act_observe_again(tortured, o, 2, user, &a, NULL));
         else OSH_TRY(osh_act_observe(tortured, o, 2, user, &a));
     }
 done:

@@ -1,0 +1,227 @@
+/* stat.c - the table of statistics, and the groups of samples in which each is collected. */
+#include "ops/stat.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* ---- the table ---- */
+
+/* Makes ranges [2, n] empty: +infinity and -infinity. */
+static osh_status ranges_begin(osh_ctx *cx, osh_tensor *state)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_tensor_numel(state) / 2;
+    float *empty = NULL; // own: [2, n]
+    OSH_NEW(cx, empty, 2 * n);
+    for (int64_t i = 0; i < n; i++) empty[i] = INFINITY, empty[n + i] = -INFINITY;
+    OSH_TRY(osh_tensor_put(cx, state, 0, empty, osh_tensor_bytes(state)));
+done:
+    osh_free(cx, empty);
+    return rc;
+}
+
+/* Subtracts the excess of channel_sum: row 0 becomes the sums. */
+static void channel_sum_finish(osh_tensor *state)
+{
+    int64_t n = state->shape[1];
+    float *sum = state->data;
+    for (int64_t c = 0; c < n; c++) sum[c] -= sum[n + c], sum[n + c] = 0;
+}
+
+const osh_stat_type osh_stat_hessian = {
+    .name = "hessian", .dtype = OSH_F32, .ndim = 2, .feed = "hessian_accum",
+    .merge = "merge_lower",
+};
+const osh_stat_type osh_stat_shift = {
+    .name = "shift", .dtype = OSH_F32, .ndim = 2, .feed = "shift_accum", .merge = "merge_sums",
+};
+const osh_stat_type osh_stat_squares = {
+    .name = "squares", .dtype = OSH_F64, .ndim = 1, .feed = "channel_squares",
+    .merge = "merge_sums",
+};
+const osh_stat_type osh_stat_peaks = {
+    .name = "peaks", .dtype = OSH_F64, .ndim = 1, .shape = {1}, .feed = "token_peaks",
+    .merge = "merge_sums",
+};
+const osh_stat_type osh_stat_channel_sum = {
+    .name = "channel_sum", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .feed = "channel_sum",
+    .merge = "merge_channel_sum", .finish = channel_sum_finish,
+};
+const osh_stat_type osh_stat_channel_range = {
+    .name = "channel_range", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .begin = ranges_begin,
+    .feed = "channel_range", .merge = "merge_ranges", .exact = true,
+};
+const osh_stat_type osh_stat_sample_ranges = {
+    .name = "sample_ranges", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .begin = ranges_begin,
+    .merge = "merge_ranges", .exact = true,
+};
+const osh_stat_type osh_stat_routes = {
+    .name = "routes", .dtype = OSH_I64, .ndim = 1, .feed = "count_routes", .merge = "merge_sums",
+    .exact = true,
+};
+const osh_stat_type osh_stat_sums = {
+    .name = "sums", .dtype = OSH_F64, .ndim = 1, .merge = "merge_sums",
+};
+
+static const osh_stat_type *const stat_types[] = {
+    &osh_stat_hessian,       &osh_stat_shift,         &osh_stat_squares,
+    &osh_stat_peaks,         &osh_stat_channel_sum,   &osh_stat_channel_range,
+    &osh_stat_sample_ranges, &osh_stat_routes,        &osh_stat_sums,
+};
+
+size_t osh_stat_type_count(void) { return sizeof stat_types / sizeof *stat_types; }
+const osh_stat_type *osh_stat_type_at(size_t i) { return stat_types[i]; }
+
+osh_tensor osh_stat_shape(const osh_stat_type *t, int64_t n)
+{
+    int64_t shape[2] = {t->shape[0] ? t->shape[0] : n, t->shape[1] ? t->shape[1] : n};
+    return osh_tensor_view(t->dtype, t->ndim, shape, NULL);
+}
+
+static osh_status state_empty(osh_ctx *cx, const osh_stat_type *t, osh_tensor *state)
+{
+    return t->begin ? t->begin(cx, state) : osh_tensor_zero(cx, state);
+}
+
+osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t, int64_t n,
+                          osh_where where)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // state: own
+    OSH_TRY(osh_tensor_new_on(cx, &state, where, shape.dtype, shape.ndim, shape.shape));
+    OSH_TRY(state_empty(cx, t, state));
+    *out = state, state = NULL; // give
+done:
+    osh_tensor_free(cx, state);
+    return rc;
+}
+
+/* ---- groups of samples ---- */
+
+osh_groups osh_groups_of(int64_t n_samples, int64_t wanted)
+{
+    int64_t n = n_samples < wanted ? n_samples : wanted;
+    return (osh_groups){n_samples, n > 1 ? n : 1};
+}
+
+int64_t osh_group_first(const osh_groups *g, int64_t group)
+{
+    return group * g->n_samples / g->n;
+}
+
+int64_t osh_group_at(const osh_groups *g, int64_t sample)
+{
+    return ((sample + 1) * g->n - 1) / g->n_samples;
+}
+
+bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g)
+{
+    return !t->exact && g->n > 1;
+}
+
+/* ---- a statistic ---- */
+
+osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
+                        int64_t n, osh_where where)
+{
+    osh_status rc = OSH_OK;
+    osh_stat *s = NULL; // own
+    OSH_NEW(cx, s, 1);
+    *s = (osh_stat){.type = t, .groups = groups, .group = -1};
+    OSH_TRY(osh_stat_state(cx, &s->all, t, n, where));
+    *out = s, s = NULL; // give
+done:
+    osh_stat_free(cx, s);
+    return rc;
+}
+
+osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where)
+{
+    if (s->part || !osh_stat_is_grouped(s->type, &s->groups)) return OSH_OK;
+    const osh_tensor *all = s->all;
+    int64_t n = all->shape[all->ndim - 1];
+    return osh_stat_state(cx, &s->part, s->type, n, where);
+}
+
+static osh_status stat_merge(osh_ctx *cx, osh_stat *s)
+{
+    osh_op_args a = {.out = {s->all, s->part}};
+    return osh_op_run(cx, osh_op_find(s->type->merge), &a);
+}
+
+osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample)
+{
+    osh_status rc = OSH_OK;
+    int64_t group = s->part ? osh_group_at(&s->groups, sample) : 0;
+    assert(group >= s->group);
+    if (group != s->group) {
+        if (s->apart) OSH_TRY(stat_merge(cx, s));
+        s->apart = s->group >= 0, s->group = group;
+    }
+    *to = s->apart ? s->part : s->all;
+done:
+    return rc;
+}
+
+/* Rows [row, row + n) of x [N, D]. view: of x. */
+static osh_tensor rows_view(const osh_tensor *x, int64_t row, int64_t n)
+{
+    osh_tensor rows = *x;
+    int64_t each = osh_tensor_numel(x) / x->shape[0];
+    rows.data = (char *)x->data + (size_t)(row * each) * osh_dtype_bytes(x->dtype);
+    rows.shape[0] = n, rows.own = false;
+    return rows;
+}
+
+osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample)
+{
+    osh_status rc = OSH_OK;
+    const int64_t *at = a->seqs->offsets;
+    const osh_op *op = osh_op_find(s->type->feed);
+    assert(first_sample >= s->next);
+    s->next = first_sample + a->seqs->n;
+    for (int64_t k = 0, end; k < a->seqs->n; k = end) {
+        end = a->seqs->n;
+        if (s->part) {
+            int64_t group = osh_group_at(&s->groups, first_sample + k),
+                    next = osh_group_first(&s->groups, group + 1) - first_sample;
+            if (next < end) end = next;
+        }
+        if (at[end] == at[k]) continue;
+        osh_seqs seqs = {end - k, at + k};
+        osh_op_args part = {.seqs = &seqs};
+        osh_tensor rows[2];
+        for (int i = 0; i < 2; i++)
+            if (a->in[i])
+                rows[i] = rows_view(a->in[i], at[k], at[end] - at[k]), part.in[i] = &rows[i];
+        OSH_TRY(osh_stat_at(cx, &part.out[0], s, first_sample + k));
+        OSH_TRY(osh_op_run(cx, op, &part));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s)
+{
+    osh_status rc = OSH_OK;
+    if (s->apart) OSH_TRY(stat_merge(cx, s));
+    if (s->type->finish) s->type->finish(s->all);
+    osh_tensor_free(cx, s->part), s->part = NULL, s->apart = false;
+done:
+    return rc;
+}
+
+void osh_stat_free(osh_ctx *cx, osh_stat *s)
+{
+    if (!s) return;
+    osh_tensor_free(cx, s->all);
+    osh_tensor_free(cx, s->part);
+    osh_free(cx, s);
+}
+
+size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n)
+{
+    osh_tensor state = osh_stat_shape(t, n);
+    return (size_t)(1 + osh_stat_is_grouped(t, g)) * osh_tensor_gross(osh_tensor_bytes(&state)) +
+           osh_mem_gross(sizeof(osh_stat));
+}
