@@ -70,9 +70,9 @@ void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
     osh_free(cx, r);
 }
 
-/* Adds the tokens of a sample that are routed to an expert to its sum and count. y [T, D]: the
- * output of the expert for all tokens. route [T, E]: the weights of the router; 0: not routed to
- * the expert. */
+/* For each token that the router sends to this expert: adds the router's weight times |y| to the
+ * expert's sum, and 1 to its count. y [T, D]: output of the expert for all tokens. route [T, E]:
+ * the weights of the router; 0: not routed to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, osh_reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {

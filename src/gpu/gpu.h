@@ -106,8 +106,8 @@ osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_
                               bool ahead);
 /* The bytes that cuFile read are not those of the file: the host reads the file from now on. */
 void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why);
-/* Room for OSH_CUDA_SUMS checksums in the memory of a GPU that has a stage. View: lives as long as
- * the stage. */
+/* Returns an array of the GPU for OSH_CUDA_SUMS checksums. The GPU must have the staging buffer of
+ * osh_cuda_stage_open(). View: valid while that buffer exists. */
 enum { OSH_CUDA_SUMS = 512 };
 uint64_t *osh_cuda_sums(const osh_device *d);
 /* Returns the gross arena bytes of osh_cuda_factor_inverse for a matrix [n, n]. */

@@ -13,8 +13,9 @@ typedef struct osh_ckpt_tensor {
     int shard;             // < 0: virtual tensor with index -1 - shard
 } osh_ckpt_tensor;
 
-/* Makes rows [first, first + n) of a tensor that no shard has, as a weight that is dequantized when
- * it is read. A row is one vector of the last dimension: [8, 32, 64] has 256 rows. */
+/* Computes rows [first, first + n) of a tensor that is in no shard, for example of a weight that is
+ * dequantized when it is read. A row is one vector of the last dimension: [8, 32, 64] has 256
+ * rows. */
 typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
                                     int64_t first, int64_t n);
 typedef struct osh_ckpt_virtual {

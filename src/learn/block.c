@@ -370,7 +370,7 @@ done:
 }
 
 /* Computes the loss of all samples with the learned weights, or with weights rounded to nearest.
- * Afterwards order is that of the data. */
+ * Afterwards l->order is the order of the samples in the data. */
 static osh_status learning_judge(osh_ctx *cx, learning *l, bool learned, double *loss)
 {
     osh_status rc = OSH_OK;

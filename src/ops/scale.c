@@ -1,4 +1,4 @@
-/* scale.c - y = by x, rounded.
+/* scale.c - y = `by` * x, rounded to the dtype.
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *

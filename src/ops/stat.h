@@ -26,8 +26,8 @@ typedef struct osh_stat_type {
     int64_t shape[2];  // 0: the n of osh_stat_shape
     /* Makes a state empty; NULL: fills it with zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* Op that adds rows: in {x} or {x, x in the original model}, out {state}. NULL: the collector
-     * adds to the state of osh_stat_at. */
+    /* Op that adds rows to the state. in: x, and for some statistics x of the original model; out:
+     * the state. NULL: no op; the collector adds to the state of osh_stat_at(). */
     const char *feed;
     /* Op that merges a part that follows: out {state, part}. The part becomes empty. */
     const char *merge;

@@ -37,7 +37,7 @@ enum {
     OSH_REC_DISCARDED,    // records before it no longer count; their files are being removed
     OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
     OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a changed copy
-    OSH_REC_TUNED,        // result of tuning; drawn in tuned.c
+    OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
     OSH_REC_APPLIED       // the tuned tensors are in the output; drawn in tuned.c
 };
 
@@ -128,8 +128,8 @@ osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
 
 /* emit.c */
 
-/* Writes n bytes at offset at of the file of an output tensor (osh_edges_write). Any thread may
- * call it. */
+/* Writes n bytes to the file of output tensor `out`, at offset `at` (osh_edges_write). Any thread
+ * may call it. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n,
                           int64_t at);
 /* Record a Linear whose tensors are written, and a copy that is written. sums [n_out of the

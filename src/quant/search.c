@@ -134,7 +134,7 @@ typedef struct search {
     osh_range_search rule;
     const osh_q_kernels *k;
     osh_dtype dt; // dtype of errors
-    // the scale of w[r, c] is r / band * per_band + c / seg; n scales
+    // w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales
     int64_t band, seg, per_band, n;
     int64_t chunk, n_chunks;        // bands of a chunk; with one range, values of a chunk
     const float *importance; // view: [I]; NULL: all channels weigh the same

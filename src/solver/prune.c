@@ -111,7 +111,8 @@ static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *ze
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    bool *out = NULL, *zero = NULL; // own: [O, I] weights that become 0; that were 0
+    bool *out = NULL;  // own: [O, I]: the weight becomes 0
+    bool *zero = NULL; // own: [O, I]: the weight was 0 before
     float *err = NULL;              // own: [I]
     OSH_NEW(cx, out, a->O * a->I);
     OSH_NEW(cx, zero, a->O * a->I);

@@ -31,7 +31,7 @@ done <rows
 [ $n = 18 ] || fail "$n of 18 subgraphs: $(cat rows)"
 tail -n 1 plan | grep -qE '^needs: host memory [0-9.]+ MB, disk 3\.[0-9] MB; about [0-9ms]+ with [0-9]+ threads' || fail "needs: $(cat plan)"
 
-# Both refuse with the same words and leave no file.
+# The run and the plan refuse the job with the same message, and neither leaves a file.
 both() { # part of the message, flags
     local words=$1 code
     shift

@@ -12,7 +12,7 @@
 #include "strict.h"
 
 /* tests/play/play.h defines the first two if the GPU is emulated. The third is defined if the
- * emulated GPU looks for races, which one order of the threads shows. */
+ * emulated GPU looks for races. One order of the threads is enough to find a race. */
 void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));

@@ -22,7 +22,7 @@ enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SID
 
 typedef struct matrices { // matrices of a launch
     float *a;            // [matrices, n, ld]
-    float *left;         // [matrices, SIDE, ld]: L X of a block row
+    float *left;         // [matrices, SIDE, ld]: product L X for the current block row
     float *const *h;     // [matrices] pointers to [n, n]
     const int32_t *perm; // [matrices, n] solving order -> column; NULL: column order
     const float *diag;   // [matrices, n] diagonal in solving order; NULL: that of H

@@ -15,7 +15,7 @@ typedef osh_gptq_panel panel;
 typedef struct tile { // all arrays: one panel after another
     float *w;            // [I, P]
     float *err;          // [block, P]
-    float *split;        // [3 n, P] err as hi, hi, lo; NULL: the product is F32
+    float *split;        // [3 n, P]: TF32 parts of err in blocks hi, hi, lo; NULL: F32 product
     float *scale, *zero; // [n_cols, P] scales of each row; n_cols: the most of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
