@@ -41,6 +41,10 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
     return d;
 }
 
+/* True on the emulated GPU: test_<name> has run the CPU columns that play_<name> and race_<name>
+ * share with it. */
+static inline bool card_alone(void) { return osh_play_order; }
+
 static inline void card_protect(void)
 {
     if (osh_play_protect) osh_play_protect(true);

@@ -37,6 +37,13 @@ static inline int pin_isa(void)
     return rc;
 }
 
+/* True if CTest runs this test under the generic set, too, which is the same for references. */
+static inline bool isa_repeats(void)
+{
+    const char *name = getenv("OSH_TEST_ISA");
+    return name && strcmp(name, "generic") != 0;
+}
+
 typedef struct guarded {
     osh_tensor t;
     uint8_t *room; // own

@@ -399,6 +399,7 @@ static void check_against_ref(osh_ctx *cx, const op_case *c, osh_dtype dt)
 static void test_fast_equals_ref(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     osh_ctx *cx = NULL;
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
 
@@ -442,6 +443,7 @@ static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtyp
 static void test_same_bytes(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     osh_ctx *one = NULL, *three = NULL;
 
     assert_int_equal(osh_ctx_new(&one, 1), OSH_OK);
@@ -459,6 +461,7 @@ static void test_same_bytes(void **state)
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const op_case *c = &cases[i];
         const osh_op *op = osh_op_find(c->op);
@@ -488,6 +491,7 @@ static void test_scratch_and_shapes(void **state)
 static void test_torture(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         for (int column = OSH_REF; column <= OSH_CPU; column++) {

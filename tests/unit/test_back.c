@@ -4,6 +4,7 @@
  * predicted bytes. */
 #include "graph/back.h"
 #include "math/pairs.h"
+#include "plain.h"
 #include "tiny_model.h"
 #include "kernels/card.h"
 
@@ -174,6 +175,7 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static void gradients_are_differences(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (int k = 0; k < N_NAMES; k++) {
         model m;
         int n = 0;
@@ -182,7 +184,9 @@ static void gradients_are_differences(void **state)
         for (int i = 0; i < m.at.g->n_weights; i++) {
             if (!m.wants[i]) continue;
             assert_non_null(m.dw[i]);
-            check_weight(&m, i, n++ % 2);
+            /* The differences are values of the forward pass: a sanitizer looks at few. */
+            if (!SANITIZED || n % 8 == 0) check_weight(&m, i, n % 2);
+            n++;
         }
         assert_true(n > 8);
         model_close(&m);
@@ -193,6 +197,7 @@ static void gradients_are_differences(void **state)
 static void parts_threads_and_samples_do_not_matter(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (int k = 0; k < 4; k++) {
         model a, b, c;
         model_open(&a, names[k], OSH_BF16, 2);
@@ -223,6 +228,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
 static void places_do_not_matter(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (int k = 0; k < N_NAMES; k++) {
         model a, b;
         model_open(&a, names[k], OSH_BF16, 2);
@@ -249,6 +255,7 @@ static void places_do_not_matter(void **state)
 static void the_peak_is_kept(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     for (int k = 0; k < 2 * N_NAMES; k++) {
         const char *name = names[k / 2];
         bool rough = k % 2, is_less = !rough && !strcmp(name, "mixtral") && osh_pairs_used();
@@ -407,6 +414,7 @@ static void a_card_goes_back(void **state)
 static void allocations_fail(void **state)
 {
     (void)state;
+    if (card_alone()) return;
     osh_status rc = OSH_E_NOMEM;
     for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations
         model m;
