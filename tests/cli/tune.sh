@@ -70,7 +70,7 @@ plan none >plan.txt
 # a run keeps to the smallest host memory of the plan; one MiB less is refused
 if [ -z "$SANITIZED" ]; then
     plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "30 MiB will do"
-    least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB$/\1/p' msg | tail -1)
+    least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB\(;.*\)*$/\1/p' msg | tail -1)
     [ "$least" ] || fail "30 MiB: $(cat msg)"
     job good out --threads 3 --batch-size 4 --host-memory "${least}MiB" >log 2>&1 || { cat log; fail "--host-memory ${least}MiB"; }
     same out "threads, batch and the smallest host memory"

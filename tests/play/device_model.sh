@@ -16,7 +16,7 @@ for budget in 40MiB 60MiB 2GB; do
 done
 for name in h200 h100 a100 l40s rtx4090 rtx3090 rtx3060; do
     "$ONESHOT" plan "${job[@]}" --device-model $name --json >$name.json
-    [ "$(field $name.json batches)" = 1 ] && [ "$(field $name.json activation_tier)" = device ] || fail "$name: $(cat $name.json)"
+    [ "$(field $name.json batches)" = 8 ] && [ "$(field $name.json activation_tier)" = device ] || fail "$name: $(cat $name.json)"
 done
 less() { awk -v a="$(field "$1.json" "$3")" -v b="$(field "$2.json" "$3")" 'BEGIN { exit !(a > 0 && a < b) }' || fail "$3: $1 is not faster than $2"; }
 [ "$(field h200.json solve)" = "$(field h100.json solve)" ] || fail "a solve does not depend on the memory's rate"
