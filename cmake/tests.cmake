@@ -234,7 +234,7 @@ if(TARGET oneshot)
       osh_test_props(${label}_${name} ${label} 900)
       if(OSH_SANITIZE)
         # for kill.sh and power_loss.sh: each run is slow
-        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10;STATES=2")
+        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=6;STATES=2")
       endif()
       # tests/cli/hub_pull.sh has its own Hub
       set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1"

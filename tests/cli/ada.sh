@@ -9,7 +9,9 @@ fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
 recipe() { printf 's_stage:\n  s_modifiers:\n    %s: {scheme: %s, ignore: [lm_head, "re:.*layers.[23]"]%s}\n' "$2" "$3" "$4" >"$1.yaml"; }
 recipe rounded QuantizationModifier W3A16 ""
-recipe ar AdaRoundModifier W3A16 ", num_iterations: 40, drop_ratio: 0.5"
+steps=40
+[ -z "$SANITIZED" ] || steps=12
+recipe ar AdaRoundModifier W3A16 ", num_iterations: $steps, drop_ratio: 0.5"
 recipe aq AdaQuantModifier W3A16 ", num_iterations: 20, learning_rate: 2e-4, selective_update: true"
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 recipe au AutoRoundModifier W4A16_ASYM ", iters: 20, batch_size: 8"

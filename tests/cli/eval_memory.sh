@@ -6,7 +6,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output quantized --progress none >/dev/null
-for i in 1 2 3; do cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md"; done >text.txt
+cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md" >text.txt
 check() { # flags
     local job=(eval --dataset text.txt --max-seq-length 128 --threads 2 --progress none "$@")
     if "$ONESHOT" "${job[@]}" --host-memory 4MiB 2>err; then fail "4 MiB are enough: $*"; fi
@@ -25,4 +25,6 @@ check() { # flags
 }
 [ "$SANITIZED" ] || check --model "$model" # the last check covers these two
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
+# With twice the text the outputs of the two models need most of the memory.
+cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md" >>text.txt
 check --model quantized --reference "$model"

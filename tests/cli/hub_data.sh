@@ -106,7 +106,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 sys.exit(code)' "$@" >out 2>err || fail "$*: $(cat err)"
     [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le "$want" ] || fail "$*: $(tail -n 1 out) MiB"
 }
-most 40 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset wide/data --num-calibration-samples 20 --host-memory 40MiB
+most 48 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset wide/data --num-calibration-samples 20 --host-memory 48MiB
 [ "$(wc -l <"$(rows "wide--data/-/train.20")")" = 20 ] || fail "wide"
 
 # Perplexity on rows by name equals that on a file with these rows.

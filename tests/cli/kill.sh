@@ -188,7 +188,9 @@ one gptq out --num-calibration-samples 4 --restart >/dev/null
 [ ! -e out.oneshot-partial ] && ! one gptq out 2>log && grep -q 'holds a finished checkpoint.*of this run data is' log
 
 # A kill while an output is being replaced.
-for at in 60 $(seq $((calls - 6)) 2 $((calls + 12))); do
+step=2
+[ -z "$SANITIZED" ] || step=6
+for at in 60 $(seq $((calls - 6)) $step $((calls + 12))); do
     rm -rf out
     one gptq out --num-calibration-samples 4 >/dev/null
     INJECT_AT=$at INJECT_WHAT=kill injected one gptq out --overwrite >/dev/null 2>&1 || true

@@ -35,10 +35,10 @@ same "lazy=1" --mem-opt-level 1 --host-memory "$host"
 for knobs in "" "order=3 lazy=1"; do same "$knobs memory=$device" --mem-opt-level 1 --device-memory "$device"; done
 same "lazy=1" --mem-opt-level 1 --prefetch false
 
-# A value has 4 batches: the whole run locks this number of blocks and no more.
-same "fail=cudaHostRegister:5:2" --mem-opt-level 1
+# A value has 8 batches: the whole run locks this number of blocks and no more.
+same "fail=cudaHostRegister:9:2" --mem-opt-level 1
 quiet=0
-for n in 1 4; do
+for n in 1 8; do
     same "lazy=1 fail=cudaHostRegister:$n:2" --mem-opt-level 1
     [ "$(grep -c 'cannot be page-locked (out of memory)' err)" = 1 ] || fail "block $n is not locked: $(cat err)"
     grep -q '"pageable_copies": [1-9]' oneshot-report.json && grep -q 'not page-locked' oneshot-report.html ||
