@@ -81,12 +81,28 @@ static bool is_table(const char *name, size_t n)
     return false;
 }
 
-bool osh_head_is(const osh_hf_config *c, const char *tensor)
+/* True if the module can be the model's head: it is in no decoder block, tower or MTP block. */
+static bool is_outside_blocks(const char *name)
 {
-    size_t n = tensor_module_length(tensor);
-    if (!n || osh_in_decoder_block(tensor) || osh_in_tower(tensor)) return false;
-    if (!strncmp(tensor, "mtp.", strlen("mtp.")) || strstr(tensor, ".mtp.")) return false;
-    return is_called(tensor, n, head_name(c)) || is_called(tensor, n, usual);
+    if (osh_in_decoder_block(name) || osh_in_tower(name)) return false;
+    return strncmp(name, "mtp.", strlen("mtp.")) && !strstr(name, ".mtp.");
+}
+
+bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I)
+{
+    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(c->model, "vocab_size");
+    return cJSON_IsNumber(vocab) && vocab->valuedouble == (double)O && O > 1 && O != I &&
+           is_outside_blocks(name) && !is_table(name, n) && !strstr(name, "emb");
+}
+
+bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor)
+{
+    const char *name = tensor->name;
+    size_t n = tensor_module_length(name);
+    if (!n || !is_outside_blocks(name)) return false;
+    return is_called(name, n, head_name(c)) || is_called(name, n, usual) ||
+           (tensor->ndim == 2 &&
+            osh_head_has_shape(c, name, n, tensor->shape[0], tensor->shape[1]));
 }
 
 bool osh_head_is_table(const char *tensor)
@@ -109,7 +125,7 @@ bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck)
         size_t n = tensor_module_length(name);
         if (!n) continue;
         if (is_called(name, n, out->name) || is_called(name, n, usual) ||
-            is_called(name, n, "embed_out"))
+            is_called(name, n, "embed_out") || osh_head_is(c, ck->tensors[i].e))
             return false;
         if ((out->embedding < 0 || (coded && !name[n + strlen(".weight")])) && is_table(name, n))
             out->embedding = i, coded = name[n + strlen(".weight")] != 0;

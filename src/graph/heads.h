@@ -15,8 +15,13 @@ typedef struct osh_missing_head {
 
 /* Returns false if the checkpoint has a head, or no embedding table. */
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
-/* True if the tensor is the weight of the output head, or a part of its compressed weight. */
-bool osh_head_is(const osh_hf_config *c, const char *tensor);
+/* True if the tensor is the weight of the output head, or a part of its compressed weight: by its
+ * name, or by its shape (osh_head_has_shape). */
+bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor);
+/* True if a weight [O, I] has one row for each token of config.json's vocab_size and its module is
+ * in no decoder block, no tower, and no table by name. name: that of the module, n bytes, or of one
+ * of its tensors. */
+bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I);
 /* True if the tensor is the embedding table, or a part of the compressed table. */
 bool osh_head_is_table(const char *tensor);
 #endif

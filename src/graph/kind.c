@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/heads.h"
+
 typedef struct part { // part of a name, between dots
     const char *s;
     size_t n;
@@ -222,13 +224,13 @@ static const char *special_kind(const osh_kinds *k, const char *name, size_t n, 
     return NULL;
 }
 
-static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, part leaf,
+static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, part leaf, bool head,
                               const char **why)
 {
     int64_t block = name_block(name, n);
     *why = NULL;
     if (block < 0)
-        *why = part_is_head(leaf) ? "a head" : "outside the decoder blocks";
+        *why = head ? "a head" : "outside the decoder blocks";
     else if (any_part(name, n, part_is_tower)) *why = "in a tower for images or sound";
     else if (any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
         *why = "in a block beyond the model's";
@@ -263,7 +265,9 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     }
     if (part_is_conv1d(leaf) && (bias < 0 || O == I))
         return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
-    return kind_in_block(k, name, n, leaf, why);
+    return kind_in_block(
+        k, name, n, leaf,
+        part_is_head(leaf) || osh_head_has_shape(k->ck->config, name, n, O, I), why);
 }
 
 const char *osh_kind_lasting_name(const char *name, size_t *n)

@@ -113,10 +113,11 @@ done:
 }
 
 /* True if the tensor of the output belongs to the output head. */
-static bool manifest_is_head(const osh_manifest *p, const char *tensor)
+static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
 {
+    const char *tensor = e->name;
     const osh_graph *g = p->in->graph;
-    if (!g) return osh_head_is(p->in->ck->config, tensor);
+    if (!g) return osh_head_is(p->in->ck->config, e);
     const char *head = g->modules[g->nodes[g->head].module].name;
     size_t n = strlen(head);
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
@@ -130,7 +131,7 @@ static void manifest_untie_stored(osh_manifest *p)
     for (int64_t i = 0; i < p->n_out; i++) {
         const char *name = p->out[i].name;
         int64_t source = p->out_info[i].source;
-        bool head = manifest_is_head(p, name);
+        bool head = manifest_is_head(p, &p->out[i]);
         if (!head && !osh_head_is_table(name)) continue;
         stored |= head;
         changed |= p->out_info[i].linear >= 0 || !osh_ends_with(name, strlen(name), ".weight") ||

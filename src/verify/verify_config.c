@@ -171,7 +171,7 @@ static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
     if (!v->ck->config->tie_word_embeddings) goto done;
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = v->ck->tensors[i].e->name;
-        bool is_head = osh_head_is(v->ck->config, name);
+        bool is_head = osh_head_is(v->ck->config, v->ck->tensors[i].e);
         if (is_head) head = name;
         if ((is_head || osh_head_is_table(name)) && osh_before_tail(name, ".weight_scale"))
             codes = name;

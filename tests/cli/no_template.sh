@@ -76,3 +76,15 @@ edit m index
 run >/dev/null
 tr -d '\n ' <out/config.json | grep -q '"embed_out","re:.\*lm_head.\*"\]' || fail "ignore: $(cat out/config.json)"
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
+
+# A head with an unknown name is a head by its rows, one for each token: it is not quantized, and no
+# lm_head is added beside it when the embedding table gets codes.
+rm -rf out
+edit m rename embed_out.weight model.output.weight
+edit m index
+plan >plan
+grep -q '^dense: model.output (1, 0.02 MB): a head$' plan || fail "no head by shape: $(cat plan)"
+sed -i 's/"tie_word_embeddings": *false/"tie_word_embeddings": true/' m/config.json
+run --targets Embedding >/dev/null
+if grep -q lm_head.weight out/oneshot-manifest.json; then fail "a second head"; fi
+"$ONESHOT" verify out --model m >log || fail "$(cat log)"
