@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/foreign.h"
 #include "base/near.h"
 #include "base/quote.h"
 #include "cli/cli.h"
@@ -89,9 +90,21 @@ bool osh_flag_is_switch(const osh_field *f)
     return f->type == OSH_F_BOOL || (f->values && !strcmp(f->values, "true|false"));
 }
 
+/* Fails if users of other tools write the flag with this value and mean something else. value NULL:
+ * none. */
+static osh_status refuse_foreign_value(osh_ctx *cx, const char *name, const char *value)
+{
+    char both[160];
+    snprintf(both, sizeof both, "%s=%.60s", name, value ? value : "");
+    const char *text = osh_foreign(OSH_FOREIGN_VALUE, both);
+    return text ? osh_fail(cx, OSH_E_USAGE, "--%s %s: %s", name, value, text) : OSH_OK;
+}
+
 static osh_status unknown_flag(osh_ctx *cx, const command *c, const char *name)
 {
     osh_near near;
+    const char *foreign = osh_foreign(OSH_FOREIGN_FLAG, name);
+    if (foreign) return osh_fail(cx, OSH_E_USAGE, "unknown option '--%s': %s", name, foreign);
     osh_near_init(&near, name);
     for (const osh_field *f = c->fields; f && f->name; f++) {
         char flag[80];
@@ -112,6 +125,7 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     const osh_field *fields = l->command->fields, *f = fields ? osh_field_find(fields, name) : NULL;
     const osh_field *python =
         !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
+    OSH_TRY(refuse_foreign_value(cx, name, eq ? eq + 1 : *i + 1 < argc ? argv[*i + 1] : NULL));
     if (!f && !python) OSH_TRY(unknown_flag(cx, l->command, name));
     bool alone = osh_flag_is_switch(f ? f : python);
     const char *value = eq ? eq + 1 : NULL;
@@ -129,6 +143,28 @@ done:
     return rc;
 }
 
+/* Adds a positional argument: "DIR" alone is the model of a command that has --model. */
+static osh_status line_add_word(osh_ctx *cx, line *l, const char *word)
+{
+    osh_status rc = OSH_OK;
+    const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, "model") : NULL;
+    const char *foreign = *word == '-' ? osh_foreign(OSH_FOREIGN_FLAG, word + 1) : NULL;
+    const char *eq = strchr(word, '=');
+    char name[80] = "";
+    if (foreign) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s': %s", word, foreign);
+    if (eq && eq - word < (int)sizeof name) memcpy(name, word, (size_t)(eq - word));
+    if (*name && l->command->fields && osh_field_find(l->command->fields, name))
+        OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s': want --%s", word, word);
+    if (l->command->most || !f || !osh_dir_exists(word)) {
+        l->words[l->n_words++] = word;
+        goto done;
+    }
+    OSH_TRY(osh_field_once(cx, &l->given, f, "--model", word));
+    OSH_TRY(osh_field_set(cx, f, &l->options, word));
+done:
+    return rc;
+}
+
 static osh_status line_parse(osh_ctx *cx, line *l, int argc, char **argv, int first)
 {
     osh_status rc = OSH_OK;
@@ -141,7 +177,7 @@ static osh_status line_parse(osh_ctx *cx, line *l, int argc, char **argv, int fi
         else if (flag_is(argv[i], "--no-special-tokens")) l->no_special_tokens = true;
         else if (!l->command->fields && flag_is(argv[i], "--json")) l->json = true;
         else if (!strncmp(argv[i], "--", 2)) OSH_TRY(set_flag(cx, l, argc, argv, &i));
-        else l->words[l->n_words++] = argv[i];
+        else OSH_TRY(line_add_word(cx, l, argv[i]));
     }
 done:
     return rc;
@@ -429,9 +465,14 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     osh_near near;
     if (!strcmp(name, "--version")) return osh_about(cx, to_stdout, st);
     if (argc < 2) return osh_help_usage(), OSH_OK;
-    if (name[0] == '-') name = "";
+    bool known = osh_command_find(name) != NULL;
+    if (name[0] == '-' || (!known && (strchr(name, '=') || osh_dir_exists(name)))) name = "";
     if ((l->command = osh_command_find(name)))
         return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
+    const char *foreign = osh_foreign(OSH_FOREIGN_COMMAND, name);
+    if (foreign) return osh_fail(cx, OSH_E_USAGE, "unknown command '%s': %s", name, foreign);
+    if (strchr(name, '/'))
+        return osh_fail(cx, OSH_E_USAGE, "unknown command '%s': want --model %s", name, name);
     osh_near_init(&near, name);
     for (const command *c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
     return osh_fail(cx, OSH_E_USAGE, "unknown command '%s'%s", name, osh_near_hint(&near, ""));

@@ -131,7 +131,8 @@ static osh_status text_begin(osh_ctx *cx, row *w)
 {
     if (!w->r->tok)
         return osh_fail(cx, OSH_E_USAGE,
-                        "the rows hold text and there is no tokenizer, wanted input_ids");
+                        "the rows hold text and there is no tokenizer: want tokenizer.json in the "
+                        "model's directory, or input_ids in the rows");
     osh_tokenizer_begin(w->r->tok);
     return w->bare ? OSH_OK : ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
 }

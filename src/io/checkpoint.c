@@ -4,6 +4,7 @@
  * there and are not the same model, it fails (ckpt_files.c). The index says nothing that the shards
  * do not say, too, so every disagreement is an error. */
 #include "io/ckpt_files.h"
+#include "io/ckpt_other.h"
 #include "base/name.h"
 
 #include <stdio.h>
@@ -201,11 +202,10 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
 {
     osh_status rc = OSH_OK;
     osh_checkpoint *ck = NULL;          // own
-    char *single = NULL, *index = NULL; // own: paths
+    char *single = NULL, *index = NULL, *config = NULL; // own: paths
 
     OSH_NEW(cx, ck, 1);
-    if (!osh_dir_exists(dir))
-        OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, wanted a model's", dir);
+    if (!osh_dir_exists(dir)) OSH_TRY(osh_ckpt_refuse_other(cx, dir, ""));
     ck->dir = osh_strdup(cx, dir);
     single = osh_path_join(cx, dir, single_name);
     index = osh_path_join(cx, dir, index_name);
@@ -213,17 +213,22 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
         rc = OSH_E_NOMEM;
         goto done;
     }
-    OSH_TRY(osh_hf_config_open(cx, &ck->config, dir));
     bool has_single = osh_file_exists(single);
+    if (!(config = osh_path_join(cx, dir, "config.json"))) OSH_TRY(OSH_E_NOMEM);
+    if (!osh_file_exists(config)) OSH_TRY(osh_ckpt_refuse_other(cx, dir, "has no config.json"));
+    OSH_TRY(osh_hf_config_open(cx, &ck->config, dir));
     if (osh_file_exists(index)) OSH_TRY(open_indexed(cx, ck, index, has_single));
     else if (has_single) OSH_TRY(open_single(cx, ck));
-    else OSH_FAIL(cx, OSH_E_IO, "%s: has neither %s nor %s", dir, single_name, index_name);
+    else
+        OSH_TRY(osh_ckpt_refuse_other(
+            cx, dir, "has neither model.safetensors nor model.safetensors.index.json"));
     OSH_TRY(osh_ckpt_files_leave(cx, ck));
     OSH_TRY(osh_checkpoint_part_experts(cx, ck));
     *out = ck, ck = NULL; // give
 done:
     osh_free(cx, index);
     osh_free(cx, single);
+    osh_free(cx, config);
     osh_checkpoint_close(cx, ck);
     return rc;
 }

@@ -97,11 +97,12 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    osh_q_scheme scheme = {0};
+    osh_q_scheme scheme = {0}, unused;
     bool best = f->method && !strcmp(f->method, "best"),
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
+    OSH_TRY(osh_q_preset(cx, &unused, f->scheme)); // here an unknown name gets no line of a recipe
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));
     if (f->num_bits || f->group_size || f->symmetric) {

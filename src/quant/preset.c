@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/foreign.h"
 #include "base/near.h"
 
 #define INT_GROUP(b)                                                                               \
@@ -104,6 +105,8 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
         return OSH_OK;
     }
     osh_near near;
+    const char *foreign = osh_foreign(OSH_FOREIGN_SCHEME, name);
+    if (foreign) return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s': %s", name, foreign);
     osh_near_init(&near, name);
     for (size_t i = 0; osh_q_preset_name(i); i++) osh_near_see(&near, osh_q_preset_name(i));
     return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s%s", name, known,

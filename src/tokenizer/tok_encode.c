@@ -102,6 +102,30 @@ done:
     return rc;
 }
 
+/* Fails if the directory has no tokenizer.json. Names the file of another library that it has. */
+static osh_status check_tokenizer_file(osh_ctx *cx, const char *path, const char *model_dir)
+{
+    static const char *const others[] = {"tokenizer.model", "tiktoken.model", "tekken.json",
+                                         "vocab.json", "vocab.txt", "spiece.model"};
+    osh_status rc = OSH_OK;
+    char *other = NULL; // own
+    if (osh_file_exists(path)) goto done;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        osh_free(cx, other);
+        if (!(other = osh_path_join(cx, model_dir, others[i]))) OSH_TRY(OSH_E_NOMEM);
+        if (osh_file_exists(other))
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s is missing, and %s is not read: want tokenizer.json, which `python -c "
+                     "\"from transformers import AutoTokenizer as T; "
+                     "T.from_pretrained('DIR').save_pretrained('DIR')\"` writes",
+                     path, others[i]);
+    }
+    OSH_FAIL(cx, OSH_E_IO, "%s is missing: want the tokenizer of the model", path);
+done:
+    osh_free(cx, other);
+    return rc;
+}
+
 osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir)
 {
     osh_status rc = OSH_OK;
@@ -114,6 +138,7 @@ osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *mode
         rc = OSH_E_NOMEM;
         goto done;
     }
+    OSH_TRY(check_tokenizer_file(cx, path, model_dir));
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_FILE_BYTES));
     OSH_TRY(osh_tokenizer_parse(cx, &t, text, n, path));
     OSH_TRY(tokenizer_read_config(cx, t, model_dir));

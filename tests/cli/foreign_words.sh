@@ -1,0 +1,77 @@
+# foreign_words.sh - words of other tools get an answer that says what to type: commands, flags,
+# values and directories that hold another kind of model. Each flag that a hint names exists. A
+# directory as an argument is the model.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+says() { # exit code, part of the message, arguments
+    local code=0
+    "$ONESHOT" "${@:3}" >out 2>err || code=$?
+    [ $code = "$1" ] && grep -qF -- "$2" err || fail "oneshot ${*:3}: exit $code, want $1 and '$2': $(cat err)"
+    [ ! -e o ] || fail "oneshot ${*:3}: an output"
+}
+says 2 "unknown command 'quantize': compressing needs no command: want oneshot --model DIR" quantize --model m
+says 2 "unknown command 'lm_eval': no tasks are run: want \`lm_eval --model hf" lm_eval
+says 2 "unknown command 'org/name': want --model org/name" org/name --scheme W4A16
+says 2 "unknown command 'verfy'; did you mean verify?" verfy
+says 2 "unknown option '--bits': want --num-bits" --bits 4
+says 2 "unknown option '--max-length': want --max-seq-length" --max-length=4
+says 2 "unknown option '--Max_Length': want --max-seq-length" --Max_Length 4
+says 2 "unknown option '--gpus': one GPU is used: want --device cuda" --gpus 2
+says 2 "unknown option '-m': want --model" -m "$model"
+says 2 "unexpected argument '-z'" -z
+says 2 "unexpected argument 'scheme=W4A16': want --scheme=W4A16" "$model" scheme=W4A16
+says 2 "--format gguf: GGUF is not written" --format gguf
+says 2 "unknown option '--format': compressed-tensors is the one format" --format=auto_awq
+says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --scheme W4A16 --method awq
+for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
+    says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o
+    grep -q "want ${scheme#* }" err || fail "$scheme: $(cat err)"
+    ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
+done
+
+# Every --flag in a hint is a flag, and every page exists.
+words=$OSH_SOURCE_DIR/src/base/foreign.c
+grep -v '"lm_eval\|TASKS "\|lm_eval --model hf' "$words" | grep -oE -- '--[a-z][a-z-]+' | sort -u >flags
+"$ONESHOT" help all >all
+while read -r flag; do
+    [ "$flag" = --version ] || grep -qE -- "^  $flag |alias $flag\$" all || fail "foreign.c names $flag, which is no flag"
+done <flags
+[ "$(wc -l <flags)" -ge 15 ] || fail "$(cat flags)"
+for page in $(grep -oE 'docs/[a-z/-]+\.md' "$words" | sort -u); do [ -e "$OSH_SOURCE_DIR/$page" ] || fail "no $page"; done
+
+# A directory is the model, of each command that has one.
+"$ONESHOT" plan "$model" --scheme W4A16 >with
+"$ONESHOT" plan --model "$model" --scheme W4A16 >without
+cmp <(head -3 with) <(head -3 without)
+"$ONESHOT" "$model" --scheme W4A16 --output o --progress none >/dev/null
+rm -r o
+says 2 "--model was given twice" "$model" --model "$model" --scheme W4A16
+says 2 "unexpected argument 'b'" plan b --scheme W4A16
+
+# Directories and files with something else.
+kind() { # part of the message, names of files
+    rm -rf m && mkdir m
+    for name in "${@:2}"; do mkdir -p "$(dirname "m/$name")" && echo '{}' >"m/$name"; done
+    says 1 "$1" --model m --scheme W4A16 --output o
+}
+kind "m: has no config.json, wanted a model as transformers saves it" readme.txt
+kind "m: has no config.json, and holds GGUF files: want the checkpoint" a-q4.gguf
+kind "m: has no config.json, and is a repository in the Hub's cache: want --model ORG/NAME" snapshots/1/config.json
+kind "m: has no config.json, and has the layout of Mistral's or Meta's own programs" params.json consolidated.safetensors tekken.json
+kind "m: has no config.json, and is a pipeline of diffusers" model_index.json unet/config.json
+kind "nor model.safetensors.index.json, and has pickled weights, and loading these can run code" config.json pytorch_model.bin
+kind "nor model.safetensors.index.json, and has weights of TensorFlow" config.json tf_model.h5
+kind "m: has neither model.safetensors nor model.safetensors.index.json, wanted a model" config.json
+kind "m: is a PEFT adapter (adapter_config.json)" adapter_config.json adapter_model.safetensors
+echo '{"base_model_name_or_path": "org/base"}' >m/adapter_config.json
+says 1 "m: is a PEFT adapter of org/base (adapter_config.json): want the merged model" --model m --scheme W4A16 --output o
+echo x >a.gguf
+says 1 "a.gguf: is a GGUF file, wanted a model's directory" --model a.gguf --scheme W4A16 --output o
+says 1 "wanted a model's: the directory that holds this file" --model "$model/model.safetensors" --scheme W4A16 --output o
+says 1 "none: is not a directory, wanted a model's: there is nothing of that name" --model none --scheme W4A16 --output o
+rm -rf m && cp -r "$model" m && mv m/tokenizer.json m/tokenizer.model
+says 1 "m/tokenizer.json is missing, and tokenizer.model is not read: want tokenizer.json, which" \
+    tokenize --model m m/data/evaluation.txt
+says 2 "there is no tokenizer: want tokenizer.json in the model's directory, or input_ids" \
+    --model m --scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --output o
