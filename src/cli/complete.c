@@ -14,7 +14,7 @@ static void complete_print_values(const char *values)
 /* Prints the first clause of doc, without characters that are special in a shell. */
 static void print_clause(const char *doc)
 {
-    for (; *doc && !strchr(":;([", *doc); doc++)
+    for (; *doc && !strchr(":;([", *doc) && strncmp(doc, ". ", 2); doc++)
         if (*doc != '\'' && *doc != ']') putchar(*doc);
 }
 

@@ -9,184 +9,186 @@
 const osh_field osh_option_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .group = "Model",
      .brief = "directory, or org/name[@revision]", .type = OSH_F_STR,
-     .doc = "Hugging Face checkpoint: its directory, or org/name[@revision] of the Hub "
+     .doc = "directory of a Hugging Face checkpoint, or org/name[@revision] of the Hub "
             "(docs/how-to/hub.md)"},
     {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write", .type = OSH_F_STR,
      .alias = "output_dir", .doc = "directory to write"},
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory of architecture templates to use beside the built-in ones"},
+     .doc = "directory with more architecture templates, beside the built-in ones"},
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
-     .doc = "bytes of an output file, decimal units"},
+     .doc = "largest size of an output file, in decimal units"},
     {ROW(target_bits), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
-     .doc = "choose bits for each module so that a weight takes no more than these on average, "
-            "scales included, and least is lost (docs/how-to/mixed-precision.md); 0: the scheme's"},
+     .doc =
+         "average bits of a quantized weight, scales included; bits are chosen for each module so "
+         "that the loss is small (docs/how-to/mixed-precision.md). 0: the bits of the scheme"},
     {ROW(target_size), .type = OSH_F_STR,
-     .doc = "the same by size: 0.35x of the source's bytes of what is quantized, or bytes of the "
-            "whole output, such as 90MB"},
-    {ROW(scheme), .group = "Scheme", .brief = "such as W4A16: oneshot help schemes",
-     .type = OSH_F_STR, .doc = "without a recipe: a preset such as W4A16"},
-    {ROW(quality), .brief = "fast, gptq, or best: the least loss", .type = OSH_F_STR,
+     .doc = "like --target-bits, by size: 0.35x of the source's bytes of the quantized modules, or "
+            "bytes of the whole output such as 90MB"},
+    {ROW(scheme), .group = "Scheme", .brief = "such as W4A16 (oneshot help schemes)",
+     .type = OSH_F_STR,
+     .doc = "quantization scheme such as W4A16, instead of a recipe (list: oneshot help schemes)"},
+    {ROW(quality), .brief = "fast, gptq, or best (least loss)", .type = OSH_F_STR,
      .values = "fast|gptq|best",
-     .doc = "fast: rounded to nearest, without data; gptq: as LLM Compressor's; best: what loses "
-            "least in the same format (docs/explanation/quality.md). A recipe's own keys win"},
-    {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor's YAML",
-     .type = OSH_F_STR, .doc = "LLM Compressor recipe, YAML"},
-    {ROW(ignore), .brief = "modules to leave dense", .type = OSH_F_STRS,
-     .doc = "with --scheme: modules to leave dense, with commas between them; may be repeated"},
+     .doc = "how codes are chosen: fast rounds to nearest and needs no data, gptq does what LLM "
+            "Compressor's GPTQ does, best loses least in the same format "
+            "(docs/explanation/quality.md). Keys of a recipe have priority"},
+    {ROW(recipe), .path = OSH_PATH_READ, .brief = "instead: LLM Compressor recipe",
+     .type = OSH_F_STR, .doc = "YAML file with an LLM Compressor recipe"},
+    {ROW(ignore), .brief = "modules that stay dense", .type = OSH_F_STRS,
+     .doc = "modules that stay dense, separated by commas, with --scheme; may be repeated"},
     {ROW(only), .type = OSH_F_STRS,
-     .doc = "modules by name or re:..., with commas between them; may be repeated: no others are "
-            "quantized, and all else is copied bit for bit, codes of a compressed-tensors source "
-            "too"},
-    {ROW(group_size), .brief = "columns with one scale; -1: a row's", .type = OSH_F_INT,
-     .dflt = "0", .min = -1, .max = 1e9,
-     .doc = "with --scheme of integer weights: columns that share a scale; -1: all of a row; 0: "
-            "the scheme's"},
+     .doc = "modules to quantize, by name or re:, separated by commas; all other tensors are "
+            "copied bit for bit, and so are codes of a compressed-tensors source. May be repeated"},
+    {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
+     .min = -1, .max = 1e9,
+     .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
+            "the size of the scheme"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
-     .doc = "with --scheme: gptq or rtn (the default)"},
+     .doc = "how --scheme finds the codes: gptq, or rtn for rounding to nearest (default: rtn)"},
     {ROW(targets), .type = OSH_F_STRS,
-     .doc = "with --scheme: modules to quantize, such as Linear,lm_head (default Linear, and not "
+     .doc = "modules to quantize with --scheme, such as Linear,lm_head (default: Linear without "
             "the output head); may be repeated"},
     {ROW(num_bits), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 8,
-     .doc = "with --scheme of integer weights: their bits, 2 to 8; 0: the scheme's"},
+     .doc = "bits of integer weights with --scheme, 2 to 8. 0: the bits of the scheme"},
     {ROW(symmetric), .type = OSH_F_STR, .values = "true|false",
-     .doc = "with --scheme of integer weights: false gives each group a zero point (default: the "
-            "scheme's)"},
+     .doc = "false gives each group a zero point, with --scheme of integer weights (default: as "
+            "the scheme says)"},
     {ROW(arithmetic), .type = OSH_F_STR, .dflt = "reference", .values = "reference|f32",
-     .doc = "of scales and codes: compressed-tensors' rounding, or more accurate"},
-    {ROW(dataset), .path = OSH_PATH_READ, .group = "Data",
-     .brief = "a file, or a name: wikitext, org/name", .type = OSH_F_STR, .alias = "dataset_path",
-     .doc = "calibration data: .jsonl or .json (text or input_ids), .csv or .txt, each also .zst "
-            "or .gz; or a folder of these; or a name: c4, wikitext, gsm8k, cnn_dailymail, org/name "
-            "of the Hub (docs/how-to/hub.md)"},
+     .doc = "arithmetic of scales and codes: reference rounds as compressed-tensors does, f32 is "
+            "more accurate"},
+    {ROW(dataset), .path = OSH_PATH_READ, .group = "Data", .brief = "a file, wikitext, or org/name",
+     .type = OSH_F_STR, .alias = "dataset_path",
+     .doc = "calibration data: a .jsonl, .json, .csv or .txt file, also with .zst or .gz; a "
+            "directory of such files; or c4, wikitext, gsm8k, cnn_dailymail or org/name of the Hub "
+            "(docs/how-to/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
-     .min = 1, .max = 1e12, .doc = "samples to calibrate on, at most"},
+     .min = 1, .max = 1e12, .doc = "largest number of calibration samples"},
     {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = 0,
      .max = 1e9, .dflt = "0",
-     .doc = "tokens a sample is cut to; 0: what tokenizer and model allow"},
+     .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
+            "tokenizer and the model"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has "
-            "them, else text, else a conversation: messages, conversations, or prompt and "
-            "response)"},
+     .doc = "key or column with the text (default: input_ids if a row has them, else text, else a "
+            "conversation in messages, conversations, or prompt and response)"},
     {ROW(text_template), .type = OSH_F_STR,
-     .doc = "Jinja over the columns of a row, instead of one column: '{{ question }} {{ answer "
-            "}}'"},
+     .doc =
+         "Jinja template that makes the text from several columns: '{{ question }} {{ answer }}'"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
-     .doc = "day that chat templates which print today's are given, so that the same command gives "
-            "the same bytes"},
+     .doc = "date for chat templates that print today's date; a fixed date keeps the bytes of the "
+            "output equal"},
     {ROW(dataset_config_name), .type = OSH_F_STR,
-     .doc = "of a data set by name: which of its configurations; default: the only one"},
+     .doc = "configuration of a data set of the Hub (default: its only one)"},
     {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows of the data, such as train[:512], train[-100:] or train[10%:20%]; of a file the "
-            "name is not looked at"},
+     .doc = "rows to use, such as train[:512], train[-100:] or train[10%:20%]; for a file the name "
+            "before the bracket is ignored"},
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e6,
-     .doc = "samples run together; 0: a few for each thread, where memory allows; changes no "
-            "result without a collator"},
+     .doc = "samples that run together. 0: a few for each thread, as memory allows. Changes no "
+            "result unless --data-collator is truncation"},
     {ROW(sum_groups), .type = OSH_F_INT, .dflt = "8", .min = 1, .max = 1e6,
-     .doc = "groups of neighbouring samples: each is summed by itself, then the sums are added in "
-            "order (docs/explanation/numerics.md). Decides last bits"},
+     .doc = "number of groups of neighbouring samples; statistics are summed in each group, then "
+            "the sums are added in order (docs/explanation/numerics.md). Changes last bits"},
     {ROW(shuffle_calibration_samples), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "choose and order samples by --seed instead of taking the file's order"},
+     .doc = "draws samples in random order by --seed instead of taking the first ones of the file"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
-     .doc = "of the shuffle, and of what is drawn where codes learn by block"},
+     .doc = "seed of the shuffle, and of the samples that block-wise learning draws"},
     {ROW(concatenate_data), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "join all samples and cut blocks of --max-seq-length"},
+     .doc = "joins all samples and cuts the text into blocks of --max-seq-length tokens"},
     {ROW(pad_to_max_length), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "accepted; padding is never counted in a statistic"},
+     .doc = "accepted for LLM Compressor; statistics never count padding"},
     {ROW(data_collator), .type = OSH_F_STR, .dflt = "none", .values = "none|truncation|padding",
-     .doc = "truncation cuts a batch to its shortest sample"},
+     .doc = "truncation cuts all samples of a batch to its shortest one"},
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
-     .doc = "class, name or re: to cut the graph at (default: the decoder layer); may be repeated"},
+     .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
+            "layers); may be repeated"},
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
-     .doc = "targets in one subgraph"},
+     .doc = "number of targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
-     .doc = "default: sequential when data is needed, else datafree; independent: a traversal for "
-            "each modifier"},
+     .doc = "order of the calibration: sequential runs one subgraph after the other, basic the "
+            "whole model, datafree reads no data, independent traverses the model once for each "
+            "modifier (default: sequential if data is needed, else datafree)"},
     {ROW(calib_passthrough), .type = OSH_F_STRS,
-     .doc = "ops that hand a range on: slice. What they make has their input's range instead of "
-            "being observed, with commas between them; no-slice takes one out again"},
+     .doc = "ops whose output takes the range of their input instead of an observed one: slice; "
+            "no-slice removes it from the list. Separated by commas"},
     {ROW(moe_calibrate_all_experts), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "experts are calibrated on all tokens; false: on those that the router sends to them, "
-            "and an expert that gets none is rounded to nearest"},
+     .doc = "calibrates each expert on all tokens; false uses the tokens that the router sends to "
+            "it, and rounds experts without tokens to nearest"},
     {ROW(propagate_error), .type = OSH_F_STR, .dflt = "true", .values = "true|false",
-     .doc = "later subgraphs see the quantized weights of earlier ones"},
+     .doc = "gives later subgraphs the outputs of the quantized weights of earlier ones"},
     {ROW(strict), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "stop where a module cannot be solved as asked, instead of falling back and reporting "
-            "it"},
+     .doc = "fails if a module cannot be solved as asked, instead of using a simpler method and "
+            "reporting it"},
     {ROW(device), .group = "Machine", .brief = "cpu, cuda or cuda:N [auto]", .type = OSH_F_STR,
      .dflt = "auto", .alias = "oneshot_device",
-     .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a GPU is "
-            "present. Decides last bits"},
-    {ROW(host_memory), .brief = "a budget, such as 8GB", .type = OSH_F_BYTES, .dflt = "0", .min = 0,
-     .max = 1e15, .doc = "bytes of memory for the whole program; 0: no budget. Changes no result"},
-    {ROW(threads), .brief = "0: one per core", .type = OSH_F_INT, .dflt = "0", .min = 0,
-     .max = 4096, .doc = "0: one per core; changes no result"},
+     .doc = "device for calibration and solving: cpu, cuda or cuda:N. auto: cuda if there is a "
+            "GPU. Changes last bits"},
+    {ROW(host_memory), .brief = "budget, such as 8GB", .type = OSH_F_BYTES, .dflt = "0", .min = 0,
+     .max = 1e15, .doc = "memory budget of the whole program. 0: no budget. Changes no result"},
+    {ROW(threads), .brief = "0: one for each core", .type = OSH_F_INT, .dflt = "0", .min = 0,
+     .max = 4096, .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes for weights, statistics, the batch at work and scratch, such as 800MiB; 0: no "
-            "budget. Changes no result"},
+     .doc = "memory budget on the device for weights, statistics, the current batch and scratch, "
+            "such as 800MiB. 0: no budget. Changes no result"},
     {ROW(scratch_dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
-     .doc = "directory for scratch files (default: inside the output directory that is being "
-            "made)"},
+     .doc = "directory for scratch files (default: in the unfinished output directory)"},
     {ROW(scratch_size), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes of scratch files; 0: no budget"},
+     .doc = "largest size of all scratch files together. 0: no limit"},
     {ROW(prefetch), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "read the next subgraph's weights while one computes, where the budgets allow it"},
+     .doc = "reads the weights of the next subgraph while one is computed, as far as the budgets "
+            "allow"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
-            "CPU's best"},
+     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
+            "bits"},
     {ROW(scratch_compression), .type = OSH_F_STR, .dflt = "none", .values = "none|zstd",
-     .doc = "of values in scratch files"},
+     .doc = "compression of values in scratch files"},
     {ROW(mem_opt_level), .type = OSH_F_STR, .dflt = "auto", .values = "auto|0|1|2",
-     .doc = "where values rest between subgraphs: 0 device, 1 host, 2 disk; auto: the fastest that "
-            "the budgets allow"},
+     .doc = "location of values between two subgraphs: 0 device, 1 host memory, 2 disk. auto: the "
+            "fastest that the budgets allow"},
     {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|ram|disk|disk_f16|recompute",
-     .doc = "of observers that look at each value twice (docs/how-to/calibration.md): values are "
-            "kept in memory or in scratch files, or made again; auto: the fastest that the budgets "
-            "allow. Changes no result, but for disk_f16: F32 values are looked at again as F16, in "
-            "files of half the size"},
+     .doc = "location of values that observers read twice (docs/how-to/calibration.md): memory, "
+            "scratch files, or recompute to compute them again. auto: the fastest that the budgets "
+            "allow. disk_f16 stores F32 values as F16 and changes results; the others do not"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "a GPU reads values that rest on the disk, and weights for --eval, itself by cuFile, "
-            "GPUDirect Storage; true: also without the module nvidia-fs (docs/how-to/cuda.md). "
-            "Changes no result"},
+     .doc = "lets a GPU read values and, for --eval, weights from the disk by GPUDirect Storage "
+            "(cuFile). true: even without the module nvidia-fs (docs/how-to/cuda.md). Changes no "
+            "result"},
     {ROW(num_workers), .type = OSH_F_INT, .dflt = "1", .min = 0, .max = 256,
-     .doc = "threads that read values of the disk tier ahead, where the budgets and --prefetch "
-            "allow it (docs/explanation/memory.md); 0: none. Changes no result"},
+     .doc = "threads that read values from the disk before they are needed, as far as the budgets "
+            "and --prefetch allow (docs/explanation/memory.md). 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "with a GPU, values in host memory are page-locked, also on their way from the disk; "
-            "false: they are not. Changes no result"},
-    {ROW(overwrite), .group = "Again", .brief = "replace a finished output", .type = OSH_F_BOOL,
-     .dflt = "false", .doc = "replace a finished output of oneshot"},
-    {ROW(restart), .brief = "all anew, not from where it stopped", .type = OSH_F_BOOL,
-     .dflt = "false",
-     .doc = "discard what an unfinished run left behind instead of going on from it"},
-    {ROW(progress), .group = "Watching", .brief = "auto, line, json or none", .type = OSH_F_STR,
-     .dflt = "auto", .values = "auto|line|json|none", .doc = "progress on stderr"},
+     .doc = "page-locks values in host memory when a GPU is used. Changes no result"},
+    {ROW(overwrite), .group = "Resume", .brief = "replace a finished output", .type = OSH_F_BOOL,
+     .dflt = "false", .doc = "replaces a finished output of oneshot"},
+    {ROW(restart), .brief = "start again instead of resuming", .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "deletes what an unfinished run left and starts again, instead of resuming it"},
+    {ROW(progress), .group = "Watch", .brief = "auto, line, json or none", .type = OSH_F_STR,
+     .dflt = "auto", .values = "auto|line|json|none",
+     .doc = "form of the progress on standard error"},
     {ROW(log_file), .path = OSH_PATH_LOG, .type = OSH_F_STR,
-     .doc = "messages and stages, appended (default: oneshot.log in the output directory); none: "
-            "no file"},
+     .doc = "file to which messages and stages are appended (default: oneshot.log in the output "
+            "directory). none: no file"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "messages on stderr"},
+     .doc = "least severe messages on standard error"},
     {ROW(profile), .path = OSH_PATH_PROFILE, .type = OSH_F_STR,
-     .doc = "YAML file that is written while the run goes: time, memory and bytes at each stage"},
+     .doc = "YAML file that gets time, memory and bytes of each stage during the run"},
     {ROW(checkpoint), .type = OSH_F_STRS,
-     .doc = "NAME=SUBGRAPH: a record NAME in profile and report when that subgraph (a module name "
-            "or re:) is finished; NAME=FIRST..LAST: a stage, with records where it starts and "
-            "ends; may be repeated"},
+     .doc = "marks in profile and report: NAME=SUBGRAPH writes a record NAME when that subgraph (a "
+            "module name or re:) is finished, NAME=FIRST..LAST a stage from one subgraph to "
+            "another. May be repeated"},
     {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "a text or data file: of the finished output and of the source the perplexity on it is "
-            "printed, and is in the report; windows of --max-seq-length tokens"},
-    {ROW(json), .group = "Trying", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "plan: print JSON"},
+     .doc = "text or data file on which the perplexity of the source and of the finished output is "
+            "measured, printed and written to the report, in windows of --max-seq-length tokens"},
+    {ROW(json), .group = "Plan", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "prints the plan as JSON"},
     {ROW(only_largest_layer), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "run that subgraph alone, on made-up activations, print its memory against the "
-            "prediction, keep nothing"},
+     .doc = "runs only the subgraph with the highest predicted memory, on made-up activations, "
+            "prints measured and predicted memory, and writes nothing"},
     {ROW(largest_layer), .type = OSH_F_BOOL, .dflt = "false",
-     .doc = "plan: print the subgraph with the highest predicted memory, and nothing else"},
+     .doc = "prints only the subgraph with the highest predicted memory (plan)"},
     {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
-     .doc = "plan: for a machine with this GPU, which need not be there: its memory, and how long "
-            "it would take"},
+     .doc = "predicts memory and time on this GPU, which need not be in the machine (plan)"},
     {0},
 };
 #undef ROW
@@ -225,76 +227,74 @@ osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)
 const osh_field osh_eval_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "checkpoint, dense or compressed-tensors: its directory, or org/name[@revision] of the "
-            "Hub"},
+     .doc = "directory of a checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = ".txt (tokenized whole, cut into windows) or rows (.jsonl, .json, .csv), each also "
-            ".zst or .gz; or org/name"},
-    {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "of a data set by name"},
-    {ROW(splits), .type = OSH_F_STR, .doc = "rows, such as 'test[:100]'; wanted with a name"},
+     .doc = "text to score: a .txt file, tokenized whole and cut into windows; a .jsonl, .json or "
+            ".csv file; each also as .zst or .gz; or org/name of the Hub"},
+    {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
+    {ROW(splits), .type = OSH_F_STR,
+     .doc = "rows to use, such as test[:100]; required for a data set of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "another checkpoint: adds KL divergence, top-1 agreement and its perplexity"},
+     .doc = "another checkpoint; adds its perplexity, KL divergence and top-1 agreement"},
     {ROW(per_token), .path = OSH_PATH_NPY, .type = OSH_F_STR,
-     .doc = "write the NLL of every scored token, f32, to this .npy"},
+     .doc = ".npy file for the NLL of each token, f32"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key of the text in a row, or column of a .csv (default: input_ids, text or a "
-            "conversation, whichever a row has)"},
-    {ROW(text_template), .type = OSH_F_STR, .doc = "Jinja over the columns of a row"},
+     .doc = "key or column with the text (default: input_ids, text or a conversation)"},
+    {ROW(text_template), .type = OSH_F_STR, .doc = "Jinja template over the row's columns"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
-     .doc = "day that chat templates are given"},
+     .doc = "date that chat templates print"},
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory of architecture templates to use beside the built-in ones"},
+     .doc = "directory with more architecture templates, beside the built-in ones"},
     {ROW(max_seq_length), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
-     .doc = "tokens of a window; 0: what tokenizer and model allow"},
+     .doc = "tokens of a window. 0: the limit of the tokenizer and the model"},
     {ROW(stride), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
-     .doc = "tokens from one window's start to the next; 0: a window"},
+     .doc = "tokens between the starts of two windows. 0: a whole window"},
     {ROW(first_window), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e12,
-     .doc = "windows to skip"},
+     .doc = "number of windows to skip"},
     {ROW(max_windows), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e12,
-     .doc = "windows to score; 0: all"},
+     .doc = "windows to score, at most. 0: all"},
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
-     .doc = "samples run together; changes no result"},
+     .doc = "samples at once. Changes no result"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
-     .doc = "0: one per core; changes no result"},
+     .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes of memory it may have; 0: no budget; changes no result"},
+     .doc = "memory budget of the whole program. 0: no budget. Changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",
-     .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a GPU is present. "
-            "Decides last bits"},
+     .doc = "cpu, cuda or cuda:N. auto: cuda if there is a GPU. Changes last bits"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes of a GPU that may be taken; 0: what it has free; changes no result"},
+     .doc = "memory budget on the GPU. 0: its free memory. Changes no result"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
-     .doc = "a GPU reads by cuFile"},
+     .doc = "lets a GPU read weights by cuFile"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
-            "CPU's best"},
-    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
-    {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false", .doc = "weights only"},
+     .doc = "instruction set of all kernels. auto: the CPU's best. Changes last bits"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "prints JSON"},
+    {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "quantizes weights only, not activations"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
-     .doc = "progress on stderr"},
+     .doc = "form of the progress on standard error"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "messages on stderr"},
+     .doc = "least severe messages on standard error"},
     {0},
 };
 #undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
     {ROW(dir), .path = OSH_PATH_SCRATCH, .type = OSH_F_STR,
-     .doc = "directory whose disk is measured, with 256 MiB of it, to a GPU, too; default: no "
-            "disk"},
+     .doc = "directory whose disk is measured with a file of 256 MiB, also for reads to a GPU "
+            "(default: no disk)"},
     {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600,
-     .doc = "of each measurement"},
-    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
+     .doc = "seconds of each measurement"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
+     .doc = "number of threads. 0: one for each core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of the products"},
-    {ROW(device), .type = OSH_F_STR, .dflt = "cpu",
-     .doc = "cuda or cuda:N: that GPU is measured, too"},
+    {ROW(device), .type = OSH_F_STR, .dflt = "cpu", .doc = "cuda or cuda:N measures that GPU too"},
     {ROW(side), .type = OSH_F_INT, .dflt = "8192", .min = 16, .max = 32768,
-     .doc = "rows and columns of the matrices that the GPU multiplies; tokens of its attention "
-            "are twice as many"},
-    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
+     .doc = "rows and columns of the matrices that the GPU multiplies; its attention has twice as "
+            "many tokens"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "prints JSON"},
     {0},
 };
 #undef ROW
@@ -302,13 +302,14 @@ const osh_field osh_bench_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_verify_options, field)
 const osh_field osh_verify_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "the source checkpoint: every tensor is compared with it"},
+     .doc = "directory of the source checkpoint, to compare every tensor with it"},
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory of architecture templates to use beside the built-in ones"},
-    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
-    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
+     .doc = "directory with more architecture templates, beside the built-in ones"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
+     .doc = "number of threads. 0: one for each core"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "prints JSON"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "messages on stderr"},
+     .doc = "least severe messages on standard error"},
     {0},
 };
 
@@ -317,16 +318,17 @@ const osh_field osh_verify_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_check_options, field)
 const osh_field osh_check_fields[] = {
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,
-     .doc = "directory of architecture templates to use beside the built-in ones"},
-    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
+     .doc = "directory with more architecture templates, beside the built-in ones"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
+     .doc = "number of threads. 0: one for each core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
-            "CPU's best"},
+     .doc = "instruction set of all kernels and libraries. auto: the best of the CPU. Changes last "
+            "bits"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none",
-     .doc = "progress on stderr"},
+     .doc = "form of the progress on standard error"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "messages on stderr"},
+     .doc = "least severe messages on standard error"},
     {0},
 };
 
@@ -335,10 +337,10 @@ const osh_field osh_check_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_report_options, field)
 const osh_field osh_report_fields[] = {
     {ROW(output), .path = OSH_PATH_PAGE, .type = OSH_F_STR,
-     .doc = "file for the page; the tables go to standard output then"},
+     .doc = "file for the page; standard output then gets the tables as text"},
     {ROW(format), .type = OSH_F_STR, .dflt = "html", .values = "html|text|svg",
-     .doc = "what goes to standard output: the page, its tables as text, or of one profile the "
-            "picture alone"},
+     .doc =
+         "content of standard output: the page, its tables as text, or the picture of one profile"},
     {0},
 };
 
@@ -347,8 +349,8 @@ const osh_field osh_report_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_pull_options, field)
 const osh_field osh_pull_fields[] = {
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
-     .doc = "progress on stderr"},
+     .doc = "form of the progress on standard error"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
-     .doc = "messages on stderr"},
+     .doc = "least severe messages on standard error"},
     {0},
 };

@@ -30,71 +30,136 @@ typedef struct ada { // arguments
 } ada;
 
 #define SHARED(rate, steps)                                                                        \
-    {.name = "learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, learning_rate),         \
-     .dflt = rate, .min = 0, .max = 10, .doc = "Adam's, of the numbers behind the codes"},         \
-    {.name = "num_iterations", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations),         \
-     .dflt = steps, .min = 1, .max = 1000000, .doc = "steps of each Linear"},                      \
-    {.name = "warm_start", .type = OSH_F_FLOAT, .offset = offsetof(ada, warm_start),               \
-     .dflt = "0.2", .min = 0, .max = 1,                                                            \
-     .doc = "share of the steps without rounding term, and before which nothing stops early"},     \
-    {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1",  \
-     .min = 0, .max = 1,                                                                           \
-     .doc = "share of an input's elements that are the quantized model's, not the original's"},    \
-    {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop),                \
-     .dflt = "false",                                                                              \
-     .doc = "64 rows, or a block, stop where the mean over a window of steps falls no more"},      \
-    {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1",  \
-     .min = 1, .max = 1000000, .doc = "steps of that window; 1: a tenth of all"},                  \
-    {.name = "selective_update", .type = OSH_F_BOOL, .offset = offsetof(ada, selective_update),    \
-     .dflt = "false",                                                                              \
-     .doc = "a row, or a block, whose loss did not fall stays rounded to nearest"},                \
-    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",  \
-     .min = 1, .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},    \
-    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "linear",           \
-     .values = "auto|block|linear",                                                                \
-     .doc = "whose output codes learn from, as of AutoRoundModifier"},                             \
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", \
-     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 1"},                      \
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",     \
-     .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"}
+    {.name = "learning_rate",                                                                      \
+     .type = OSH_F_FLOAT,                                                                          \
+     .offset = offsetof(ada, learning_rate),                                                       \
+     .dflt = rate,                                                                                 \
+     .min = 0,                                                                                     \
+     .max = 10,                                                                                    \
+     .doc = "learning rate (Adam) of the real numbers that become codes"},                         \
+        {.name = "num_iterations",                                                                 \
+         .type = OSH_F_INT,                                                                        \
+         .offset = offsetof(ada, num_iterations),                                                  \
+         .dflt = steps,                                                                            \
+         .min = 1,                                                                                 \
+         .max = 1000000,                                                                           \
+         .doc = "number of steps"},                                                                \
+        {.name = "warm_start",                                                                     \
+         .type = OSH_F_FLOAT,                                                                      \
+         .offset = offsetof(ada, warm_start),                                                      \
+         .dflt = "0.2",                                                                            \
+         .min = 0,                                                                                 \
+         .max = 1,                                                                                 \
+         .doc = "share of first steps without rounding term and early stop"},                      \
+        {.name = "drop_ratio",                                                                     \
+         .type = OSH_F_FLOAT,                                                                      \
+         .offset = offsetof(ada, drop_ratio),                                                      \
+         .dflt = "1",                                                                              \
+         .min = 0,                                                                                 \
+         .max = 1,                                                                                 \
+         .doc = "share of input elements taken from the quantized model"},                         \
+        {.name = "early_stop",                                                                     \
+         .type = OSH_F_BOOL,                                                                       \
+         .offset = offsetof(ada, early_stop),                                                      \
+         .dflt = "false",                                                                          \
+         .doc = "stops when the mean loss of a window of steps no longer falls"},                  \
+        {.name = "num_batches",                                                                    \
+         .type = OSH_F_INT,                                                                        \
+         .offset = offsetof(ada, num_batches),                                                     \
+         .dflt = "1",                                                                              \
+         .min = 1,                                                                                 \
+         .max = 1000000,                                                                           \
+         .doc = "steps of the window for early_stop. 1: a tenth of all steps"},                    \
+        {.name = "selective_update",                                                               \
+         .type = OSH_F_BOOL,                                                                       \
+         .offset = offsetof(ada, selective_update),                                                \
+         .dflt = "false",                                                                          \
+         .doc = "keeps rounding to nearest if learning did not lower the loss"},                   \
+        {.name = "log_period",                                                                     \
+         .type = OSH_F_INT,                                                                        \
+         .offset = offsetof(ada, log_period),                                                      \
+         .dflt = "100",                                                                            \
+         .min = 1,                                                                                 \
+         .max = 1000000,                                                                           \
+         .doc = "steps between two losses in the log, at level debug"},                            \
+        {.name = "unit",                                                                           \
+         .type = OSH_F_STR,                                                                        \
+         .offset = offsetof(ada, unit),                                                            \
+         .dflt = "linear",                                                                         \
+         .values = "auto|block|linear",                                                            \
+         .doc = "output that codes learn from, as for AutoRoundModifier"},                         \
+        {.name = "batch_size",                                                                     \
+         .type = OSH_F_INT,                                                                        \
+         .offset = offsetof(ada, block.samples),                                                   \
+         .dflt = "0",                                                                              \
+         .min = 0,                                                                                 \
+         .max = 1000000,                                                                           \
+         .doc = "samples of a step, for unit block. 0: 1"},                                        \
+    {                                                                                              \
+        .name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",  \
+        .values = "original|quantized", .doc = "model whose inputs give the target output"         \
+    }
 
 static const osh_field round_fields[] = {
     SHARED("0.1", "1000"),
     {.name = "reg_param", .type = OSH_F_FLOAT, .offset = offsetof(ada, reg_param), .dflt = "0.01",
-     .min = 0, .max = 1e6, .doc = "weight of the rounding term"},
+     .min = 0, .max = 1e6, .doc = "weight of the rounding term in the loss"},
     {0},
 };
 static const osh_field quant_fields[] = {
     SHARED("1e-5", "3000"),
     {.name = "mode", .type = OSH_F_STR, .offset = offsetof(ada, mode), .dflt = "joint",
-     .values = "joint|weights", .doc = "what learns: weights and scales, or weights alone"},
+     .values = "joint|weights", .doc = "learned numbers: weights and scales, or only weights"},
     {.name = "scale_learning_rate", .type = OSH_F_FLOAT,
      .offset = offsetof(ada, scale_learning_rate), .dflt = "1e-3", .min = 0, .max = 1,
-     .doc = "Adam's, of scales, a part of what they are"},
+     .doc = "learning rate (Adam) of scales, relative to their values"},
     {.name = "update_bias", .type = OSH_F_BOOL, .offset = offsetof(ada, update_bias),
-     .dflt = "false", .doc = "biases of Linears learn, too; unit block"},
+     .dflt = "false", .doc = "learns biases of Linears too, for unit block"},
     {.name = "bias_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, bias_learning_rate),
-     .dflt = "1e-3", .min = 0, .max = 10, .doc = "Adam's, of biases"},
+     .dflt = "1e-3", .min = 0, .max = 10, .doc = "learning rate (Adam) of biases"},
     {0},
 };
 static const osh_field auto_fields[] = {
-    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200",
-     .min = 0, .max = 1000000,
-     .doc = "steps of each Linear; 0: none, weights are rounded to nearest"},
-    {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax),
-     .dflt = "true", .doc = "the range of a group learns, too, and with it its scale"},
-    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",
-     .min = 1, .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target),
+    {.name = "iters",
+     .type = OSH_F_INT,
+     .offset = offsetof(ada, num_iterations),
+     .dflt = "200",
+     .min = 0,
+     .max = 1000000,
+     .doc = "number of steps. 0: weights are rounded to nearest"},
+    {.name = "enable_minmax_tuning",
+     .type = OSH_F_BOOL,
+     .offset = offsetof(ada, minmax),
+     .dflt = "true",
+     .doc = "learns the range of each group, so its scale"},
+    {.name = "log_period",
+     .type = OSH_F_INT,
+     .offset = offsetof(ada, log_period),
+     .dflt = "100",
+     .min = 1,
+     .max = 1000000,
+     .doc = "steps between two losses in the log, at level debug"},
+    {.name = "target",
+     .type = OSH_F_STR,
+     .offset = offsetof(ada, target),
      .values = "original|quantized",
-     .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear "
-            "quantized"},
-    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto",
+     .doc = "model whose inputs give the target output (default: original for a block, quantized "
+            "for a Linear)"},
+    {.name = "unit",
+     .type = OSH_F_STR,
+     .offset = offsetof(ada, unit),
+     .dflt = "auto",
      .values = "auto|block|linear",
-     .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where "
-            "that can be"},
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0",
-     .min = 0, .max = 1000000, .doc = "samples of a step; unit block; 0: 8"},
+     .doc =
+         "output that codes learn from: of a decoder layer (block) or of each Linear. auto: block "
+         "if possible"},
+    {.name = "batch_size",
+     .type = OSH_F_INT,
+     .offset = offsetof(ada, block.samples),
+     .dflt = "0",
+     .min = 0,
+     .max = 1000000,
+     .doc = "samples of a step, for unit block. 0: 8"},
     {0},
 };
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;

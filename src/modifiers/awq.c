@@ -15,7 +15,7 @@ typedef struct awq {
 
 static const osh_field fields[] = {
     {.name = "n_grid", .type = OSH_F_INT, .offset = offsetof(awq, n_grid), .dflt = "20", .min = 2,
-     .max = 1000, .doc = "points of the search"},
+     .max = 1000, .doc = "number of exponents that the search tries"},
     {0},
 };
 

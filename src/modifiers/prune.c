@@ -39,11 +39,11 @@ typedef struct prune {
 
 static const osh_field sparsegpt_fields[] = {
     {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(prune, block_size), .dflt = "128",
-     .min = 1, .max = 65536, .doc = "columns of which the cheapest weights become 0"},
+     .min = 1, .max = 65536, .doc = "columns of a block, in which the cheapest weights become 0"},
     {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(prune, dampening_frac),
-     .dflt = "0.01", .min = 0, .max = 1, .doc = "share of mean(diag H) added to diag H"},
+     .dflt = "0.01", .min = 0, .max = 1, .doc = "share of mean(diag H) that is added to diag H"},
     {.name = "preserve_sparsity_mask", .type = OSH_F_BOOL, .offset = offsetof(prune, keep),
-     .dflt = "false", .doc = "weights that are 0 stay 0"},
+     .dflt = "false", .doc = "weights that are 0 in the source stay 0"},
     {0},
 };
 static const osh_field no_fields[] = {{0}};

@@ -23,13 +23,24 @@ osh_rotation_kind osh_rotate_kind(const osh_rotate *a)
 }
 
 static const osh_field spinquant_fields[] = {
-    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type),
-     .dflt = "hadamard", .values = "hadamard|random-hadamard|random-matrix",
-     .doc = "which matrices"},
-    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0,
-     .max = 4294967295, .doc = "of the signs of random ones"},
-    {.name = "center_embeddings", .type = OSH_F_BOOL, .offset = offsetof(osh_rotate, centre),
-     .dflt = "false", .doc = "embeddings lose their mean, which changes what the model says"},
+    {.name = "transform_type",
+     .type = OSH_F_STR,
+     .offset = offsetof(osh_rotate, type),
+     .dflt = "hadamard",
+     .values = "hadamard|random-hadamard|random-matrix",
+     .doc = "kind of matrices"},
+    {.name = "seed",
+     .type = OSH_F_INT,
+     .offset = offsetof(osh_rotate, seed),
+     .dflt = "0",
+     .min = 0,
+     .max = 4294967295,
+     .doc = "seed of random matrices"},
+    {.name = "center_embeddings",
+     .type = OSH_F_BOOL,
+     .offset = offsetof(osh_rotate, centre),
+     .dflt = "false",
+     .doc = "subtracts the mean of each embedding, which changes the model's outputs"},
     {0},
 };
 
@@ -157,13 +168,13 @@ done:
 static const osh_field quip_fields[] = {
     {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type),
      .dflt = "random-hadamard", .values = "hadamard|random-hadamard|random-matrix",
-     .doc = "which matrices"},
+     .doc = "kind of matrices"},
     {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0,
-     .max = 4294967295, .doc = "of the signs of random ones"},
+     .max = 4294967295, .doc = "seed of random matrices"},
     {.name = "targets", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, targets),
-     .dflt = "Linear", .doc = "Linears that are rotated"},
+     .dflt = "Linear", .doc = "Linears to rotate"},
     {.name = "ignore", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, ignore),
-     .dflt = "lm_head", .doc = "those that are not"},
+     .dflt = "lm_head", .doc = "Linears to leave unrotated"},
     {0},
 };
 

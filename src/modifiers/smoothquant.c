@@ -29,10 +29,18 @@ typedef struct smoothquant {
 } smoothquant;
 
 static const osh_field fields[] = {
-    {.name = "smoothing_strength", .type = OSH_F_FLOAT, .offset = offsetof(smoothquant, strength),
-     .dflt = "0.5", .min = 0, .max = 1, .doc = "share of the range that the weights take over"},
-    {.name = "algorithm", .type = OSH_F_STR, .offset = offsetof(smoothquant, algorithm),
-     .values = "smoothquant|log_equalization", .doc = "how factors follow from ranges"},
+    {.name = "smoothing_strength",
+     .type = OSH_F_FLOAT,
+     .offset = offsetof(smoothquant, strength),
+     .dflt = "0.5",
+     .min = 0,
+     .max = 1,
+     .doc = "share of the activations' range that moves to the weights"},
+    {.name = "algorithm",
+     .type = OSH_F_STR,
+     .offset = offsetof(smoothquant, algorithm),
+     .values = "smoothquant|log_equalization",
+     .doc = "formula for factors"},
     {0},
 };
 
