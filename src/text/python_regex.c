@@ -22,7 +22,6 @@ typedef struct reader {
         int number;
     } names[NAMES_MOST];
     int n_names;
-    bool refers, verbose, comment; // saw a reference, the option x, a # outside brackets
 } reader;
 
 static osh_status python_refuse(const reader *r, const char *why)
@@ -39,7 +38,6 @@ static bool is_one_of(const char *set, char c) { return c && strchr(set, c); }
  * lookbehind. */
 static osh_status check_reference(reader *r, int number)
 {
-    r->refers = true;
     for (int i = 0; i < r->n_open; i++)
         if (r->open[i] == number) return python_refuse(r, "a reference to a group that is open");
     if (number < 1 || number > r->n_groups)
@@ -145,7 +143,8 @@ static osh_status read_options(reader *r)
     if (s[n + off] == ')' && (r->body || off))
         return python_refuse(r, "options of the whole pattern that are not its beginning");
     r->body |= s[n + off] == ':';
-    r->verbose |= memchr(s, 'x', n) != NULL;
+    if (memchr(s, 'x', n + off))
+        return python_refuse(r, "the option x, after which white space and # mean something else");
     r->at += 2 + n + off + 1;
     return s[n + off] == ':' ? group_push(r, false, NULL) : OSH_OK;
 }
@@ -200,7 +199,6 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
             continue;
         }
         r.body = true;
-        r.comment |= c == '#';
         if (c == ')') group_pop(&r);
         if (c == '\\' && is_one_of("123456789", pattern[r.at + 1]))
             OSH_TRY(check_reference(&r, pattern[r.at + 1] - '0'));
@@ -211,8 +209,6 @@ osh_status osh_python_regex_check(osh_ctx *cx, const char *pattern)
             OSH_TRY(python_refuse(&r, "a repeat without its least number"));
         else r.at++;
     }
-    if (r.verbose && r.comment && r.refers) // its parentheses may stand in a comment
-        OSH_TRY(python_refuse(&r, "a reference to a group beside # and the option x"));
 done:
     return rc;
 }

@@ -99,6 +99,8 @@ static void test_not_python(void **state)
         "re:lm_head\\z",      "re:\\p{L}+",      "re:\\Qlm_head\\E", "re:lm_hea\\Kd",
         "re:a\\h",            "re:\\x{6c}m",     "re:\\x6",          "re:\\v",
         "re:a\\N",            "re:[a\\h]",       "re:[[:alpha:]]+",   "re:(?<n>lm_head)",
+        "re:(?x)a b",          "re:(?x)a+ +",    "re:(?i-x:a)",     "re:(?ix:a)",
+        "re:(?x)a#[\n|(?<n>z)",
         "re:(?|a)",            "re:a(*ACCEPT)",    "re:b(?i)a",         "re:(?i)(?:b)(?s)",
         "re:(?-i)a",           "re:(?i-i:a)",      "re:a{,2}",          "re:(a)(?R)?",
         "re:(?P<n>a)(?P>n)",   "re:(?(?=a)a|b)",   "re:(?<=a|bc)d",     "re:(?<=a|\\d\\d)d",
