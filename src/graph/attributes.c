@@ -112,6 +112,20 @@ done:
     return rc;
 }
 
+/* Fails if config.json has "is_causal": false. Every class of transformers then attends in both
+ * directions (masking_utils.py, create_causal_mask), and the op does not. */
+static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
+{
+    const cJSON *of[] = {c->json, c->model};
+    for (int i = 0; i < 2; i++)
+        if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(of[i], "is_causal")))
+            return osh_fail(cx, OSH_E_UNSUPPORTED,
+                            "%s: is_causal is false: want true, as attention in both directions is "
+                            "not computed",
+                            c->path);
+    return OSH_OK;
+}
+
 osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op,
                           const cJSON *entry, const osh_entry_shape *w)
 {
@@ -128,6 +142,7 @@ osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const os
         goto done;
     }
     if (!op->attrs) OSH_FAIL(cx, OSH_E_FORMAT, "op %s is not for templates", op->name);
+    if (strcmp(op->name, "attention") == 0) OSH_TRY(check_causal(cx, s->config));
     OSH_TRY(osh_fields_default(cx, op->attrs, *attr));
     OSH_TRY(set_attrs(cx, s, op, *attr, given));
     OSH_TRY(derive_attrs(cx, op, *attr, w));

@@ -56,6 +56,7 @@ fresh; edit 'c["rope_parameters"]["rope_type"] = "helix"';              gq 1 'he
 fresh; printf '{"architectures": ["Llama\\u0000ForCausalLM"]}' >m/config.json; gq 1 'NUL|config.json'
 fresh; edit 'c["rms_norm_eps"] = float("inf")';                         gq 1 'rms_norm_eps.* finite'
 fresh; edit 'c["hidden_size"] = float("nan")';                          gq 1 'hidden_size.* (finite|integer)'
+fresh; edit 'c["is_causal"] = False';                                   gq 1 'config.json: is_causal is false: want true'
 fresh; edit 'c["partial_rotary_factor"] = 0.5';                         gq 1 'partial_rotary_factor'
 fresh; rm m/config.json;                                                gq 1 'config.json'
 fresh; rm m/model.safetensors;                                          gq 1 'model.safetensors'
