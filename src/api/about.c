@@ -63,22 +63,6 @@ done:
 
 /* ---- lists ---- */
 
-static osh_status args_print(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a)
-{
-    static const char *const shares[] = {"tensor", "row", "group", "block", "token", "group"};
-    osh_status rc = OSH_OK;
-    if (!a->present) goto done;
-    OSH_TRY(osh_buf_printf(cx, b, "%s %d-bit %s, a scale for each %s", of, a->bits,
-                           a->type == OSH_Q_FLOAT ? "float" : "integer", shares[a->strategy]));
-    if (osh_q_in_groups(a)) OSH_TRY(osh_buf_printf(cx, b, " of %lld", (long long)a->group_size));
-    if (a->strategy == OSH_Q_BLOCK)
-        OSH_TRY(
-            osh_buf_printf(cx, b, " of %lldx%lld", (long long)a->block[0], (long long)a->block[1]));
-    if (!a->symmetric) OSH_TRY(osh_buf_printf(cx, b, " and a zero point"));
-done:
-    return rc;
-}
-
 static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
 {
     osh_status rc = OSH_OK;
@@ -87,8 +71,8 @@ static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
         OSH_TRY(osh_q_preset(cx, &s, osh_q_preset_name(i)));
         if (!s.weights.present) continue;
         OSH_TRY(osh_buf_printf(cx, b, "%-12s", osh_q_preset_name(i)));
-        OSH_TRY(args_print(cx, b, "weights", &s.weights));
-        OSH_TRY(args_print(cx, b, "; inputs", &s.inputs));
+        OSH_TRY(osh_q_args_tell(cx, b, "weights", &s.weights));
+        OSH_TRY(osh_q_args_tell(cx, b, "; inputs", &s.inputs));
         if (s.inputs.present && s.inputs.dynamic == OSH_Q_STATIC)
             OSH_TRY(osh_buf_printf(cx, b, ", from --dataset"));
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));

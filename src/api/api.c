@@ -16,6 +16,7 @@
 #include "match/paths.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
+#include "report/plan_print.h"
 #include "report/report.h"
 #include "run/run.h"
 #include "data/lines.h"
@@ -273,6 +274,7 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
     osh_free(cx, of);
 }
 
+/* Finds the passes of the job. The caller asks only if a budget or a plan needs them. */
 static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
                               bool measured)
 {
@@ -280,7 +282,7 @@ static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bo
     int64_t host = 0;
     char *of = NULL; // own
     *o = (others){.opt = *opt};
-    if (opt->only_largest_layer || opt->host_memory <= 0) goto done;
+    if (opt->only_largest_layer) goto done;
     if (chosen) {
         OSH_TRY(osh_choice_least(cx, &host, &of, opt));
         others_add(cx, o, host, of), of = NULL;
@@ -363,7 +365,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
     bool both = measured && chosen; // compress_measured refuses that
-    if (opt->model && opt->output && !both) OSH_TRY(others_find(cx, &o, opt, chosen, measured));
+    if (opt->model && opt->output && !both && opt->host_memory > 0)
+        OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
@@ -389,8 +392,11 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, &o.opt));
+    if (p->budget.memory.least.host < o.opt.others_host)
+        p->budget.memory.least.host = o.opt.others_host;
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json)
-                               : osh_plan_print(cx, &text, p, opt->json));
+                       : opt->json || opt->verbose ? osh_plan_print(cx, &text, p, opt->json)
+                                                   : osh_plan_summary(cx, &text, p));
     if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
     sink(user, text, strlen(text));
 done:

@@ -537,7 +537,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
         if (s->visits[i].prefetch) s->visits[i].host_peak += s->visits[i + 1].first_load;
     memory_summarize(p);
     max_into(&m->peak.host, m->load_bytes - m->base_bytes);
-    bool others = b.host_given && p->in->opt->others_host > p->in->opt->host_memory;
+    bool others = b.host_given && !osh_others_fit(p->in->opt);
     if (others || (b.device_given && m->peak.device > b.device) ||
         (b.host_given && m->peak.host > b.host) || (b.scratch_given && m->peak.scratch > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));

@@ -94,6 +94,11 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                     has_grouped_hessians(p) ? "; --sum-groups 1 halves the bytes of Hessians" : "");
 }
 
+bool osh_others_fit(const osh_options *o)
+{
+    return o->others_host - OSH_ISA_NOISE_BYTES <= o->host_memory;
+}
+
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
                              const osh_limits *outside)
 {
@@ -103,7 +108,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits 
     int64_t least_host = m->base_bytes + m->least.host + OSH_ISA_NOISE_BYTES;
     osh_limits l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
-    if (b->host_given && (m->least.host > b->host || o->others_host > o->host_memory))
+    if (b->host_given && (m->least.host > b->host || !osh_others_fit(o)))
         OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,

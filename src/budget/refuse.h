@@ -6,6 +6,9 @@
 /* Returns OSH_E_USAGE with the smallest sufficient budget. outside: needs outside of visits. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
                              const osh_limits *outside);
+/* True if --host-memory is enough for the passes before and after the run. others_host is a figure
+ * for the next process and includes OSH_ISA_NOISE_BYTES, so that the next process accepts it. */
+bool osh_others_fit(const osh_options *o);
 /* Limits the context to the budgets from now on. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);
 /* True if host memory of values is page-locked for a GPU. */

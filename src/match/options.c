@@ -182,6 +182,8 @@ const osh_field osh_option_fields[] = {
             "measured, printed and written to the report, in windows of --max-seq-length tokens"},
     {ROW(json), .group = "Plan", .brief = "the plan as JSON", .type = OSH_F_BOOL, .dflt = "false",
      .doc = "prints the plan as JSON"},
+    {ROW(verbose), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "prints the whole plan: subgraphs, their passes and memory, and output files (plan)"},
     {ROW(only_largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "runs only the subgraph with the highest predicted memory, on made-up activations, "
             "prints measured and predicted memory, and writes nothing"},

@@ -21,7 +21,7 @@ typedef struct osh_options {
     bool moe_calibrate_all_experts;
     int64_t max_shard_size;
     char *arithmetic;
-    bool overwrite, restart, json, largest_layer, only_largest_layer;
+    bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda, cuda:N; NULL or auto: a GPU if there is one
     char *device_model; // plan: for a machine with this GPU

@@ -46,7 +46,6 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
  * data, passes or budgets. */
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
-osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json); // *out: own
 
 /* Text: "cuda" or "cuda:N". */
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);

@@ -112,3 +112,19 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
     return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s%s", name, known,
                     osh_near_hint(&near, ""));
 }
+
+osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a)
+{
+    static const char *const shares[] = {"tensor", "row", "group", "block", "token", "group"};
+    osh_status rc = OSH_OK;
+    if (!a->present) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "%s %d-bit %s, a scale for each %s", of, a->bits,
+                           a->type == OSH_Q_FLOAT ? "float" : "integer", shares[a->strategy]));
+    if (osh_q_in_groups(a)) OSH_TRY(osh_buf_printf(cx, b, " of %lld", (long long)a->group_size));
+    if (a->strategy == OSH_Q_BLOCK)
+        OSH_TRY(
+            osh_buf_printf(cx, b, " of %lldx%lld", (long long)a->block[0], (long long)a->block[1]));
+    if (!a->symmetric) OSH_TRY(osh_buf_printf(cx, b, " and a zero point"));
+done:
+    return rc;
+}

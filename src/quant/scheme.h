@@ -2,6 +2,7 @@
  * the quantization_config of a checkpoint. */
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
+#include "base/buf.h"
 #include "base/field.h"
 #include "quant/fusion.h"
 #include "quant/transform.h"
@@ -157,6 +158,9 @@ bool osh_q_config_queries(const osh_q_config *c); // a group is for attention
 /* Checks and normalizes a kv_cache_scheme or a group for attention that was read: 8 bits, static,
  * one scale for all keys or values, or one for each head. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
+/* Appends "weights 4-bit integer, a scale for each group of 128", with `of` for "weights". Appends
+ * nothing if the arguments are not present. */
+osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
 /* Returns a line for the plan: the engines that load this scheme in its format (vLLM on CUDA or
  * CPU, transformers), or why none does. own. stranger: an architecture whose layers in these
  * engines are not known; NULL: a known one. */

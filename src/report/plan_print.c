@@ -18,6 +18,7 @@
 #include "schedule/looks.h"
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
+#include "report/plan_print.h"
 #include "schedule/tuning.h"
 
 static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
@@ -195,9 +196,7 @@ done:
     return rc;
 }
 
-/* Estimates the seconds on the threads of this process. cost.c counts for one core with AVX2; all
- * bytes go to one disk. */
-static osh_status plan_estimate_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
+osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p)
 {
     /* Speed of products by instruction set; AVX2 is 1. */
     static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5};
@@ -231,7 +230,7 @@ static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->peak.scratch)
         OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", bytes_to_mb(m->peak.scratch)));
     if (!p->in.on_device) {
-        OSH_TRY(plan_estimate_seconds(cx, &seconds, p));
+        OSH_TRY(osh_plan_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
         OSH_TRY(osh_buf_printf(cx, b,
                                "; about %s with %d threads, counted from operations and bytes",

@@ -28,7 +28,7 @@ one() { # recipe, model, output
         --max-seq-length 64 --progress none --output "$3" "${@:4}"
 }
 plan() { # recipe, model
-    "$ONESHOT" plan --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
+    "$ONESHOT" plan --verbose --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
         --max-seq-length 64 "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

@@ -45,7 +45,7 @@ one binned binned
 # Budgets: under the smallest one the values are computed again; with room for files they are on the
 # disk.
 more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
-plan() { "$ONESHOT" plan "${more[@]}" --recipe "$@" 2>&1 || true; }
+plan() { "$ONESHOT" plan --verbose "${more[@]}" --recipe "$@" 2>&1 || true; }
 least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
 [ -n "$least" ] || fail "no smallest budget: $(plan caches.yaml --host-memory 4MiB)"
 plan caches.yaml | grep -q 'look at twice: kept in memory' || fail "$(plan caches.yaml)"

@@ -25,7 +25,7 @@ for model in "$tied" untied; do
     oneshot "${flags[@]}" --ignore lm_head --output ignored >stdout
     if grep -q 'output head' stdout; then fail "the head was left out by the caller: $(cat stdout)"; fi
     same bare ignored
-    "$ONESHOT" plan --model "$model" --scheme W8A16 --group-size 16 >plan
+    "$ONESHOT" plan --verbose --model "$model" --scheme W8A16 --group-size 16 >plan
     grep -q '^lm_head, the output head, stays dense; --targets Linear,lm_head would quantize it$' plan || fail "$(cat plan)"
     "$ONESHOT" verify bare --model "$model" >/dev/null
     for targets in Linear,lm_head 'Linear, re:lm_.{2,4}$'; do

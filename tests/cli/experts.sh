@@ -17,7 +17,7 @@ default_stage:
 R
 job=(--model m --recipe reap.yaml --dataset m/calibration.jsonl --max-seq-length 40 --progress none)
 
-"$ONESHOT" plan "${job[@]}" >plan
+"$ONESHOT" plan --verbose "${job[@]}" >plan
 grep -q 'experts are measured first: 6 of 8 are left in each of 3 layers' plan || fail "$(cat plan)"
 "$ONESHOT" "${job[@]}" --threads 1 --output out >said
 grep -q 'experts: 6 of 8 left in each of 3 layers' said || fail "$(cat said)"

@@ -57,7 +57,7 @@ cmp i/model.safetensors j/model.safetensors
 
 # No more rows than wanted; a whole split; percents; smaller pages for a server with limits; a busy
 # server.
-plan() { "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
+plan() { "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
 plan --dataset ok/data --num-calibration-samples 130
 [ "$(wc -l <"$(rows "ok--data/-/train.130")")" = 130 ] || fail "130"
 plan --dataset ok/data

@@ -27,7 +27,7 @@ same() { # directory
 # huggingface_hub pulls; this program finds the files and pulls nothing again.
 theirs=$(snapshot theirs ok/tiny 0)
 same "$theirs"
-HF_HOME=$PWD/theirs HF_HUB_OFFLINE=1 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >plan
+HF_HOME=$PWD/theirs HF_HUB_OFFLINE=1 "$ONESHOT" plan --verbose --model ok/tiny --scheme W4A16 >plan
 grep -q 'modules quantized' plan || fail "$(cat plan)"
 lines=$(grep -c '^cdn' log)
 [ "$(HF_HOME=$PWD/theirs HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/tiny 2>/dev/null)" = "$theirs" ] || fail "another snapshot"

@@ -58,7 +58,7 @@ must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"
 
-"$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent >plan.txt
+"$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent >plan.txt
 grep -q '^pipeline independent' plan.txt && [ "$(grep -c '^traversal [1-4] of 4: ' plan.txt)" = 4 ] ||
     { cat plan.txt; fail "the plan does not name them"; }
 "$ONESHOT" verify four --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
@@ -77,7 +77,7 @@ least=$("$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipel
     sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
 must four out --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) && same out want "the least memory"
 # The smallest budget that the plan names is held, and one byte less is refused.
-plan_with() { "$ONESHOT" plan --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --device-memory "$1"; }
+plan_with() { "$ONESHOT" plan --verbose --model "$model" --recipe four.yaml "${data[@]}" --pipeline independent --device-memory "$1"; }
 plan_with "$least" >log 2>&1 || { cat log; fail "$least bytes of device memory are named, and refused"; }
 plan_with $((least - 1)) >log 2>&1 && fail "$least bytes of device memory are named as the smallest, and less will do"
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one four out --mem-opt-level 2 && same out want "counted"

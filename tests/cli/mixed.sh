@@ -87,7 +87,7 @@ import json, sys
 c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
 assert c["weighed_by"] == "effects" and c["not_by_gradients"] == "lm_head is the output head", c
 P
-"$ONESHOT" plan "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
+"$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
 # Schemes as candidates: one format per group; the loss of rounding inputs counts, too; the bytes do
@@ -140,5 +140,5 @@ refused 'want --dataset' "${plain[@]}" --target-bits 4
 refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
 refused 'are none: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
 refused 'cannot be held' "${job[@]}" --target-bits 4 --host-memory 1MiB
-"$ONESHOT" plan "${job[@]}" --target-bits 4 >plan
+"$ONESHOT" plan --verbose "${job[@]}" --target-bits 4 >plan
 grep -q 'a survey comes first: 28 modules.*weighed by gradients' plan || fail "$(cat plan)"

@@ -24,7 +24,7 @@ says() { # a file, its wanted text
 says inspect "$shown.weight"
 says inspect "$shown\\u000a_proj.weight"
 says inspect 'architecture Odd\u001b[31mForCausalLM'
-"$ONESHOT" plan --model m --scheme W4A16 --ignore 're:.*_proj' --targets 're:.*embed_tokens' >plan 2>err
+"$ONESHOT" plan --verbose --model m --scheme W4A16 --ignore 're:.*_proj' --targets 're:.*embed_tokens' >plan 2>err
 says plan "dense: ${shown/layers.0/layers.*} ("
 "$ONESHOT" --model m --scheme W4A16 --progress line --log-level debug --log-file log --output out >stdout 2>stderr
 says stderr "$shown"
@@ -44,6 +44,6 @@ says err "$shown: is not a directory"
 mkdir templates
 sed 's/"h"/"h\\u202e"/g' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 data=$OSH_SOURCE_DIR/examples/docs-llama-3m
-"$ONESHOT" plan --model "$data" --scheme W4A16 --method gptq --dataset "$data/data/calibration.jsonl" \
+"$ONESHOT" plan --verbose --model "$data" --scheme W4A16 --method gptq --dataset "$data/data/calibration.jsonl" \
     --num-calibration-samples 2 --max-seq-length 32 --models-dir templates >plan
 says plan 'live out: h\u202e'

@@ -7,7 +7,7 @@ fail() { echo "$*"; exit 1; }
     samples=1 tokens=8 >/dev/null
 sed -i 's/Qwen3MoeForCausalLM/OddForCausalLM/; s/"qwen3_moe"/"odd"/' m/config.json
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
-plan() { "$ONESHOT" plan --model m --scheme W4A16 "$@"; }
+plan() { "$ONESHOT" plan --verbose --model m --scheme W4A16 "$@"; }
 run() { "$ONESHOT" --model m --scheme W4A16 --output out --progress none "$@"; }
 
 plan >plan

@@ -70,7 +70,7 @@ refused 2 'the recipe leaves dense: want it out of --only' --model packed --sche
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
 # An entry that is given twice does not shift the entries after it.
-"$ONESHOT" plan --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
+"$ONESHOT" plan --verbose --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }
 printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {}\n    QuantizationModifier: {scheme: W8A8, targets: Linear, ignore: [lm_head]}\n' >r.yaml

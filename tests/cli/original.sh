@@ -63,8 +63,8 @@ same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 /
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
 
 # The first layer has no shift to collect: its statistics are those of the other target.
-"$ONESHOT" plan "${job[@]}" >plan.txt
-last_wins "$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
+"$ONESHOT" plan --verbose "${job[@]}" >plan.txt
+last_wins "$ONESHOT" plan --verbose "${job[@]}" --recipe quantized.yaml >other.txt
 first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 [ -n "$(first plan.txt)" ] && [ "$(first plan.txt)" = "$(first other.txt)" ] || fail "the first layer: $(first plan.txt)"
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)

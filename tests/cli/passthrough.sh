@@ -20,7 +20,7 @@ run() { # model, recipe, output, flags
     "$ONESHOT" --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" --progress none --output "$3" "${@:4}" >/dev/null 2>log ||
         { cat log; fail "failed: $*"; }
 }
-plan() { "$ONESHOT" plan --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" "${@:3}" 2>&1 || true; }
+plan() { "$ONESHOT" plan --verbose --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" "${@:3}" 2>&1 || true; }
 "$OSH_TOOLS/tiny_model" phi3 phi3
 "$OSH_TOOLS/tiny_model" deepseek_v2 deepseek
 

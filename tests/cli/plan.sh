@@ -8,7 +8,7 @@ job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --data
      --num-calibration-samples 2 --max-seq-length 32)
 
 # basic: the whole model at once, observed and never propagated.
-"$ONESHOT" plan "${job[@]}" --pipeline basic >plan
+"$ONESHOT" plan --verbose "${job[@]}" --pipeline basic >plan
 [ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
     fail "basic: $(cat plan)"
@@ -18,7 +18,7 @@ grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
 # Similar subgraphs share a row with a count; the last line gives the needed memory.
-rows() { last_wins "$ONESHOT" plan "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
+rows() { last_wins "$ONESHOT" plan --verbose "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
 rows
 [ "$(wc -l <rows)" = 4 ] && grep -q '^\[  3/5\] model.layers.\*, 2 alike, each: .*live out: model.layers.\*.h$' rows || fail "sequential: $(cat rows)"
 rows --sequential-targets Linear
@@ -67,3 +67,12 @@ planned, io = json.load(open("plan"))["memory"]["read_bytes"], json.load(open("g
 assert planned == io["planned_read_bytes"] > source, (planned, source)
 assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
 P
+
+# The summary fits on a screen, breaks no word, and names a --host-memory that is enough.
+last_wins "$ONESHOT" plan "${job[@]}" >summary
+awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 15 || NR < 8 }' summary || fail "$(cat summary)"
+grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
+    fail "$(cat summary)"
+least=$(sed -n 's/^memory .*smallest --host-memory is \([0-9.]*MB\)$/\1/p' summary)
+last_wins "$ONESHOT" plan "${job[@]}" --host-memory "$least" >/dev/null || fail "$least is not enough: $(cat summary)"
+"$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"

@@ -9,7 +9,7 @@ TIMEFORMAT=%U
 check() { # layers, most seconds, flags
     local layers=$1 most=$2 took
     shift 2
-    took=$( { time "$ONESHOT" plan --model model --scheme W4A16 --group-size 32 --method gptq --ignore lm_head \
+    took=$( { time "$ONESHOT" plan --verbose --model model --scheme W4A16 --group-size 32 --method gptq --ignore lm_head \
         --dataset model/calibration.jsonl "$@" >plan; } 2>&1)
     echo "$layers layers of 128 experts: $took s of $most: $*"
     grep -q " 388 quantized" plan || fail "no layers of 388 Linears"
@@ -31,10 +31,10 @@ rm -r model
 large="plan --model model --scheme W4A16 --method gptq --ignore lm_head --device-model h100 --dataset model/calibration.jsonl \
     --num-calibration-samples 512 --max-seq-length 2048 --device-memory 14GiB"
 code=0
-"$ONESHOT" $large >plan 2>err || code=$?
+"$ONESHOT" $large --verbose >plan 2>err || code=$?
 [ $code = 2 ] && grep -q 'smallest that would do is --device-memory 2.*MiB; --sum-groups 1 halves the bytes of Hessians' err ||
     fail "two Hessians of 11.3 GB in 14 GiB: $code, $(cat err)"
-took=$( { time "$ONESHOT" $large --sum-groups 1 >plan; } 2>&1)
+took=$( { time "$ONESHOT" $large --verbose --sum-groups 1 >plan; } 2>&1)
 echo "126 layers of 16,384: $took s of 2"
 grep -q "882 modules quantized" plan || fail "no plan of 882 Linears: $(head -3 plan)"
 awk "BEGIN { exit !($took <= 2) }" || fail "more than 2 s"

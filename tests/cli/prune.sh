@@ -120,7 +120,7 @@ P
 one owl out --threads 3 --batch-size 4 >/dev/null
 same out want "OWL, threads and batch"
 "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "OWL: verify"; }
-"$ONESHOT" plan --model "$model" --recipe owl.yaml "${data[@]}" >plan.txt
+"$ONESHOT" plan --verbose --model "$model" --recipe owl.yaml "${data[@]}" >plan.txt
 grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: not in the plan"; }
 one owl plain | grep -q 'is finished' || fail "OWL: not known again"
 rm -rf plain

@@ -115,10 +115,10 @@ for m in sparse mxfp4; do
 done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
 cmp sparse-eval mxfp4-eval
-"$ONESHOT" plan --model mxfp4 $small >plan.txt # experts stay dense, in BF16
+"$ONESHOT" plan --verbose --model mxfp4 $small >plan.txt # experts stay dense, in BF16
 grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in the source): experts in one tensor' plan.txt &&
     grep -q '^warning: the output is 1.[0-9]* times as large as the source, which stores codes' plan.txt || fail "$(cat plan.txt)"
-! "$ONESHOT" plan --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
+! "$ONESHOT" plan --verbose --model sparse $small | grep -q 'as large as the source' || fail "a dense source grows"
 "$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify"
 "$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"

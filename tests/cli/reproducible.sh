@@ -17,7 +17,7 @@ for flags in "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--threads
 done
 # The default batch size: a multiple of the threads, and one sample if memory is scarce.
 batch() { # flags: prints the batch size of the plan
-    "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'
 }
 [ "$(batch --threads 1) $(batch --threads 2) $(batch --threads 3) $(batch --threads 8)" = "1 4 6 1" ] || { echo "batches"; exit 1; }
@@ -45,6 +45,6 @@ fine=$(run fine --sequential-targets Linear --propagate-error false --batch-size
 [ "$fine" = "$cut" ] || { echo "Linear targets without error propagation differ from decoder layers"; exit 1; }
 two=$(run two --sequential-targets Linear --sequential-targets-per-subgraph 3)
 [ "$two" != "$fine" ] || { echo "Linear targets propagate nothing"; exit 1; }
-"$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+"$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 2 --sequential-targets Linear --json >plan.json
 grep -q '"name": "model.layers.3.mlp.down_proj"' plan.json

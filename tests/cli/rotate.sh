@@ -16,7 +16,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --ma
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-"$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
+"$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head is no' \
     plan.txt || { cat plan.txt; fail "the plan does not list the rotations"; }
 
@@ -29,7 +29,7 @@ for r in gptq rtn nvfp4 alone; do
     rm -rf out.$r && mv plain out.$r
     one $r out --threads 3 --batch-size 4 --mem-opt-level 2 >/dev/null 2>&1
     same out want.$r "$r, threads and tier"
-    least=$("$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --threads 1 2>/dev/null |
+    least=$("$ONESHOT" plan --verbose --model "$model" --recipe $r.yaml "${data[@]}" --threads 1 2>/dev/null |
         sed -n 's/^smallest budgets: .*host memory \([0-9.]*\) MB.*/\1/p')
     one $r out --threads 1 --host-memory "$(awk "BEGIN {printf \"%d\", $least * 1e6 + ${SANITIZED:+8e6 + }2e6}")" >/dev/null 2>&1
     same out want.$r "$r, host memory"

@@ -18,11 +18,11 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --ma
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 budget() { # the plan's smallest device memory, recipe, flags
-    "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
+    "$ONESHOT" plan --verbose --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
         sed -n 's/^smallest budgets: device memory \([0-9.]*\) MB.*/\1/p'
 }
 
-"$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
+"$ONESHOT" plan --verbose --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SmoothQuantModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 20 modules' plan.txt ||
     { cat plan.txt; fail "the plan does not list the mappings"; }
 grep -q 'passes: smooth, observe, propagate' plan.txt || { cat plan.txt; fail "the plan does not have the way"; }

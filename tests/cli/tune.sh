@@ -60,7 +60,7 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     same out "killed at $kill, with $(tr '\n' ' ' <left)"
 done
 
-plan() { "$ONESHOT" plan --model "$model" --dataset "$model/data/calibration.jsonl" --recipe "$1.yaml" \
+plan() { "$ONESHOT" plan --verbose --model "$model" --dataset "$model/data/calibration.jsonl" --recipe "$1.yaml" \
     --num-calibration-samples 24 --max-seq-length 96 "${@:2}"; }
 plan good --threads 2 >plan.txt
 grep -q 'then codes, scales and norms are tuned: 8 steps of 2 samples, 3 held back' plan.txt || { cat plan.txt; fail "plan"; }

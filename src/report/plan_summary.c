@@ -1,0 +1,245 @@
+/* plan_summary.c - prints a plan for a screen: each row has a label and one or two lines.
+ *
+ *   quantized  28 modules, pack-quantized: weights 4-bit integer, a scale for each
+ *              group of 128
+ *   memory     196.9 MB of 25.2 GB; the smallest --host-memory is 182.1MB
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/live.h"
+#include "budget/cards.h"
+#include "match/dense.h"
+#include "report/plan_print.h"
+#include "rewrite/rotations.h"
+#include "schedule/tuning.h"
+
+enum { WIDTH = 80, LABEL = 11, LINES = 2, DENSE_ROWS = 2, SCHEME_ROWS = 2 };
+
+/* Appends the first `lines` lines of the text, cut between words, with "..." if words are left. */
+static osh_status put_wrapped(osh_ctx *cx, osh_buf *b, const char *text, int lines)
+{
+    osh_status rc = OSH_OK;
+    int column = LABEL;
+    while (*text) {
+        int n = (int)strcspn(text, " "), room = WIDTH - (lines == 1 && text[n] ? 4 : 0);
+        bool first = column == LABEL;
+        if (!first && column + 1 + n > room) {
+            if (!--lines) {
+                OSH_TRY(osh_buf_printf(cx, b, " ..."));
+                break;
+            }
+            OSH_TRY(osh_buf_printf(cx, b, "\n%*s", LABEL, ""));
+            column = LABEL, first = true;
+            continue;
+        }
+        OSH_TRY(osh_buf_printf(cx, b, "%s%.*s", first ? "" : " ", n, text));
+        column += n + !first;
+        text += n + (text[n] == ' ');
+    }
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+done:
+    return rc;
+}
+
+__attribute__((format(printf, 4, 5))) static osh_status
+put_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
+{
+    osh_status rc = OSH_OK;
+    char text[1000];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    OSH_TRY(osh_buf_printf(cx, b, "%-*s", LABEL, label));
+    OSH_TRY(put_wrapped(cx, b, text, LINES));
+done:
+    return rc;
+}
+
+/* Writes "25.2 GB" or "3.3 MB". */
+static const char *size_text(char to[32], int64_t n)
+{
+    double unit = n >= 1000000000 ? 1e9 : 1e6;
+    snprintf(to, 32, "%.1f %s", (double)n / unit, unit == 1e9 ? "GB" : "MB");
+    return to;
+}
+
+/* Writes a size that a flag takes, rounded up: "182.1MB". */
+static const char *flag_text(char to[32], int64_t n)
+{
+    snprintf(to, 32, "%.1fMB", ceil((double)n / 1e6 * 10) / 10);
+    return to;
+}
+
+static osh_status summary_quantized(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_matching *m = &p->match;
+    osh_buf text;
+    osh_buf_init(&text, 0);
+    if (!m->n_schemes) OSH_TRY(put_row(cx, b, "quantized", "no module"));
+    for (size_t i = 0; i < m->n_schemes && i < SCHEME_ROWS; i++) {
+        const osh_q_scheme *s = &m->schemes[i];
+        int n = 0;
+        for (int l = 0; l < m->n_linears; l++) n += m->linears[l].scheme_index == (int)i;
+        osh_buf_clear(&text);
+        OSH_TRY(osh_q_args_tell(cx, &text, "weights", &s->weights));
+        OSH_TRY(osh_q_args_tell(cx, &text, s->weights.present ? "; inputs" : "inputs", &s->inputs));
+        OSH_TRY(put_row(cx, b, i ? "" : "quantized", "%d modules, %s: %s", n, s->format,
+                        text.data ? text.data : ""));
+    }
+    if (m->n_schemes > SCHEME_ROWS)
+        OSH_TRY(put_row(cx, b, "", "and %zu schemes more", m->n_schemes - SCHEME_ROWS));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+static osh_status summary_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_matching *m = &p->match;
+    osh_buf text;
+    osh_buf_init(&text, 0);
+    for (int64_t i = 0; i < m->n_dense && i < DENSE_ROWS; i++)
+        OSH_TRY(osh_buf_printf(cx, &text, "%s%s (%s)", i ? ", " : "", m->dense[i].names,
+                               m->dense[i].why));
+    if (m->n_dense > DENSE_ROWS)
+        OSH_TRY(osh_buf_printf(cx, &text, " and %lld kinds more",
+                               (long long)(m->n_dense - DENSE_ROWS)));
+    if (text.len) OSH_TRY(put_row(cx, b, "dense", "%s", text.data));
+    if (p->in.spared)
+        OSH_TRY(put_row(cx, b, text.len ? "" : "dense",
+                        "%s, the output head; --targets Linear,%s quantizes it", p->in.spared,
+                        p->in.spared));
+    osh_buf_clear(&text);
+    OSH_TRY(osh_dense_warning(cx, &text, m));
+    if (text.len) OSH_TRY(put_row(cx, b, "warning", "%s", text.data));
+    osh_buf_clear(&text);
+    OSH_TRY(osh_dense_grown(cx, &text, m, p->manifest.total_bytes));
+    if (text.len) OSH_TRY(put_row(cx, b, "warning", "%s", text.data));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
+static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_schedule *s = &p->schedule;
+    char tune[96] = "";
+    if (p->in.pipeline == OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(put_row(cx, b, "data", "none: weights are rounded from their values alone"));
+        goto done;
+    }
+    OSH_TRY(put_row(cx, b, "data", "%lld samples, %lld tokens, at most %lld tokens a sample",
+                    (long long)p->in.data.n, (long long)p->in.data.offsets[p->in.data.n],
+                    (long long)p->in.max_seq_length));
+    if (s->tune.steps)
+        snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);
+    OSH_TRY(put_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
+                    osh_n_ranges(s), tune, p->in.on_device ? "the GPU" : "the CPU"));
+    if (s->tune_not) OSH_TRY(put_row(cx, b, "warning", "nothing is tuned: %s", s->tune_not));
+done:
+    return rc;
+}
+
+/* Prints the time on the GPU that the plan is for, from the sheet of the GPU. */
+static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_card_model *m = p->in.card_model;
+    osh_estimate e;
+    char time[32];
+    if (!p->in.on_device) {
+        OSH_TRY(put_row(cx, b, "GPU", "has nothing to do: weights are rounded on the host"));
+        goto done;
+    }
+    OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
+    double seconds =
+        e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE];
+    osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
+    OSH_TRY(put_row(cx, b, "time", "about %s on %s without the disk, estimated from its data sheet",
+                    time, m->title));
+done:
+    return rc;
+}
+
+static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->budget.memory;
+    char needs[32], has[32], least[32], scratch[48] = "", time[32];
+    int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE),
+            room = osh_disk_free(p->in.opt->output ? p->in.opt->output : ".");
+    /* Under both smallest budgets values can rest in host memory that rest on the GPU without. */
+    int64_t smallest = m->least.host < m->peak.host ? m->least.host : m->peak.host;
+    if (smallest < p->in.opt->others_host) smallest = p->in.opt->others_host;
+    double seconds = 0;
+    OSH_TRY(put_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
+                    size_text(needs, m->peak.host), size_text(has, machine),
+                    flag_text(least, smallest)));
+    if (p->in.on_device)
+        OSH_TRY(put_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
+                        size_text(needs, m->peak.device), p->in.card_model ? " of " : "",
+                        p->in.card_model ? size_text(has, p->in.card_model->memory_bytes) : "",
+                        flag_text(least, m->least.device)));
+    if (m->peak.scratch)
+        snprintf(scratch, sizeof scratch, " and %s of scratch files",
+                 size_text(needs, m->peak.scratch));
+    OSH_TRY(put_row(cx, b, "disk", "%s%s; %s are free", size_text(least, p->manifest.total_bytes),
+                    scratch, room < 0 ? "an unknown number of bytes" : size_text(has, room)));
+    if (p->in.card_model) OSH_TRY(summary_estimate(cx, b, p));
+    else if (!p->in.on_device) {
+        OSH_TRY(osh_plan_seconds(cx, &seconds, p));
+        osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
+        OSH_TRY(put_row(cx, b, "time", "about %s with %d threads", time, osh_threads(cx)));
+    }
+done:
+    return rc;
+}
+
+/* Prints the engines that load the first scheme. */
+static osh_status summary_loaders(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *arch = p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)";
+    char *who = NULL; // own: "pack-quantized: vLLM on ..."
+    if (!p->match.n_schemes || (p->rewrites.rotated && p->rewrites.rotated->online.n_turns))
+        goto done;
+    if (!(who = osh_q_who_loads(cx, &p->match.schemes[0], p->in.graph ? NULL : arch)))
+        OSH_TRY(OSH_E_NOMEM);
+    const char *text = strstr(who, ": ");
+    OSH_TRY(put_row(cx, b, "loads in", "%s", text ? text + 2 : who));
+done:
+    osh_free(cx, who);
+    return rc;
+}
+
+osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    char source[32], result[32];
+    int64_t in = osh_checkpoint_stored_bytes(p->in.ck), made = p->manifest.total_bytes;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(put_row(cx, &b, "model", "%s, %s to %s (%.2f times smaller)",
+                    p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)",
+                    size_text(source, in), size_text(result, made),
+                    made ? (double)in / (double)made : 0));
+    OSH_TRY(summary_quantized(cx, &b, p));
+    OSH_TRY(summary_dense(cx, &b, p));
+    OSH_TRY(summary_loaders(cx, &b, p));
+    OSH_TRY(summary_work(cx, &b, p));
+    OSH_TRY(summary_needs(cx, &b, p));
+    OSH_TRY(put_row(cx, &b, "more", "oneshot plan ... --verbose, or --json"));
+    if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
