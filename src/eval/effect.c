@@ -158,8 +158,9 @@ static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, 
                 effect_round_weight(cx, p, &p->match.linears[i], w->w[p->match.linears[i].weight]));
     OSH_TRY(stream_run(cx, e, &e->of[unit], subgraph, w));
     for (int i = 0; i < p->match.n_linears; i++) {
+        if (e->unit_of[i] != unit || p->match.linears[i].weight < 0) continue;
         osh_tensor **t = &w->w[p->match.linears[i].weight];
-        if (e->unit_of[i] == unit) osh_tensor_free(cx, *t), *t = NULL;
+        osh_tensor_free(cx, *t), *t = NULL;
     }
     OSH_TRY(effect_load_weights(cx, e, s, w));
 done:

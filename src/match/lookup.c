@@ -1,5 +1,6 @@
 /* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so
- * binary search finds spans. Readers of a value and users of a weight are chained. */
+ * binary search finds spans. Readers of a value and users of a weight are chained. Linears that the
+ * graph does not have come first: their node is -1. */
 #include "match/lookup.h"
 
 osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)
@@ -14,6 +15,8 @@ osh_status osh_plan_index(osh_ctx *cx, osh_matching *p)
         if (i && l->node < l[-1].node)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s is planned after %s but runs before it", l->name,
                      l[-1].name);
+        l->next.reader = l->next.user = -1;
+        if (l->node < 0) continue;
         l->next.reader = p->readers[l->input], p->readers[l->input] = i;
         l->next.user = p->users[l->weight], p->users[l->weight] = i;
     }

@@ -534,13 +534,34 @@ static osh_status modules_match_pruners(osh_ctx *cx, osh_matching *p, osh_plan_m
     for (int64_t i = 0; i < cs->n; i++) {
         const osh_plan_module *c = &cs->c[i];
         of[i] = (osh_prunable){.name = c->name, .cls = c->by_name ? NULL : c->cls,
-                               .never = c->never || c->left || osh_is_embedding(c)};
+                               .never = c->never || c->left || osh_is_embedding(c),
+                               .unseen = c->unseen};
     }
     OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
-    for (int64_t i = 0; i < cs->n; i++)
+    for (int64_t i = 0; i < cs->n; i++) {
         cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
+        if (of[i].unreached) cs->c[i].why = "no text reaches it";
+    }
 done:
     osh_free(cx, of);
+    return rc;
+}
+
+/* Moves the Linears that the graph does not have before the others, which are in the order of their
+ * nodes. */
+static osh_status linears_order(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_linear *ordered = NULL; // own
+    int n = 0;
+    OSH_NEW(cx, ordered, p->n_linears);
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].node < 0) ordered[n++] = p->linears[i];
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].node >= 0) ordered[n++] = p->linears[i];
+    for (int i = 0; i < n; i++) p->linears[i] = ordered[i];
+done:
+    osh_free(cx, ordered);
     return rc;
 }
 
@@ -567,6 +588,7 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
         if (osh_q_in_groups(a) && p->linears[i].I % a->group_size)
             OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
     }
+    OSH_TRY(linears_order(cx, p));
     OSH_TRY(modules_refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
 done:

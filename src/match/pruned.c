@@ -87,6 +87,10 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
         last = c->name, n_last = len;
         OSH_TRY(osh_matcher_find(cx, &out, mod->ignored, c->name, c->cls));
         if (out >= 0) continue;
+        if (c->unseen && mod->type->wants(mod, &osh_pruned_scheme)) {
+            c->unreached = true;
+            continue;
+        }
         if (c->modifier >= 0)
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s is a target of %s and of %s: want one of them to prune it", c->name,

@@ -6,6 +6,8 @@
 typedef struct osh_prunable {
     const char *name, *cls; // views; cls NULL: no target's class reaches it
     bool never;             // not pruned, whatever the targets are
+    bool unseen;            // text alone does not run it: not pruned by a modifier that wants data
+    bool unreached;         // out: a target names it, and it is not pruned because it is unseen
     int modifier;           // out: index into the recipe's modifiers; -1: not pruned
     double sparsity;        // out
     int aimed; // index among the modules that the targets name: the one that contains it

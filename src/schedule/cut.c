@@ -35,6 +35,15 @@ static bool linear_changes(const osh_schedule *p, const osh_linear *l)
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
+/* changed [nodes]: set for the nodes whose new weights later Linears see. */
+static void note_changed(const osh_schedule *p, bool *changed)
+{
+    for (int i = 0; i < p->match->n_linears; i++) {
+        const osh_linear *l = &p->match->linears[i];
+        if (l->node >= 0) changed[l->node] |= linear_changes(p, l);
+    }
+}
+
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
@@ -58,11 +67,11 @@ osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *matc
                  "--propagate-error false changes none: want --propagate-error true");
     OSH_NEW(cx, changed, p->in->graph->n_nodes);
     OSH_NEW(cx, moved, p->in->graph->n_nodes);
-    for (int i = 0; i < p->match->n_linears; i++)
-        changed[p->match->linears[i].node] |= linear_changes(p, &p->match->linears[i]);
+    note_changed(p, changed);
     OSH_TRY(osh_graph_add_original(cx, p->in->graph, changed, moved));
     for (int i = 0; i < p->match->n_linears; i++) {
         osh_linear *l = &match->linears[i];
+        if (l->node < 0) continue;
         l->node = moved[l->node];
         l->input = p->in->graph->nodes[l->node].in[0];
         osh_cache_follow(p->match, l);
@@ -117,8 +126,7 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->match->n_linears);
     OSH_NEW(cx, moves, g->n_values);
-    for (int i = 0; i < p->match->n_linears; i++)
-        changed[p->match->linears[i].node] |= linear_changes(p, &p->match->linears[i]);
+    note_changed(p, changed);
     for (int s = 0; s < p->parts->n; s++)
         for (int i = p->parts->parts[s].first;
              i < p->parts->parts[s].first + p->parts->parts[s].n_nodes; i++) {

@@ -54,8 +54,8 @@ static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
             return "not all weights are integers by group or channel";
         if (!tuning_rule(p, i) || memcmp(tuning_rule(p, i), tuning_rule(p, 0), sizeof p->tune))
             return "not all modules are to be tuned alike";
-        if (p->match->linears[i].node < 0 ||
-            !strcmp(l->name, g->modules[g->nodes[g->head].module].name))
+        if (l->node < 0) return "a module outside the text model is quantized";
+        if (!strcmp(l->name, g->modules[g->nodes[g->head].module].name))
             return "the output head is quantized";
     }
     return NULL;

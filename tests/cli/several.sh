@@ -82,3 +82,23 @@ one smooth --pipeline independent || { cat log; fail "independent: the run fails
 [ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has nothing before it"
 [ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"
+
+# A vision tower, which text does not reach: one modifier rounds or prunes it without data while GPTQ
+# solves the text model. A pruner that needs data leaves it dense.
+"$OSH_TOOLS/tiny_model" llava llava
+two() { # recipe of the tower, of the text model
+    printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$@" >two.yaml
+    rm -rf out
+    "$ONESHOT" --model llava --recipe two.yaml --dataset llava/calibration.jsonl --output out --progress none >log 2>&1 &&
+        "$ONESHOT" verify out --model llava >>log 2>&1 || fail "$*: $(cat log)"
+}
+text='GPTQModifier: {scheme: W8A8, targets: ["re:.*language_model.*proj"], ignore: ["re:.*lm_head"]}'
+two 'QuantizationModifier: {scheme: W8A8, targets: ["re:.*vision_tower.*"]}' "$text"
+grep -q '"vision_tower[^"]*fc1.weight_scale"' out/oneshot-manifest.json || fail "the tower is dense"
+two 'MagnitudePruningModifier: {final_sparsity: 0.5, targets: ["re:.*vision_tower.*"]}' "$text"
+for pruner in SparseGPTModifier WandaPruningModifier; do
+    two "$pruner: {sparsity: 0.5, ignore: ['re:.*lm_head'], targets: Linear}" ''
+    grep -q '14 modules looked at' log || fail "$pruner: $(cat log)"
+done
+"$ONESHOT" plan --model llava --recipe two.yaml --dataset llava/calibration.jsonl --verbose |
+    grep -q '^dense: vision_tower.encoder.layers.\*.mlp.fc1 (1, .*no text reaches it' || fail "no reason"
