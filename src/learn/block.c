@@ -449,6 +449,8 @@ static osh_status learning_conclude(osh_ctx *cx, learning *l)
         OSH_TRY(learning_judge(cx, l, true, &b->learned));
         b->kept = b->learned < b->nearest;
     }
+    b->diverged = b->n_steps > 1 && osh_ada_diverged(b->ended, b->begun);
+    b->kept &= !b->diverged;
     for (int i = 0; i < b->n_learns; i++) {
         osh_tensor *w = b->w->w[b->learns[i].weight];
         if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));

@@ -50,6 +50,7 @@ typedef struct osh_block {
     /* out, with rule.selective: loss of all samples, rounded to nearest and learned */
     double nearest, learned;
     bool kept;               // out: the learned codes are kept
+    bool diverged;           // out: the loss grew (osh_ada_diverged), so they are not kept
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op on the way of a gradient has one. Fails with OSH_E_UNSUPPORTED and names the

@@ -503,6 +503,9 @@ static void args_take(const osh_ada_args *a, osh_linear_job *j)
         ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
 }
 
+static const char diverged_text[] =
+    "learning diverged: rounded to nearest; want a smaller learning rate";
+
 static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j,
                             const osh_tensor *h)
 {
@@ -513,12 +516,16 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
     a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
     OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
     a.nearest = sums, a.learned = sums + a.O, a.curve = sums + 2 * a.O;
+    OSH_NEW(cx, a.diverged, a.O);
     OSH_TRY(adjust_rate(cx, m->args, &a));
     OSH_TRY(osh_ada(cx, &a));
     args_take(&a, j);
     log_curve(cx, j, &a);
     report_losses(j, &a);
+    for (int64_t r = 0; r < a.O; r++)
+        if (a.diverged[r]) j->fallback = diverged_text;
 done:
+    osh_free(cx, a.diverged);
     args_free(cx, &a);
     osh_free(cx, sums);
     return rc;
@@ -591,7 +598,8 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
         const osh_q_args *q = &j->scheme->weights;
         int64_t O = j->w->shape[0];
         size_t result = osh_job_result_bytes(j), scales = osh_job_params_bytes(j);
-        size_t learn = osh_mem_gross((size_t)(2 * O + points) * sizeof(double)) + scales +
+        size_t learn = osh_mem_gross((size_t)(2 * O + points) * sizeof(double)) +
+                       osh_mem_gross((size_t)O * sizeof(bool)) + scales +
                        osh_ada_bytes(O, I, osh_q_scale_cols(q, I), points, n_threads);
         size_t run = ada_larger(ada_larger(learn, scales + osh_job_search_bytes(j)),
                                 osh_job_finish_bytes(j, n_threads));

@@ -70,6 +70,8 @@ static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving 
     osh_linear_job *j = &x->jobs[k];
     osh_tensor *now = s->w->w[p->match->linears[linear].weight];
     m->type->learned(cx, m, j, &x->of.b.learns[k].args);
+    if (x->of.b.diverged)
+        j->fallback = "learning of its block diverged: rounded to nearest; want a smaller rate";
     memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
     j->w = now;
     if (x->of.b.learns[k].bias_rate > 0) {

@@ -13,6 +13,8 @@
  * the methods. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
+#include <math.h>
+
 #include "tensor/tensor.h"
 
 typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
@@ -50,7 +52,15 @@ typedef struct osh_ada_args {
     // [osh_ada_points] out: loss, and rounding term after the warm start, before the step
     double *curve;
     double *nearest, *learned; // [O] out: T times the loss of the codes in, and of the codes out
+    bool *diverged; // [O] out: learning diverged (osh_ada_diverged), and the row has the codes in
 } osh_ada_args;
+
+/* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
+ * 100 times the loss of rounding to nearest. Losses may be negative (with a shift). */
+static inline bool osh_ada_diverged(double learned, double nearest)
+{
+    return !isfinite(learned) || learned - nearest > 99 * fabs(nearest);
+}
 
 typedef struct osh_block_rule { // rule of learn/block.h
     int64_t steps, samples; // steps 0: no learning; samples of a step

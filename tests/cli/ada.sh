@@ -70,4 +70,15 @@ cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are 
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
+# With a learning rate that diverges, modules stay rounded to nearest, with a warning. --strict fails.
+for unit in linear block; do
+    recipe far AdaQuantModifier W8A8 ", num_iterations: 3, learning_rate: 0.1, unit: $unit"
+    rm -rf out
+    one far out >/dev/null 2>err || fail "diverged: $(cat err)"
+    grep -q 'diverged: rounded to nearest; want a smaller' err || fail "no warning: $(cat err)"
+    "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "diverged, $unit: $(cat log)"
+    rm -rf out
+    if one far out --strict >/dev/null 2>err; then fail "--strict takes rounding for learning"; fi
+    rm -rf out out.oneshot-partial
+done
 echo "the same bytes, nearer than rounded"

@@ -208,8 +208,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores codes and scales of the rows whose loss is finite and, if the rule is selective, below
- * that of the codes in. */
+/* Stores codes and scales of the rows that did not diverge and, if the rule is selective, whose loss
+ * is below that of the codes in. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
@@ -223,7 +223,8 @@ static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t r
     ada_pull(j, m, n);
     for (int64_t r = 0; r < n; r++) {
         double loss = ada_row_loss(j, m, r);
-        bool taken = isfinite(loss) && !(a->rule.selective && loss >= a->nearest[row + r]);
+        bool diverged = a->diverged[row + r] = osh_ada_diverged(loss, a->nearest[row + r]);
+        bool taken = !diverged && !(a->rule.selective && loss >= a->nearest[row + r]);
         a->learned[row + r] = taken ? loss : a->nearest[row + r];
         for (int64_t i = 0; taken && i < a->I; i++)
             a->codes[(row + r) * a->I + i] = (int8_t)m->soft[r * j->ld + i];

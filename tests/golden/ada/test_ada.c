@@ -27,6 +27,7 @@ typedef struct problem {
     float *h, *shift, *scale, *zero; // own
     int8_t *codes;
     double nearest[80], learned[80], curve[STEPS / PERIOD];
+    bool diverged[80];
 } problem;
 
 static double number(const cJSON *of, const char *key)
@@ -96,7 +97,7 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
                  .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
         .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1, .lo = grid.lo, .hi = grid.hi,
         .dtype = bf16 ? OSH_BF16 : OSH_F32, .period = PERIOD, .nearest = p->nearest, .learned = p->learned,
-        .curve = p->curve};
+        .curve = p->curve, .diverged = p->diverged};
     OSH_TRY(osh_tensor_new(cx, &p->w, p->a.dtype, 2, (int64_t[]){O, I}));
     OSH_NEW(cx, p->h, I * I);
     OSH_NEW(cx, p->shift, I * I);
@@ -209,9 +210,33 @@ static void run_changed(problem *p, osh_ctx *cx, const golden *g, const char *na
 }
 
 static void few_steps(osh_ada_args *a) { a->rule.steps = 30; }
-static void wild(osh_ada_args *a) { a->rule.rate = 5, a->rule.steps = 30; }
+static void wild(osh_ada_args *a) { a->rule.rate = 0.01, a->rule.steps = 30; }
+static void wilder(osh_ada_args *a) { a->rule.rate = 5, a->rule.steps = 30; }
 static void wild_and_selective(osh_ada_args *a) { wild(a), a->rule.selective = true; }
 static void stops(osh_ada_args *a) { a->rule.window = 10, a->rule.rate = 1e-12; }
+
+/* A row whose loss grows beyond all bounds keeps the codes of rounding to nearest. */
+static void diverged_rows_are_nearest(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    golden g = {0};
+    problem p;
+    int64_t n = 0;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    golden_open(cx, &g);
+    run_changed(&p, cx, &g, "quant_joint", wilder);
+    for (int64_t o = 0; o < p.a.O; o++) {
+        n += p.diverged[o];
+        assert_true(p.diverged[o] ? p.learned[o] == p.nearest[o]
+                                  : p.learned[o] <= 100 * p.nearest[o]);
+    }
+    assert_true(n > 0);
+    problem_close(cx, &p);
+    cJSON_Delete(g.json);
+    osh_free(cx, g.codes);
+    osh_ctx_free(cx);
+}
 
 /* A rate that ruins a weight: with selective no row is worse than after rounding to nearest, and
  * some rows are better. */
@@ -313,6 +338,7 @@ int main(void)
     if (unable) return unable;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learns_as_pytorch_does),
+        cmocka_unit_test(diverged_rows_are_nearest),
         cmocka_unit_test(selective_rows_are_no_worse),
         cmocka_unit_test(zeros_stay_and_threads_do_not_show),
         cmocka_unit_test(memory_is_what_was_said),
