@@ -82,8 +82,10 @@ typedef struct oneshot_argument { /* a row whose name is NULL ends an array */
 } oneshot_argument;
 
 /* Makes a context. options NULL: those of ONESHOT_OPTIONS_INIT. On failure *out is NULL.
- * ONESHOT_E_NOMEM: no memory or threads. ONESHOT_E_USAGE: an invalid level or number of threads, or
- * members that this library does not know. */
+ * ONESHOT_E_NOMEM: no memory or threads. ONESHOT_E_USAGE: an invalid level or number of threads,
+ * members that this library does not know, or out is NULL.
+ * All functions accept a context that is NULL: jobs return ONESHOT_E_USAGE, the others do
+ * nothing. */
 ONESHOT_API int oneshot_new(oneshot **out, const oneshot_options *options);
 ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 /* Returns one line that says why the last job failed, or "". It is valid until the next job. */

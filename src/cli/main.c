@@ -514,6 +514,7 @@ int main(int argc, char **argv)
     out_state st = {0};
     line l = {0};
     if (!fill_standard_descriptors()) return 1; // the error cannot be reported
+    signal(SIGXFSZ, SIG_IGN); // a write beyond RLIMIT_FSIZE then fails with EFBIG
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);

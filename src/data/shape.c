@@ -88,10 +88,10 @@ static osh_status json_close(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 static osh_status json_byte(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
     if (s->in_string) {
+        if (c == '\n') return json_fail(cx, s, "a line ends inside a string");
         s->in_string = s->escaped || c != '"';
         s->escaped = !s->escaped && c == '\\';
-        // a \n in a string is not JSON; it must not end the row
-        return buf_put_byte(cx, to, c == '\n' ? ' ' : c);
+        return buf_put_byte(cx, to, c);
     }
     if (c == ' ' || c == '\t' || c == '\r') return buf_put_byte(cx, to, ' ');
     if (c == '\n') {

@@ -70,6 +70,7 @@ static bool options_take(oneshot_options *to, const oneshot_options *from)
 
 int oneshot_new(oneshot **out, const oneshot_options *options)
 {
+    if (!out) return OSH_E_USAGE;
     *out = NULL;
     oneshot *o = calloc(1, sizeof *o);
     if (!o) return OSH_E_NOMEM;
@@ -97,9 +98,15 @@ void oneshot_free(oneshot *o)
     free(o);
 }
 
-const char *oneshot_error(const oneshot *o) { return osh_error_text(o->cx); }
+const char *oneshot_error(const oneshot *o)
+{
+    return o ? osh_error_text(o->cx) : "the context is NULL";
+}
 const char *oneshot_version(void) { return osh_version(); }
-void oneshot_interrupt(oneshot *o) { osh_interrupt(o->cx); }
+void oneshot_interrupt(oneshot *o)
+{
+    if (o) osh_interrupt(o->cx);
+}
 
 /* ---- jobs ---- */
 
@@ -183,8 +190,9 @@ done:
 static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
-    osh_ctx *cx = o->cx;
+    osh_ctx *cx = o ? o->cx : NULL;
     arguments a = {0}; // own: the strings
+    if (!cx) return OSH_E_USAGE;
     osh_ctx_anew(cx);
     OSH_TRY(osh_fields_default(cx, j->fields, &a));
     OSH_TRY(arguments_set(cx, j, &a, args));
@@ -226,11 +234,25 @@ int oneshot_verify(oneshot *o, const char *dir, const oneshot_argument *args)
 
 /* ---- profile ---- */
 
-int oneshot_profile_start(oneshot *o, const char *path) { return osh_profile_start(o->cx, path); }
-void oneshot_profile_stop(oneshot *o) { osh_profile_stop(o->cx); }
+static const char no_name[] = "(no name)";
+
+int oneshot_profile_start(oneshot *o, const char *path)
+{
+    return o ? osh_profile_start(o->cx, path) : OSH_E_USAGE;
+}
+void oneshot_profile_stop(oneshot *o)
+{
+    if (o) osh_profile_stop(o->cx);
+}
 int oneshot_stage_begin(oneshot *o, const char *name)
 {
-    return osh_profile_begin(o->cx, name, NULL);
+    return o ? osh_profile_begin(o->cx, name ? name : no_name, NULL) : -1;
 }
-void oneshot_stage_end(oneshot *o, int stage) { osh_profile_end(o->cx, stage); }
-void oneshot_checkpoint(oneshot *o, const char *name) { osh_profile_checkpoint(o->cx, name); }
+void oneshot_stage_end(oneshot *o, int stage)
+{
+    if (o) osh_profile_end(o->cx, stage);
+}
+void oneshot_checkpoint(oneshot *o, const char *name)
+{
+    if (o) osh_profile_checkpoint(o->cx, name ? name : no_name);
+}

@@ -9,8 +9,8 @@ typedef struct osh_span { int first, end; } osh_span; // linears [first, end)
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
 /* Iterate over the readers of a value, or the users of a graph weight, in ascending order: i =
- * first, i >= 0, i = next. A Linear that the graph does not have has value and weight -1, which have
- * none. */
+ * first, i >= 0, i = next. A Linear that the graph does not have has value and weight -1; these
+ * have no readers and no users. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

@@ -70,7 +70,7 @@ cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are 
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a GPU" msg || { cat msg; fail "not refused on a GPU"; }
-# With a learning rate that diverges, modules stay rounded to nearest, with a warning. --strict fails.
+# If a learning rate diverges, modules stay rounded to nearest, with a warning. --strict fails.
 for unit in linear block; do
     recipe far AdaQuantModifier W8A8 ", num_iterations: 3, learning_rate: 0.1, unit: $unit"
     rm -rf out

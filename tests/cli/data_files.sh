@@ -48,3 +48,7 @@ tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eva
 if tail -n 1 both.eval | cmp -s - <(tail -n 1 c.json.eval); then fail "one perplexity for both: $(cat both.eval)"; fi
 "$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none --json >both.json
 python3 -c 'import json; e = json.load(open("both.json")); assert 1 < e["reference_perplexity"] != e["perplexity"] > 1, e'
+# A raw line end inside a string is no JSON.
+printf '[{"text": "one\ntwo"}]' >raw.json
+if "$ONESHOT" "${job[@]}" --dataset raw.json --output raw 2>err; then fail "a line end in a string"; fi
+grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err)"

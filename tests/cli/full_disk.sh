@@ -1,6 +1,15 @@
 # full_disk.sh - a full disk: the run is refused before any computation, or fails when the disk
 # fills up during the run; nothing is left under the final name.
 set -euo pipefail
+# A limit on the size of files (ulimit -f): an error, not a signal, and the same command continues.
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+code=0
+(ulimit -f 1000; exec "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output limited --progress none) >stdout 2>stderr || code=$?
+[ $code = 1 ] && grep -q 'limited.oneshot-partial/model.safetensors: File too large' stderr ||
+    { echo "exit $code, want 1"; cat stderr; exit 1; }
+"$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output limited --progress none >/dev/null
+"$ONESHOT" verify limited --model "$model" >/dev/null
+rm -r limited
 mkdir small
 mount -t tmpfs -o size=2m none small 2>/dev/null || { echo "cannot mount a small file system here"; exit 77; }
 trap 'umount small' EXIT

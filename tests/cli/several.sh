@@ -83,7 +83,7 @@ one smooth --pipeline independent || { cat log; fail "independent: the run fails
 [ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent gives the bytes of sequential"
 echo "independent of one modifier and of two"
 
-# A vision tower, which text does not reach: one modifier rounds or prunes it without data while GPTQ
+# A vision tower, which text does not reach: one modifier rounds or prunes it without data, and GPTQ
 # solves the text model. A pruner that needs data leaves it dense.
 "$OSH_TOOLS/tiny_model" llava llava
 two() { # recipe of the tower, of the text model

@@ -143,7 +143,7 @@ static void test_jobs(void **state)
         {"max-seq-length", "32"}, {"host_memory", "400MB"}, {0}};
     snprintf(out, sizeof out, "%s/out", dir);
     assert_int_equal(oneshot_plan(s->o, args), ONESHOT_OK);
-    assert_non_null(strstr(s->text, "model.layers.3"));
+    assert_non_null(strstr(s->text, "quantized  28 modules"));
     s->interrupt_at = 6;
     assert_refused(s, ONESHOT_E_INTERRUPTED, oneshot_compress(s->o, args), "interrupted");
     assert_int_not_equal(access(out, F_OK), 0);
@@ -204,6 +204,27 @@ static void test_warning(void **state)
     assert_non_null(strstr(s->log, "ignore nobody"));
 }
 
+/* A context or a name that is NULL is no crash. */
+static void test_null(void **state)
+{
+    seen *s = *state;
+    char path[160];
+    assert_int_equal(oneshot_new(NULL, NULL), ONESHOT_E_USAGE);
+    assert_int_equal(oneshot_compress(NULL, NULL), ONESHOT_E_USAGE);
+    assert_int_equal(oneshot_verify(NULL, "out", NULL), ONESHOT_E_USAGE);
+    assert_int_equal(oneshot_profile_start(NULL, "p.yaml"), ONESHOT_E_USAGE);
+    assert_int_equal(oneshot_stage_begin(NULL, "stage"), -1);
+    oneshot_stage_end(NULL, 0), oneshot_checkpoint(NULL, "here"), oneshot_profile_stop(NULL);
+    oneshot_interrupt(NULL);
+    assert_non_null(strstr(oneshot_error(NULL), "NULL"));
+    snprintf(path, sizeof path, "%s/null.yaml", dir);
+    assert_int_equal(oneshot_profile_start(s->o, path), ONESHOT_OK);
+    int stage = oneshot_stage_begin(s->o, NULL);
+    oneshot_checkpoint(s->o, NULL);
+    oneshot_stage_end(s->o, stage);
+    oneshot_profile_stop(s->o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +233,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, begin, end),
         cmocka_unit_test_setup_teardown(test_jobs, begin, end),
         cmocka_unit_test_setup_teardown(test_warning, begin, end),
+        cmocka_unit_test_setup_teardown(test_null, begin, end),
     };
     if (!mkdtemp(dir)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,8 +208,8 @@ static void ada_sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     ada_judge_codes(j, m, row, n, a->learned);
 }
 
-/* Stores codes and scales of the rows that did not diverge and, if the rule is selective, whose loss
- * is below that of the codes in. */
+/* Stores codes and scales of the rows that did not diverge. If the rule is selective, their loss
+ * must also be below that of the codes in. */
 static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
