@@ -115,7 +115,8 @@ sed -i 's/{/{"qk_layernorm": true,/' s/config.json
 if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
 grep -q 'qk_layernorm is true: want false' err || fail "$(cat err)"
 "$OSH_TOOLS/tiny_model" qwen3_next q
-sed -i 's/"hidden_act": *"silu"/"hidden_act": "gelu"/' q/config.json
+sed -i 's/"hidden_act":[ \t]*"[a-z]*"/"hidden_act": "gelu"/' q/config.json
+grep -q '"hidden_act": "gelu"' q/config.json || fail "no hidden_act: $(cat q/config.json)"
 if "$ONESHOT" plan --model q --recipe recipe.yaml --dataset q/calibration.jsonl 2>err; then fail "gelu in a convolution"; fi
 grep -q 'hidden_act is not silu, which the convolutions want' err || fail "$(cat err)"
 sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
