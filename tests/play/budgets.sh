@@ -7,7 +7,7 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
      --num-calibration-samples 5 --max-seq-length 48 --threads 1)
 fail() { echo "$*"; exit 1; }
 plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
-run() { # flags: prints the checksum
+run() { # arguments: flags; prints the checksum
     last_wins "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
     sha256sum out/model.safetensors | cut -d' ' -f1
     rm -rf out out.oneshot-partial

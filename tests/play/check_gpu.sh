@@ -23,7 +23,7 @@ for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
     ln -s "$OSH_TOOLS/$(basename "$f" .cu)" "build/tests/cuda_$(basename "$f" .cu)"
     own=$((own + 1))
 done
-check() { # steps, flags: prints the table
+check() { # arguments: steps, flags; prints the table
     steps=$1
     shift
     ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build --steps "$steps" "$@" >table || return 1
