@@ -19,7 +19,7 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
-for i in $(seq 24 -1 1); do # the largest budget that leads to rounds
+for i in $(seq 24 -1 1); do # finds the largest budget that leads to rounds
     between=$(((i * device + (40 - i) * least) / 40))
     plan --device-memory $between
     if grep -q 'several rounds' plan.json; then break; fi

@@ -24,7 +24,7 @@ broken() { # arguments: fault, part of the message, flags
     OSH_PLAY="protect=0 fail=$fault" one "$@" >/dev/null 2>err || code=$?
     [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
 }
-for at in 1 40 300; do # kernels: at the start, in the first layer, later
+for at in 1 40 300; do # `at` counts kernels: at the start, in the first layer, later
     broken "launch:$at:719" 'the GPU is lost.*goes on where the journal ends'
     finish "lost at kernel $at"
 done
