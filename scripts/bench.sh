@@ -49,7 +49,7 @@ peer() { # arguments: the Python to run, then those of bench_peer.py
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
 }
-same=() # flags that change the peaks, too
+same=() # flags of oneshot that also change the peaks
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done
@@ -81,7 +81,7 @@ ours() {
     timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
-    peak peak-after # a machine that others share may have another rate by then
+    peak peak-after # a machine that others share may have another rate after the run
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
 }
 llm_compressor() {
