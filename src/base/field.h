@@ -34,9 +34,7 @@ typedef struct osh_field {
     double min, max;  // allowed range; both 0: any value
     const char *doc;
     const char *alias;  // another flag name, or NULL
-    const char *values; // allowed values of OSH_F_STR as "a
-                        // b
-                        // c"; NULL: any text
+    const char *values; // allowed values of OSH_F_STR as "a|b|c"; NULL: any text
     /* Title of the group that begins with this row in the help. NULL: the group of the row
      * above. */
     const char *group;

@@ -201,11 +201,9 @@ void osh_jparse_fail(osh_jparser *p, const char *wanted); // reports the current
                                                           // wanted instead
 osh_jnode *osh_jparse_expr(osh_jparser *p);
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // one expression, or several with commas
-/* Parses the filters and tests after an operand: "
- *  name(...)", "is name". */
+/* Parses the filters and tests after an operand: "| name(...)", "is name". */
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
-/* Parses "name(...)" after a
- * . If `operand` is NULL, the filter works on the text of a block. */
+/* Parses "name(...)" after a |. If `operand` is NULL, the filter works on the text of a block. */
 osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);
 
 /* ---- values: jinja_value.c ---- */

@@ -45,9 +45,7 @@ static inline float osh_grid_nearest(const osh_grid *g, float x)
 {
     if (!g->digits) return nearbyintf(x);
     int e = 0;
-    frexpf(x, &e); // now
-                   // x
-                   //  is in [2^(e-1), 2^e)
+    frexpf(x, &e); // now |x| is in [2^(e-1), 2^e)
     int step = e - g->digits > g->least ? e - g->digits : g->least;
     return ldexpf(nearbyintf(ldexpf(x, -step)), step);
 }

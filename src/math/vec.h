@@ -49,9 +49,8 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
     return m;
 }
 
-/* Rounds x to the nearest whole number, ties to even, for
- * x
- *  < 2^22. Adding 1.5 * 2^23 removes the fraction bits. */
+/* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding 1.5 * 2^23 removes the
+ * fraction bits. */
 OSH_VEC_FN void v8_nearest(osh_v8f *x)
 {
     osh_v8f magic;
@@ -118,9 +117,7 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
 }
 
 /* x = tanh x, with a relative error under 3e-7. Near 0 it is Cephes' polynomial x + x^3 P(x^2),
- * elsewhere 1 - 2 / (e^2
- * x
- *  + 1). */
+ * elsewhere 1 - 2 / (e^2|x| + 1). */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;

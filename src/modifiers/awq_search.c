@@ -38,9 +38,7 @@ typedef struct search {
     int64_t n_bands, n_rows, widest; // n_rows: rows of all quantized Linears; widest: most rows of
                                      // a band
     double *sums;   // own: [bands, n] sums, for w
-    float *most;    // own: [bands, n] largest
-                    // W
-                    //  of each column; later [n] of all bands
+    float *most;    // own: [bands, n] largest |W| of each column; later [n] of all bands
     double *mean;   // own: [n] w of the formula
     float *s;       // own: [grid, n]
     float *global;  // own: [grid] global scales of strategy tensor_group
@@ -77,11 +75,8 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to `sums` the sum over the rows of
- * W
- *  / (largest
- * W
- *  with the same scale). rows: F32 [n, I]. Each step is rounded as in torch. */
+/* Adds to `sums` the sum over the rows of |W| / (largest |W| with the same scale). rows: F32 [n,
+ * I]. Each step is rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {

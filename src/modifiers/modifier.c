@@ -131,11 +131,7 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    double *sum;      // own, or view of the job's: [O, 2]
-                      // w - dq
-                      // ^2 and
-                      // w
-                      // ^2
+    double *sum;      // own, or view of the job's: [O, 2] |w - dq|^2 and |w|^2
 } finish;
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -66,11 +66,8 @@ struct osh_linear_job { // one Linear to quantize
                                 // learn
     void *room;                 // view: memory for codes, [O, I] bytes, if the modifier works by
                                 // rows; NULL: codes are allocated
-    double *sums;               // view, result: [O, 2]
-                                // w - dq
-                                // ^2 and
-                                // w
-                                // ^2 of each row; NULL: not computed
+    double *sums;               // view, result: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not
+                                // computed
     int64_t n_tokens;           // number of tokens of the statistics
     bool apart;                 // in the first job: true if there is memory for osh_jobs_at_once
                                 // jobs
@@ -79,15 +76,10 @@ struct osh_linear_job { // one Linear to quantize
     void *codes;                // own, result: [O, I] bytes; packed: the first output tensor as it
                                 // is stored; NULL: they are in `room`
     osh_qparams params;         // own, result
-    double nmse;                // result:
-                                // w - dq
-                                // ^2 /
-                                // w
-                                // ^2
+    double nmse;                // result: |w - dq|^2 / |w|^2
     double removed;             //
-                                // w
-                                // ^2 of the weights that pruning set to 0, divided by that of the
-                                // weight before; 0: none, or pruning also changed other weights
+                                // |w|^2 of the weights that pruning set to 0, divided by that of
+                                // the weight before; 0: none, or pruning also changed other weights
     double objective;           // result: tr(dW H dW^T) with the damped H; dW is relative to the
                                 // target; < 0: no Hessian
     double nearest;             // result: objective of the target rounded to nearest, with the
@@ -134,9 +126,8 @@ typedef struct osh_search osh_search;
 struct osh_search { // a search for the factors of one layer, by the error of the Linears' outputs
     const char *name;           // view: name of the layer
     int64_t n;                  // channels of the layer
-    const float *mean;          // view [n]: mean of
-                                // x
-                                //  over all tokens; x is the input of the Linears
+    const float *mean;          // view [n]: mean of |x| over all tokens; x is the input of the
+                                // Linears
     const float *h;             // view [n, n]: X^T X, doubled below the diagonal and 0 above it
     const osh_balance *balance; // view
     int n_balance;
@@ -144,9 +135,8 @@ struct osh_search { // a search for the factors of one layer, by the error of th
      * known so far. Any thread may call it. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
     const void *user;           // view: passed to `rows`
-    double before, after;       // results:
-                                // X dW^T
-                                // ^2 without factors, and with the factors that were found
+    double before, after;       // results: |X dW^T|^2 without factors, and with the factors that
+                                // were found
 };
 
 enum { OSH_CANDIDATES = 7 }; // most candidates of a survey: 2 to 8 bits, or named schemes
@@ -280,12 +270,8 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
 /* Most groups in a call of compress_groups: enough to fill a GPU, and few enough that their results
  * do not need much memory. */
 enum { OSH_GROUPS_AT_ONCE = 32 };
-/* Sets nmse =
- * w - decode(codes)
- * ^2 /
- * w
- * ^2. If `store` is true, w and device_w become decode(codes). Works row by row, without a second
- * copy of the weight. */
+/* Sets nmse = |w - decode(codes)|^2 / |w|^2. If `store` is true, w and device_w become
+ * decode(codes). Works row by row, without a second copy of the weight. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns how many jobs may be in progress at a time if each is solved on one thread; 1: all
  * threads solve one job. Small Linears, such as those of experts, have too few chunks to give work

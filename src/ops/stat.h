@@ -42,9 +42,8 @@ extern const osh_stat_type osh_stat_shift;         // F32 [n, n]: (X0 - X)^T X
 extern const osh_stat_type osh_stat_squares;       // F64 [n]: sum of the squares of each channel
 extern const osh_stat_type osh_stat_peaks;         // F64 [1]: sum of the largest square of each
                                                    // token
-extern const osh_stat_type osh_stat_channel_sum;   // F32 [2, n]: sum of
-                                                   // x
-                                                   //  of each channel; the result is row 0
+extern const osh_stat_type osh_stat_channel_sum;   // F32 [2, n]: sum of |x| of each channel; the
+                                                   // result is row 0
 extern const osh_stat_type osh_stat_channel_range; // F32 [2, n]: smallest and largest value of each
                                                    // channel
 /* F32 [2, n]: smallest and largest value of each sample, or of each head of each sample. An

@@ -14,11 +14,7 @@ typedef struct osh_item { // state of a tensor
     int64_t taken, left;  // taken: rows taken so far; left: bands that are not done
     XXH3_state_t *sum;    // own: state of the output's checksum
     XXH3_state_t *source; // own: state of the source's checksum; NULL: the copy is unchanged
-    double err, ref;      // for a Linear:
-                          // w - dq
-                          // ^2,
-                          // w
-                          // ^2
+    double err, ref;      // for a Linear: |w - dq|^2, |w|^2
     osh_qparams params;   // own: for a Linear
     size_t n_tail;        // bytes in `tail`, which are not yet written
     uint8_t tail[OSH_BLOCK_BYTES];

@@ -32,8 +32,7 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
  * 0). */
 int64_t osh_histogram_at(const osh_histogram *h, int64_t i);
 /* Returns the lower edge of the first bin at which the cumulated count reaches the fraction `share`
- * of all values. If `abs` is true, the bins count
- * x
- * , both halves together, from 0. If not, they begin at -n. */
+ * of all values. If `abs` is true, the bins count |x|, both halves together, from 0. If not, they
+ * begin at -n. */
 double osh_histogram_edge(const osh_histogram *h, double share, bool abs);
 #endif

@@ -52,13 +52,9 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* Rounds y to E4M3 (
- * y
- *  <= 448) or to E2M3 (
- * y
- *  <= 7.5), with the signs of `signs`. A normal number gets the f32 mantissa rounded to 3 bits
- * (RNE) and a new bias. A number below the least normal one, 2^(1 - bias), is rounded to multiples
- * of an eighth of it (RNE). */
+/* Rounds y to E4M3 (|y| <= 448) or to E2M3 (|y| <= 7.5), with the signs of `signs`. A normal number
+ * gets the f32 mantissa rounded to 3 bits (RNE) and a new bias. A number below the least normal
+ * one, 2^(1 - bias), is rounded to multiples of an eighth of it (RNE). */
 INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
@@ -73,9 +69,8 @@ INLINE __m256i small_floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-/* Rounds y to E2M1: the index is the number of thresholds, out of seven, that
- * y
- *  exceeds. The sign is set for y < 0. */
+/* Rounds y to E2M1: the index is the number of thresholds, out of seven, that |y| exceeds. The sign
+ * is set for y < 0. */
 INLINE __m256i fp4_codes(__m256 y)
 {
     __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);

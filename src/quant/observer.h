@@ -33,11 +33,7 @@ typedef struct osh_observer {
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
     /* Chooses the range from the counts (calibrate.h) of all samples of an activation, or of the
      * weights of one scale. At least one value is not 0. NULL: nothing is counted. If `halves` is
-     * true, the bins go from -max
-     * x
-     *  to max
-     * x
-     * ; if not, they begin at 0. */
+     * true, the bins go from -max |x| to max |x|; if not, they begin at 0. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
     /* For an observer that chooses the least loss (osh_calibrate_least): the number of candidate

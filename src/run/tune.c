@@ -52,11 +52,7 @@ done:
     return rc;
 }
 
-/* Computes *nmse =
- * w - dq
- * ^2 /
- * w
- * ^2 row by row. Reads w from the source again. */
+/* Computes *nmse = |w - dq|^2 / |w|^2 row by row. Reads w from the source again. */
 static osh_status tune_stored_error(osh_ctx *cx, double *nmse, const osh_budget *p,
                                     const osh_linear *l, const stored *s)
 {

@@ -35,11 +35,7 @@ typedef struct osh_gptq_solve_args {
     /* ---- only if w is on a device; NULL: not computed ---- */
     // [O, I] output on the device, file order, dtype of w: the dequantized weight. May be w.
     osh_tensor *w_out;
-    double *squares;      // [2] output:
-                          // w - w_out
-                          // ^2 and
-                          // w
-                          // ^2
+    double *squares;      // [2] output: |w - w_out|^2 and |w|^2
     bool packed;          // codes are [O, words] u32 output, with rows packed as in
                           // quant/formats/pack.c
 } osh_gptq_solve_args;

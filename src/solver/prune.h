@@ -28,9 +28,8 @@ typedef struct osh_prune_share { // the part of a row that becomes 0
     double sparsity; // fraction of the columns, if n is 0
     int64_t n, m;    // n of each m columns; n 0: see sparsity
 } osh_prune_share;
-/* Prunes each row in place by the cost
- * w
- *  sqrt(weight). Of equal weights the first becomes 0. weight: [I]; NULL: 1. */
+/* Prunes each row in place by the cost |w| sqrt(weight). Of equal weights the first becomes 0.
+ * weight: [I]; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the bytes of scratch

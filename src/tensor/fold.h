@@ -22,9 +22,8 @@ typedef struct osh_fold_rule { // the rule for one weight
 } osh_fold_rule;
 /* Folds the factors into elements [first, first + n) of the weight, which are at data. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* Sets most[c] to the maximum of most[c] and
- * w
- *  of column c, for elements [first, first + n) of a weight w. */
+/* Sets most[c] to the maximum of most[c] and |w| of column c, for elements [first, first + n) of a
+ * weight w. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);
 #endif

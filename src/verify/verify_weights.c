@@ -406,9 +406,7 @@ done:
 }
 
 /* Prunes w as the run did, if the pruner uses only the weight; *known is then true. *removed: part
- * of
- * w
- * ^2 that it removes. */
+ * of |w|^2 that it removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {

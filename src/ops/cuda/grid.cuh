@@ -7,9 +7,8 @@ extern "C" {
 #include "math/grid.h"
 }
 
-/* Returns the value of the grid that is nearest to x;
- * x
- *  must be within the grid. Equal to v8_on_grid of solver/cpu/panel.c. */
+/* Returns the value of the grid that is nearest to x; |x| must be within the grid. Equal to
+ * v8_on_grid of solver/cpu/panel.c. */
 __device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
 {
     if (!g.digits) return rintf(x);

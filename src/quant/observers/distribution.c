@@ -1,7 +1,6 @@
 /* distribution.c - chooses the scale for which the standard deviation of the values (computed from
  * the middles of the bins) equals that of the FP8 numbers. For integers the range is the largest
- * x
- * , so no value is outside. */
+ * |x|, so no value is outside. */
 #include "quant/calibrate.h"
 
 #include <math.h>

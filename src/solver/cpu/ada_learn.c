@@ -37,9 +37,7 @@ struct osh_ada_learner {
                          // read
     int n_threads;
     weight_is weight;    // argument of the current call
-    double *rounding;    // own [O]: AdaRound's sums of 1 -
-                         // 2h - 1
-                         // ^beta in the last step
+    double *rounding;    // own [O]: AdaRound's sums of 1 - |2h - 1|^beta in the last step
     const osh_ada_row_step *step; // view: argument of the current call; NULL: it does no step
     osh_tensor *to;      // view: tensor to which the weight is written
 };

@@ -37,9 +37,7 @@ typedef struct osh_ada_row_step { // factors of a step; equal for all elements
 
 /* AdaRound: computes soft and e from x. */
 void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
-/* AdaRound: does a step of x. Returns the sum of 1 -
- * 2 h - 1
- * ^beta before the step. */
+/* AdaRound: does a step of x. Returns the sum of 1 - |2 h - 1|^beta before the step. */
 double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
 /* AdaQuant and AutoRound: computes e from x. */
 void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);

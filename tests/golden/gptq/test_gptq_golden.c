@@ -169,11 +169,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* Returns the largest singular value of m:
- * m x
- *  /
- * x
- *  after some steps of x := m^T m x, or of x := m x if m is symmetric. */
+/* Returns the largest singular value of m: |m x| / |x| after some steps of x := m^T m x, or of x :=
+ * m x if m is symmetric. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
