@@ -90,7 +90,7 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
                                     // was open; 0: no such scope
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
-    const char *name; // peak_bytes and live_bytes are 0 if they are unknown
+    const char *name; // view: the name of the phase
     double seconds, flops;
     int64_t n, peak_bytes, live_bytes; // 0: unknown
     bool background;

@@ -54,7 +54,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
     osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // osh_cuda_open takes
                                                                              // the same block
-    *out = c, c = NULL; // false for a range; a shift has the size of a Hessian
+    *out = c, c = NULL; // give
 done:
     osh_layout_free(cx, c);
     return rc;

@@ -16,12 +16,12 @@ struct osh_shape {
     osh_status (*byte)(osh_ctx *cx, osh_shape *s, osh_buf *to, char c);
     osh_status (*end)(osh_ctx *cx, osh_shape *s, osh_buf *to);
     int64_t row;        // number of the row, from 1, for messages
-    /* For a .json: */
+    /* The members below are for a .json. */
     int64_t depth;      // open brackets
     bool list, over;    // list: the file is a list; over: the list has ended
     bool item;          // a row has begun since the last comma of the list
     bool in_string, escaped;
-    /* For a .csv: */
+    /* The members below are for a .csv. */
     const char *column; // view: name of the wanted column
     osh_buf header, name; // own: header: all names, for a message; name: the current name
     osh_buf keys;         // own: names of all columns as JSON text, each with a NUL

@@ -20,7 +20,7 @@ enum {
 typedef struct osh_gpu_copy {
     cudaEvent_t begin, end; // own
     bool pending, ahead, from_gpu;
-    bool hidden; // the compute stream had work when the copy was queued
+    bool hidden; // true if the compute stream had work when the copy was queued
 } osh_gpu_copy;
 
 /* A ring of page-locked pieces that copies pass through. The pieces are filled one after the other;

@@ -11,12 +11,13 @@ typedef struct osh_picked {
     osh_tensor *ids; // own: I32 [N], indices of rows of w, in host memory
     osh_tensor *w;   // own: [distinct rows, D], in the order of the table; on the device
 } osh_picked;
-/* view [n], in host memory */
+/* True if weight k of the node is read row by row when tokens are known, and not loaded as a
+ * whole. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
 typedef struct osh_picked_ids {
-    const int32_t *ids; // view: device that gets the rows; NULL: host memory
+    const int32_t *ids; // view [n], in host memory
     int64_t n;
-    osh_device *device; // view: device of the rows; NULL: host memory
+    osh_device *device; // view: device that gets the rows; NULL: host memory
 } osh_picked_ids;
 /* Reads the rows. A non-finite row is an error that names the tensor and the element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,

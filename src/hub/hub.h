@@ -12,8 +12,8 @@
 
 typedef struct osh_hub { // settings from the environment
     char *home;     // own: HF_HOME
-    char *cache;    // own: HF_HUB_CACHE, else HF_HOME/hub
-    char *endpoint; // own: HF_HUB_CACHE, or else HF_HOME/hub
+    char *cache;    // own: HF_HUB_CACHE, or else HF_HOME/hub
+    char *endpoint; // own: HF_ENDPOINT, without a slash at its end
     char *rows;     // own: HF_DATASETS_SERVER, or else "datasets-server." before the endpoint's
                     // host
     char *token;    // own: HF_TOKEN, or else the content of its file; NULL: no token; never logged

@@ -6,7 +6,7 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // a tensor takes over one factor and gives away one
+enum { MOST = 2 }; // factors of a tensor: one that it takes over, one that it gives away
 enum { PIECE = 256 }; // elements that are converted at a time
 
 struct osh_ckpt_changes {

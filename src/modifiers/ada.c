@@ -270,7 +270,7 @@ done:
     return rc;
 }
 
-/* True if ranges of groups learn: each scale must belong to one row. */
+/* True if the ranges of groups are learned. This needs scales that belong to one row each. */
 static bool learns_range(const osh_modifier *m, const osh_q_args *q)
 {
     return is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&

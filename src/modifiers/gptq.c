@@ -77,8 +77,8 @@ done:
 }
 
 /* Does the same as resolve_actorder of base.py: if the key is not given, the scheme's value is
- * used. A given value sets that of a scheme without one, and else must be equal to it. static means
- * the same as weight; the spelling of the modifier is written. */
+ * used. A given value sets that of a scheme without one, and else must be equal to it. "static"
+ * means the same as "weight"; the result has the spelling of the modifier. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;

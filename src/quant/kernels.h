@@ -51,8 +51,8 @@ const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of dt, ties to even
-/* Return the scale of one range: osh_q_scale_e8m0 a power of two, in dt; the other the E4M3 code of
- * a group's scale relative to the global scale. */
+/* Return the scale of one range. That of osh_q_scale_e8m0 is a power of two, rounded to dt. That of
+ * osh_q_scale_e4m3 is the E4M3 code of the scale relative to the global scale. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* Sets scale and zero of `code` from one range (calculate_qparams). zero_f32 is true for the

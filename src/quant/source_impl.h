@@ -61,16 +61,15 @@ struct osh_source {
     const char *method;      // view: quant_method of the checkpoint's config
     const osh_source_type *type; // the row that has the method
     void **states;           // own: state of each row
-    osh_source_module *mods; // own: name of a module -> index in `mods`
+    osh_source_module *mods; // own: array of n modules
     int n;
-    osh_map *by_name;        // source_module.c. Adds a module to s->mods. Its name is the first n
-                             // bytes of `name`.
+    osh_map *by_name;        // own: name of a module -> index in `mods`
 };
 
 /* source_module.c: adds a module to s->mods. Its name is the first n bytes of name. */
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n);
-/* Finds the tensor <module>.<leaf>. Fails if it is missing; `why` names the part that needs it. */
+/* Finds the tensor <module><sep><leaf>; *t is NULL if there is none. */
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *sep, const char *leaf);
 /* Finds the tensor <module>.<leaf>. Fails if it is missing; why says what needs it. */

@@ -240,8 +240,8 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Finds the factors with the smallest error. Before, sums of |x| become the mean of each channel,
- * and X^T X is doubled below the diagonal. */
+/* Finds the factors with the smallest error. First divides the sums of |x| by the number of
+ * tokens, and doubles X^T X below the diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {

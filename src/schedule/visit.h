@@ -33,7 +33,7 @@ void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);
 typedef struct osh_visitor { // a member may be NULL: the walk then skips it
     /* Opens the statistics of these input values. */
     osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
-    /* Loads the weights of osh_step_wants. */
+    /* Loads the weights that osh_step_wants lists. */
     osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
                        const bool *values);
     osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);

@@ -209,13 +209,13 @@ osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 /* Maps bytes to GPT-2's printable characters; an osh_tok_map_fn. */
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);
-/* Maps bytes to GPT-2's printable characters. It is an osh_tok_map_fn. */
-void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
-
 /* Ends the open piece, before its bytes are mapped, at the last position that no merge of the model
  * crosses. The text after it stays for the next part. If there is no such position, the whole piece
  * stays. space: replacement of a space, or NULL. bytes: true if bytes will become GPT-2's
  * characters. */
+void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
+
+/* A hash table from 64-bit keys to two 32-bit values; ~0 is not allowed as a key. */
 typedef struct osh_tok_pairs {
     struct osh_tok_pair { uint64_t key; uint32_t a, b; } *slots; // own
     size_t n, mask;

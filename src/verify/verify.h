@@ -63,8 +63,8 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);
 
 /* verify_weights.c: checks codes and scales of a Linear against the source's weight. */
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear);
-/* Check the values of one quantized module without the source: the first its scales and zero
- * points, the second its codes, whose shape is [O, I]. */
+/* The next two check one quantized module without the source: osh_verify_params its scales and zero
+ * points, osh_verify_codes its codes, whose shape is [O, I]. */
 osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                              const osh_qparams *p);
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,

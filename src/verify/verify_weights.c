@@ -38,7 +38,7 @@
 
 #define FACTOR 16.0
 #define ROW_FACTOR 64.0
-#define SPARSE 0.5  // sparsity
+#define SPARSE 0.5  // largest sparsity for which directions are checked
 #define COSINE 0.2  // least cosine of a row
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // most findings of one kind for a module

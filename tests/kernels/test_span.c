@@ -91,7 +91,8 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Rows of every length end in groups of vectors, single vectors and a half one. */
+/* Tests rows of every length: they end in a group of vectors, in a single vector or in a half
+ * vector. */
 static void test_every_length(void **state)
 {
     (void)state;

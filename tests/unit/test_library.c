@@ -124,7 +124,7 @@ static void test_refused(void **state)
                    "output-dir was given twice: 'a' and 'b'");
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_compress(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
-                   "--model is not given"); // an argument of LLM Compressor that is also accepted
+                   "--model is not given"); // `streaming` itself was accepted
     assert_refused(s, ONESHOT_E_USAGE,
                    oneshot_eval(s->o, (oneshot_argument[]){{"streaming", "true"}, {0}}),
                    "unknown option 'streaming'");

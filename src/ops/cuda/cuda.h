@@ -70,8 +70,7 @@ typedef struct osh_cuda_mixture { // all are views
 /* Computes the same bytes as the ops linear, glu, linear and moe_combine, expert by expert, on the
  * rows of the experts. D and F are multiples of 8. */
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m);
-size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // gross bytes of the
-                                                                               // arena
+size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts); // arena, gross bytes
 /* Returns true if osh_cuda_mixture_run supports the dtype and the widths. */
 bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 

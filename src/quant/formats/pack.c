@@ -97,7 +97,7 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 #endif
     for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
         memcpy(&v, codes + i, 8);
-        v = (v & mask) ^ sign; // code + 2^(bits - 1)
+        v = (v & mask) ^ sign; // each byte becomes its code + 2^(bits - 1)
         v = (v & odd2) | (v & ~odd2) >> (8 - bits);
         v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
