@@ -23,7 +23,7 @@ typedef struct slot { // storage of all samples of a value
     void **blocks;   // own [samples]: blocks in memory
     osh_tensor **rows; // own [samples]: on a device, and for kept samples: tensor of the batch that
                        // begins with this sample
-    osh_block **batches; // own [samples]: tier host with a device: block of the batch that begins
+    osh_block **batches; // own [samples]: for tier host, if there is a device: block of the batch that begins
                          // with this sample
     osh_slot_file disk;  // own
 } slot;
@@ -39,8 +39,8 @@ struct osh_acts {
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches are in host memory
-    osh_blocks *blocks;    // own: tier host with a device
-    way *ways;             // own [values]: tier host with a device
+    osh_blocks *blocks;    // own: for tier host, if there is a device
+    way *ways;             // own [values]: for tier host, if there is a device
     int64_t n_kept;        // number of kept samples, which are the first ones
     osh_slots disk;        // own: for tier disk
     osh_loaders *loaders;  // own: for tier disk with reading ahead; else NULL

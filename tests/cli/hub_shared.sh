@@ -28,8 +28,8 @@ refused() { # arguments: part of the message, command
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# Killed while one file is missing, for each file in turn; found by its commit, offline and then
-# online.
+# A pull is killed while one file is missing, for each file in turn. The model is then named by its
+# commit, offline and then online.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do
     [ -e "m/$file" ] || continue
