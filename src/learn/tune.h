@@ -56,7 +56,8 @@ int64_t osh_tune_held(const osh_dataset *d);
  * op has no gradient. linear [weights]: true for the weights that will be taken. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
 typedef struct osh_tune_memory { // gross host bytes, upper bounds
-    size_t kept, row; // kept: until osh_tune_free; row: in addition, while new and run work
+    size_t kept, row; // kept: allocated until osh_tune_free; row: in addition during osh_tune_new
+                      // and osh_tune_run
 } osh_tune_memory;
 /* n_scales [weights]: number of scales of each weight that will be taken; 0 for others. */
 osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g,

@@ -23,8 +23,8 @@ typedef struct slot { // storage of all samples of a value
     void **blocks;   // own [samples]: blocks in memory
     osh_tensor **rows; // own [samples]: on a device, and for kept samples: tensor of the batch that
                        // begins with this sample
-    osh_block **batches; // own [samples]: for tier host, if there is a device: the block of the batch
-                         // that begins with this sample
+    osh_block **batches; // own [samples]: for tier host, if there is a device: block of the
+                         // batch that begins with this sample
     osh_slot_file disk;  // own
 } slot;
 

@@ -83,8 +83,8 @@ static void test_solve(void **state)
             differ += (w[1][i] == 0) != (w[0][i] == 0);
             err += d * d, all += (double)w[0][i] * w[0][i];
         }
-        /* A sum after a block is f32 in one and double in the other. Two costs that are so near may
-         * change places, once in many thousands. */
+        /* One of the two adds in f32 after a block, the other in double. Therefore two nearly equal
+         * costs may change places, once in many thousands. */
         if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
             fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
         assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);

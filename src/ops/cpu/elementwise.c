@@ -14,7 +14,7 @@ enum { PIECE = 2048, PIECES = 16 }; // PIECE: elements computed at a time, in L1
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n is a multiple of 8
-    /* Computes BF16 tensors with AVX-512 without widening pieces. NULL: not available. */
+    /* Computes BF16 tensors with AVX-512, without converting pieces to f32. NULL: not available. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input
